@@ -1,0 +1,1 @@
+//! B+trees over [`crate::page`]: node format, search, insert, delete, cursor, bulk load, check.

@@ -1,0 +1,1 @@
+//! Collections: catalog, rows by [`crate::RowId`], index maintenance, the document API.

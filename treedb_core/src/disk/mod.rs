@@ -1,0 +1,71 @@
+//! The only part of TreeDB that touches files.
+//!
+//! Everything above works against [`Disk`] and [`DiskFile`]; `real` is the operating system, `sim` is a disk in
+//! memory that can lose, tear and reorder everything not yet synced, so that a power cut can be tried at every
+//! boundary.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::Result;
+
+/// A place with files: the operating system's, or a simulated one.
+///
+/// Durability contract: a file's bytes are durable after [`DiskFile::sync`] returned `Ok`; a created, renamed or
+/// removed name is durable after [`Disk::sync_dir`] of its directory returned `Ok`. Nothing else is promised.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens `path` for reading and writing; creates it, empty, when `create` is set and it does not exist.
+    fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>>;
+    /// True if the file exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Names (not paths) of the files in `dir`, sorted.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// Creates `dir` and its parents; no error if it is there.
+    fn create_dir(&self, dir: &Path) -> Result<()>;
+    /// Removes a file; durable after `sync_dir`.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Renames a file over `to`, atomically; durable after `sync_dir`.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes the names in `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// Takes the exclusive lock of `dir`, held until the returned guard is dropped or the process ends.
+    /// `Error::InUse` names the process that holds it.
+    fn lock(&self, dir: &Path) -> Result<Box<dyn Send + Sync>>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + 'static {
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+    /// True if the file has no bytes.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Sets the length; new bytes read as zero.
+    fn set_len(&self, len: u64) -> Result<()>;
+    /// Grows the file to `len` with disk blocks reserved, so that a later store into the map cannot fail for lack
+    /// of room. `Error::DiskFull` if there is none; the file is then as it was.
+    fn reserve(&self, len: u64) -> Result<()>;
+    /// Fills `buf` from `offset`; reading past the end is an error.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Writes all of `buf` at `offset`, growing the file if needed.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+    /// `fdatasync`: everything written, through the map too, is durable when it returns `Ok`.
+    fn sync(&self) -> Result<()>;
+    /// Maps the first `len` bytes, shared: stores are seen by `read_at` and made durable by `sync`.
+    fn map(&self, len: u64) -> Result<Box<dyn Map>>;
+    /// The path it was opened with, for messages.
+    fn path(&self) -> &Path;
+}
+
+/// A shared mapping of a file's first bytes. It stays valid while it lives, whatever happens to the file's handle.
+pub trait Map: Send + Sync + 'static {
+    /// The first byte. The same address for the life of the mapping.
+    fn as_ptr(&self) -> *mut u8;
+    /// Bytes mapped.
+    fn len(&self) -> usize;
+    /// True if nothing is mapped.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

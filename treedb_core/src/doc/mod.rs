@@ -1,0 +1,1 @@
+//! Documents: BSON views, JSON, dotted paths, order-preserving keys.

@@ -1,0 +1,1 @@
+//! Columns for `$group` and `$sort`: read from sealed leaves. Not built yet.

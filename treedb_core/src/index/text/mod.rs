@@ -1,0 +1,1 @@
+//! Postings: terms to row ids. Not built yet.

@@ -1,0 +1,1 @@
+//! Graphs: vectors to their nearest rows. Not built yet.

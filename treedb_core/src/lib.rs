@@ -1,0 +1,37 @@
+//! TreeDB's engine, as a library.
+//!
+//! The modules are layers; each may use the ones below it in this list and none above
+//! (`scripts/check_layers.py` fails the build otherwise):
+//!
+//! | layer | what it is |
+//! |---|---|
+//! | [`collection`] | catalog, rows by [`RowId`], index maintenance: the document API |
+//! | [`aggregate`] | pipeline stages, over `access` |
+//! | [`query`] | filter, update, projection, sort, planner, executor, over `access` |
+//! | [`access`] | the traits: what queries need of a place where rows live |
+//! | [`index`] | map keys, terms and vectors to row ids |
+//! | [`doc`] | BSON views, paths, order-preserving keys |
+//! | [`kv`] | store, tables, transactions, cursors, recovery |
+//! | [`btree`] | node format, search, insert, delete, cursor, bulk load, check |
+//! | [`seal`] | compressed columnar leaves (not built yet) |
+//! | [`wal`], [`vlog`] | command log, value log |
+//! | [`page`] | page file: map, copy-on-write, allocation, meta pages, checkpoint |
+//! | [`disk`] | the only part that touches files |
+
+pub mod access;
+pub mod aggregate;
+pub mod btree;
+pub mod collection;
+pub mod disk;
+pub mod doc;
+pub mod error;
+pub mod index;
+pub mod kv;
+pub mod page;
+pub mod query;
+pub mod seal;
+pub mod vlog;
+pub mod wal;
+
+pub use access::RowId;
+pub use error::{Corruption, Error, Result};

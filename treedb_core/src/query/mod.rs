@@ -1,0 +1,1 @@
+//! Filter, update, projection, sort, planner and executor, over [`crate::access`].

@@ -1,0 +1,2 @@
+//! Sealed leaves: cold rows as packed columns, one row out without unpacking. Not built yet; the folder marks the
+//! layer's place between `btree` and `page`.

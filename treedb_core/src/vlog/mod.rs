@@ -1,0 +1,1 @@
+//! The value log: large values outside the tree, read as slices of the map.

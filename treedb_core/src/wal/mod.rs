@@ -1,0 +1,1 @@
+//! The command log: one frame a commit group, one write and one `fdatasync` a durable group.

@@ -1,0 +1,1 @@
+//! TreeDB behind the MongoDB wire protocol and the native protocol.

@@ -1,0 +1,3 @@
+//! The `treedb` command.
+
+fn main() {}
