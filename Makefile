@@ -1,0 +1,40 @@
+# TreeDB. `make demo` shows it, `make test` tests it, `make help` lists the rest.
+
+PG_CONFIG ?= pg_config
+SUITE ?= all
+export PG_CONFIG
+
+.PHONY: help demo test build release install bench bench-docs lint setup clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: ## Install the packages that building and testing need, where they are missing
+	@scripts/setup.sh
+
+demo: setup ## Build, load 60,000 real documents, ask all three doors the same questions
+	@scripts/demo.sh
+
+test: setup ## Everything: unit, model, crash, driver and Postgres tests; ends with `N passed, N failed`
+	@scripts/run_tests.py
+
+build: ## Library and server, development profile
+	cargo build
+
+release: ## Library and server, optimised
+	cargo build --release
+
+install: setup ## Build the extension and install it into PG_CONFIG's Postgres (default: the one on PATH)
+	@scripts/pg_install.sh "$(PG_CONFIG)"
+
+bench: ## One suite beside its peers (SUITE=name, or all): a table, and bench/results/NAME.json
+	@cargo run -q --release -p bench -- $(SUITE)
+
+bench-docs: ## Write docs/benchmarks.md from bench/results/
+	@cargo run -q --release -p bench -- docs
+
+lint: ## rustfmt, clippy and the layer check
+	@scripts/run_tests.py layers format clippy
+
+clean:
+	cargo clean
