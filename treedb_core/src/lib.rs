@@ -21,6 +21,7 @@
 pub mod access;
 pub mod aggregate;
 pub mod btree;
+pub mod code;
 pub mod collection;
 pub mod disk;
 pub mod doc;
@@ -34,4 +35,5 @@ pub mod vlog;
 pub mod wal;
 
 pub use access::RowId;
+pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use error::{Corruption, Error, Result};

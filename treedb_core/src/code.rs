@@ -1,0 +1,241 @@
+//! MongoDB's error codes, and the error of everything that works on documents.
+//!
+//! One table ([`ErrorCode`]) gives each code its number and its name; drivers decide by the number, people read
+//! the name, SQL maps it to a SQLSTATE. [`QueryError`] is what documents, indexes, queries and collections return;
+//! it wraps the storage engine's [`Error`].
+
+use bson::RawDocumentBuf;
+
+use crate::error::Error;
+
+/// What documents, indexes, queries and collections return.
+pub type Result<T, E = QueryError> = std::result::Result<T, E>;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// MongoDB's error codes, as far as TreeDB uses them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl ErrorCode {
+            /// Every code of the table, in order.
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
+
+            /// The code's name on the wire (`codeName`): `BadValue`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(ErrorCode::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Something that should not happen, or that the disk refused.
+    InternalError = 1,
+    /// An operand or option has an impossible value.
+    BadValue = 2,
+    /// A failure without a better name.
+    UnknownError = 8,
+    /// The shape of a filter, update or command is wrong.
+    FailedToParse = 9,
+    /// Not allowed for this user.
+    Unauthorized = 13,
+    /// A value has another type than is needed there.
+    TypeMismatch = 14,
+    /// A number does not fit.
+    Overflow = 15,
+    /// Something is too long or too short.
+    InvalidLength = 16,
+    /// The wire protocol was not followed.
+    ProtocolError = 17,
+    /// Wrong user or password.
+    AuthenticationFailed = 18,
+    /// Not possible on this kind of server or collection.
+    IllegalOperation = 20,
+    /// Bytes that should be BSON are not.
+    InvalidBSON = 22,
+    /// No such collection.
+    NamespaceNotFound = 26,
+    /// No such index.
+    IndexNotFound = 27,
+    /// An update's path leads through something that cannot hold it.
+    PathNotViable = 28,
+    /// Two updates of one statement touch the same path.
+    ConflictingUpdateOperators = 40,
+    /// No such cursor: closed, timed out, or never opened.
+    CursorNotFound = 43,
+    /// The collection exists already.
+    NamespaceExists = 48,
+    /// The operation's own time limit has passed.
+    MaxTimeMSExpired = 50,
+    /// A field name may not start with `$` there.
+    DollarPrefixedFieldName = 52,
+    /// `_id` has a type it cannot have.
+    InvalidIdField = 53,
+    /// A single value is needed there.
+    NotSingleValueField = 54,
+    /// A path has an empty field name.
+    EmptyFieldName = 56,
+    /// A field name may not hold a dot there.
+    DottedFieldName = 57,
+    /// No such command.
+    CommandNotFound = 59,
+    /// The write concern could not be met.
+    WriteConcernFailed = 64,
+    /// `_id` cannot be changed.
+    ImmutableField = 66,
+    /// The index cannot be created as asked.
+    CannotCreateIndex = 67,
+    /// The index exists already.
+    IndexAlreadyExists = 68,
+    /// An option that does not exist, or not together with another.
+    InvalidOptions = 72,
+    /// The name of a database or collection is not valid.
+    InvalidNamespace = 73,
+    /// An index of that key pattern exists with other options.
+    IndexOptionsConflict = 85,
+    /// An index of that name exists with other keys.
+    IndexKeySpecsConflict = 86,
+    /// The server is stopping.
+    ShutdownInProgress = 91,
+    /// Two transactions changed the same document: try again.
+    WriteConflict = 112,
+    /// More memory than allowed would be needed.
+    ExceededMemoryLimit = 146,
+    /// A command or stage asks for something in a form that is not allowed.
+    InvalidPipelineOperator = 168,
+    /// Two arrays under one compound index.
+    CannotIndexParallelArrays = 171,
+    /// Not built (yet).
+    NotImplemented = 238,
+    /// No such transaction.
+    NoSuchTransaction = 251,
+    /// Not possible inside a transaction.
+    OperationNotSupportedInTransaction = 263,
+    /// A legacy wire operation that is no longer served.
+    UnsupportedOpQueryCommand = 352,
+    /// A document is larger than 16 MiB.
+    BSONObjectTooLarge = 10334,
+    /// A unique index has that key already.
+    DuplicateKey = 11000,
+    /// Stopped because the server stops.
+    InterruptedAtShutdown = 11600,
+    /// Stopped by request.
+    Interrupted = 11601,
+    /// The disk is full.
+    OutOfDiskSpace = 14031,
+    /// A key is too long to be indexed.
+    KeyTooLong = 17280,
+    /// An argument a command does not know.
+    Location40415 = 40415,
+}
+
+impl ErrorCode {
+    /// The number drivers see.
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+}
+
+/// An error about documents: MongoDB's code, and a message that names the field.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct QueryError {
+    /// MongoDB's code.
+    pub code: ErrorCode,
+    /// What is wrong, where, in MongoDB's form where drivers or people look for it.
+    pub message: String,
+    /// For [`ErrorCode::DuplicateKey`]: which index and key.
+    pub duplicate: Option<Box<DuplicateKey>>,
+    /// The storage engine's error behind it, if there is one.
+    #[source]
+    pub source: Option<Box<Error>>,
+}
+
+/// Which key of which index exists already.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DuplicateKey {
+    /// Name of the index.
+    pub index: String,
+    /// The index's key pattern: `{ a: 1 }`.
+    pub key_pattern: RawDocumentBuf,
+    /// The values that exist already, under the pattern's names: `{ a: 5 }`.
+    pub key_value: RawDocumentBuf,
+}
+
+impl QueryError {
+    /// An error of `code` saying `message`.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        QueryError { code, message: message.into(), duplicate: None, source: None }
+    }
+
+    /// A `BadValue`.
+    pub fn bad_value(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadValue, message)
+    }
+
+    /// An `InvalidBSON`.
+    pub fn invalid_bson(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidBSON, message)
+    }
+
+    /// A duplicate key, with MongoDB's message (`E11000 duplicate key error collection: db.coll index: a_1 dup
+    /// key: { a: 5 }`; `shown` is the last part, as `index::ordered` renders it).
+    pub fn duplicate_key(namespace: &str, duplicate: DuplicateKey, shown: &str) -> Self {
+        QueryError {
+            code: ErrorCode::DuplicateKey,
+            message: format!(
+                "E11000 duplicate key error collection: {namespace} index: {} dup key: {shown}",
+                duplicate.index
+            ),
+            duplicate: Some(Box::new(duplicate)),
+            source: None,
+        }
+    }
+}
+
+impl From<Error> for QueryError {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::DiskFull { .. } => ErrorCode::OutOfDiskSpace,
+            Error::KeyTooLong { .. } => ErrorCode::KeyTooLong,
+            Error::ValueTooLong { .. } => ErrorCode::BSONObjectTooLarge,
+            Error::Invalid(_) => ErrorCode::BadValue,
+            _ => ErrorCode::InternalError,
+        };
+        QueryError { code, message: error.to_string(), duplicate: None, source: Some(Box::new(error)) }
+    }
+}
+
+impl From<bson::error::Error> for QueryError {
+    fn from(error: bson::error::Error) -> Self {
+        Self::invalid_bson(format!("not valid BSON: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_named_after_their_variant() {
+        let mut numbers: Vec<i32> = ErrorCode::ALL.iter().map(|code| code.number()).collect();
+        numbers.dedup();
+        assert_eq!(numbers.len(), ErrorCode::ALL.len());
+        assert_eq!(ErrorCode::DuplicateKey.number(), 11000);
+        assert_eq!(ErrorCode::DuplicateKey.name(), "DuplicateKey");
+    }
+
+    #[test]
+    fn a_full_disk_keeps_its_cause_and_gets_mongodbs_code() {
+        let error = QueryError::from(Error::DiskFull { path: "pages".into() });
+        assert_eq!(error.code, ErrorCode::OutOfDiskSpace);
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}
