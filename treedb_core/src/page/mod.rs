@@ -3,7 +3,7 @@
 //! This module's traits are the seam between trees and the owner of pages: node code works on the payload slices,
 //! tree code asks a [`PageSource`] to read and a [`PageSink`] to change.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Number of a page in its file; page 0 is never a tree's, so it serves as "none".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,9 @@ pub trait PageSource {
     /// The payload of page `id`: every byte of the page but the owner's header. Its checksum has been verified
     /// since the file was opened. A page outside the file is a corruption error, never a panic.
     fn page(&self, id: PageId) -> Result<&[u8]>;
+    /// The error for a page whose payload makes no sense at its byte `at`, although its checksum is right: a
+    /// [`Corruption`](crate::error::Corruption) that names the file, the page and the offset in the file. Trees call it.
+    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error;
 }
 
 /// Changes pages, copy on write.
