@@ -4,6 +4,17 @@
 //! memory that can lose, tear and reorder everything not yet synced, so that a power cut can be tried at every
 //! boundary.
 
+pub mod crash;
+mod map;
+mod platter;
+pub mod real;
+pub mod replay;
+pub mod sim;
+
+pub use map::Mapping;
+pub use real::RealDisk;
+pub use sim::SimDisk;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,7 +63,9 @@ pub trait DiskFile: Send + Sync + 'static {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
     /// `fdatasync`: everything written, through the map too, is durable when it returns `Ok`.
     fn sync(&self) -> Result<()>;
-    /// Maps the first `len` bytes, shared: stores are seen by `read_at` and made durable by `sync`.
+    /// Maps the first `len` bytes, shared: stores are seen by `read_at` and made durable by `sync`. `len` may be
+    /// more than the file has: that reserves addresses, so that the mapping never moves while the file grows;
+    /// bytes past the file's end must not be touched (the process would die of it) until the file has grown.
     fn map(&self, len: u64) -> Result<Box<dyn Map>>;
     /// The path it was opened with, for messages.
     fn path(&self) -> &Path;
@@ -62,10 +75,16 @@ pub trait DiskFile: Send + Sync + 'static {
 pub trait Map: Send + Sync + 'static {
     /// The first byte. The same address for the life of the mapping.
     fn as_ptr(&self) -> *mut u8;
-    /// Bytes mapped.
+    /// Bytes mapped, which may be more than the file has.
     fn len(&self) -> usize;
+    /// Asks for the bytes `from..to` to be present and writable, so that the first stores do not fault one by one.
+    /// A hint: it never fails.
+    fn prefault(&self, _from: usize, _to: usize) {}
     /// True if nothing is mapped.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Memory mappings: of a file, and of nothing (the memory of a simulated file).
+//!
+//! This is the disk layer's `unsafe`. A [`Mapping`] owns its address range from `mmap` to `munmap` and gives out
+//! only its address; whoever makes slices of it (the page file, the value log) states why they are valid.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use super::Map;
+
+/// The unit `prefault` works in; the system's page size on every platform TreeDB runs on, or a divisor of it.
+const UNIT: usize = 4096;
+
+/// An address range got from the system, given back on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a `Mapping` is an address and a length; the range stays mapped wherever the value is moved to.
+unsafe impl Send for Mapping {}
+// SAFETY: no method reads or writes the mapped bytes, so sharing the value cannot race.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of `file`, shared, readable and writable. Zero maps one byte's page.
+    pub(super) fn of_file(file: impl AsFd, len: usize) -> io::Result<Mapping> {
+        let len = len.max(1);
+        // SAFETY: a null hint lets the system choose an unused range, so no memory of ours is replaced.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                0,
+            )
+        }?;
+        Self::owning(base, len)
+    }
+
+    /// Maps `len` bytes of zeroes that no file backs; memory is taken as pages are first touched.
+    pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
+        let len = len.max(1);
+        // SAFETY: a null hint lets the system choose an unused range, so no memory of ours is replaced.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        Self::owning(base, len)
+    }
+
+    fn owning(base: *mut core::ffi::c_void, len: usize) -> io::Result<Mapping> {
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        Ok(Mapping { base, len })
+    }
+
+    /// Copies `out.len()` bytes from `offset`; false, and nothing copied, if they are not all inside.
+    pub(super) fn copy_out(&self, offset: usize, out: &mut [u8]) -> bool {
+        if offset.checked_add(out.len()).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        // SAFETY: the source range is inside the mapping (checked above), the destination is an exclusive slice
+        // of ours, and the two cannot overlap. Only anonymous mappings, whose every byte may be touched, are
+        // read this way.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), out.as_mut_ptr(), out.len()) };
+        true
+    }
+
+    /// Copies `bytes` to `offset`; false, and nothing copied, if they do not fit.
+    pub(super) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
+        if offset.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        // SAFETY: the destination range is inside the mapping (checked above); a shared slice of ours cannot
+        // overlap memory that only raw pointers reach. Only anonymous mappings are written this way.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) };
+        true
+    }
+
+    /// Calls `differs(offset, bytes)` for each run of `unit` bytes in the first `known.len()` that is not equal
+    /// to `known`, in order.
+    pub(super) fn compare(&self, known: &[u8], unit: usize, mut differs: impl FnMut(usize, &[u8])) {
+        const STRIDE: usize = 64 * 1024;
+        let len = known.len().min(self.len);
+        for start in (0..len).step_by(STRIDE) {
+            let stride = STRIDE.min(len - start);
+            // SAFETY: the range is inside the mapping. The simulated disk calls this between operations of the
+            // thread that stores through the map; a store that races is seen or not, as on a real disk.
+            let bytes = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(start), stride) };
+            if bytes == &known[start..start + stride] {
+                continue;
+            }
+            for (i, (new, old)) in bytes.chunks(unit).zip(known[start..start + stride].chunks(unit)).enumerate() {
+                if new != old {
+                    differs(start + i * unit, new);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly what `mmap` returned, unmapped once; slices made of it borrow the mapping
+        // or hold a handle to it, so none is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Map for Mapping {
+    fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn prefault(&self, from: usize, to: usize) {
+        let from = from.next_multiple_of(UNIT);
+        let to = to.min(self.len) / UNIT * UNIT;
+        if from < to {
+            // SAFETY: the range is inside the mapping; populating pages changes no byte of them.
+            let _ = unsafe {
+                madvise(self.base.as_ptr().add(from).cast(), to - from, Advice::LinuxPopulateWrite)
+            };
+        }
+    }
+}
+
+impl Map for std::sync::Arc<Mapping> {
+    fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn prefault(&self, from: usize, to: usize) {
+        self.as_ref().prefault(from, to);
+    }
+}

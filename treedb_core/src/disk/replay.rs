@@ -1,0 +1,57 @@
+//! A recorded run, stopped at every boundary: the crash tests run a workload once and then try a power cut at
+//! each point of it.
+
+use super::crash::Crash;
+use super::platter::{Change, Platter};
+use super::sim::SimDisk;
+
+/// One boundary: the stores through maps seen just before it, and the call itself.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) stores: Vec<Change>,
+    /// `None` only at the end of the record.
+    pub(super) call: Option<Change>,
+}
+
+/// The record of [`SimDisk::record`], positioned at a point between two calls.
+#[derive(Debug)]
+pub struct Replay {
+    platter: Platter,
+    steps: Vec<Step>,
+    /// Calls done at the current point; `None` before the first point.
+    done: Option<usize>,
+    /// Boundaries the disk had passed when the record began.
+    before: u64,
+}
+
+impl Replay {
+    pub(super) fn new(platter: Platter, steps: Vec<Step>, before: u64) -> Replay {
+        Replay { platter, steps, done: None, before }
+    }
+
+    /// Moves to the next point and returns how many calls have been done there, as
+    /// [`SimDisk::boundaries`] counted them; `None` when the record is at its end. The first point is before the
+    /// first recorded call. At each point the stores made through maps up to the next call may be on the medium.
+    pub fn next_point(&mut self) -> Option<u64> {
+        let next = match self.done {
+            None => 0,
+            Some(done) => {
+                if let Some(call) = self.steps.get(done).and_then(|step| step.call.as_ref()) {
+                    self.platter.apply(call);
+                }
+                done + 1
+            }
+        };
+        let step = self.steps.get(next)?;
+        for store in &step.stores {
+            self.platter.apply(store);
+        }
+        self.done = Some(next);
+        Some(self.before + next as u64)
+    }
+
+    /// The disk found when power comes back after a cut at this point.
+    pub fn crash(&self, crash: Crash) -> SimDisk {
+        SimDisk::holding(self.platter.after(crash))
+    }
+}
