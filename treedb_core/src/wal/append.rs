@@ -1,0 +1,208 @@
+//! The writer: where the next frame goes, and how its bytes get there.
+
+use std::sync::Arc;
+
+use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
+use super::log::{Log, Sync, lock};
+use super::mapped;
+use super::segment::{FIRST_FRAME, Header, Segment};
+use crate::error::{Error, Result};
+
+/// Frames of at least this many payload bytes are written at once, without a copy.
+const DIRECT: usize = 256 * 1024;
+/// Room that every segment keeps for the frame that seals it.
+const SEAL: u64 = HEADER as u64;
+/// Length of a log's first segment, unless all segments are to be shorter; each following one is twice as long as
+/// its predecessor until the full length, so that a small database has a small log.
+const SMALLEST: u64 = 1 << 20;
+
+/// Bytes that belong next to each other in a segment and are not written yet.
+pub(super) struct Run {
+    segment: Arc<Segment>,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Run {
+    pub(super) fn write(&self) -> Result<()> {
+        self.segment.file.write_at(&self.bytes, self.at)
+    }
+}
+
+/// The end of the log.
+pub(super) struct Tail {
+    pub(super) segment: Arc<Segment>,
+    /// Offset in the segment of the next frame.
+    pub(super) at: u64,
+    /// Number of the next frame.
+    pub(super) next: u64,
+    /// Frames waiting for their group, in order.
+    runs: Vec<Run>,
+    buffered: usize,
+    /// A buffer to use again.
+    spare_buffer: Vec<u8>,
+    /// Segments with frames that no flush has covered, oldest first.
+    dirty: Vec<Arc<Segment>>,
+    pub(super) closed: bool,
+}
+
+/// What a group has to write and flush.
+pub(super) struct Work {
+    pub(super) runs: Vec<Run>,
+    pub(super) segments: Vec<Arc<Segment>>,
+    /// The last frame covered.
+    pub(super) upto: Lsn,
+}
+
+impl Tail {
+    /// Appending goes on at `at` of `segment` with frame `next`.
+    pub(super) fn new(segment: Arc<Segment>, at: u64, next: u64) -> Tail {
+        Tail {
+            segment,
+            at,
+            next,
+            runs: Vec::new(),
+            buffered: 0,
+            spare_buffer: Vec::new(),
+            dirty: Vec::new(),
+            closed: false,
+        }
+    }
+
+    /// Bytes of frames in the current segment.
+    pub(super) fn used(&self) -> u64 {
+        self.at.saturating_sub(FIRST_FRAME)
+    }
+
+    /// Takes everything appended so far for one group.
+    pub(super) fn take(&mut self) -> Work {
+        self.buffered = 0;
+        Work {
+            runs: std::mem::take(&mut self.runs),
+            segments: std::mem::take(&mut self.dirty),
+            upto: Lsn(self.next - 1),
+        }
+    }
+
+    /// Gives a group's buffer back.
+    pub(super) fn give_back(&mut self, runs: Vec<Run>) {
+        if let Some(mut run) = runs.into_iter().next_back()
+            && run.bytes.capacity() > self.spare_buffer.capacity()
+            && run.bytes.capacity() <= 2 * DIRECT
+        {
+            run.bytes.clear();
+            self.spare_buffer = run.bytes;
+        }
+    }
+
+    /// Writes what is buffered, without a flush.
+    pub(super) fn write_out(&mut self) -> Result<()> {
+        for run in &self.runs {
+            run.write()?;
+        }
+        let runs = std::mem::take(&mut self.runs);
+        self.buffered = 0;
+        self.give_back(runs);
+        Ok(())
+    }
+
+    /// Adds a frame to the last run, or starts a run for it.
+    fn buffer(&mut self, header: &[u8; HEADER], payload: &[u8]) {
+        let joins = self.runs.last().is_some_and(|run| {
+            Arc::ptr_eq(&run.segment, &self.segment) && run.at + run.bytes.len() as u64 == self.at
+        });
+        if !joins {
+            let bytes = std::mem::take(&mut self.spare_buffer);
+            self.runs.push(Run { segment: self.segment.clone(), at: self.at, bytes });
+        }
+        if let Some(run) = self.runs.last_mut() {
+            let whole = frame::size(payload.len()) as usize;
+            let end = run.bytes.len() + whole;
+            run.bytes.extend_from_slice(header);
+            run.bytes.extend_from_slice(payload);
+            run.bytes.resize(end, 0);
+            self.buffered += whole;
+        }
+    }
+
+    /// Puts one frame at the end. There is room for it.
+    fn put(&mut self, payload: &[u8], sync: Sync, kind: Kind, durable: Lsn, limit: usize) -> Result<Lsn> {
+        let lsn = Lsn(self.next);
+        let header = frame::header(self.segment.header.generation, lsn, durable, kind, payload);
+        if payload.len() >= DIRECT {
+            // In order behind the frames before it, so that a crash of the process leaves no hole.
+            self.write_out()?;
+            self.segment.file.write_at(&header, self.at)?;
+            self.segment.file.write_at(payload, self.at + HEADER as u64)?;
+        } else if sync == Sync::Relaxed {
+            mapped::store(self.segment.map()?, self.at, [&header, payload])?;
+        } else {
+            self.buffer(&header, payload);
+            if self.buffered > limit {
+                self.write_out()?;
+            }
+        }
+        if !self.dirty.last().is_some_and(|last| Arc::ptr_eq(last, &self.segment)) {
+            self.dirty.push(self.segment.clone());
+        }
+        self.at += frame::size(payload.len());
+        self.next += 1;
+        Ok(lsn)
+    }
+}
+
+/// Length of the segment that follows one of `before` bytes and has to hold a frame of `need` bytes.
+pub(super) fn segment_size(full: u64, before: u64, need: u64) -> u64 {
+    let usual = (before * 2).max(SMALLEST).min(full);
+    usual.max(FIRST_FRAME + need + SEAL).next_multiple_of(FIRST_FRAME)
+}
+
+impl Log {
+    /// Appends a frame of any kind.
+    pub(super) fn append_kind(&self, payload: &[u8], sync: Sync, kind: Kind) -> Result<Lsn> {
+        if payload.len() as u64 > MAX_PAYLOAD {
+            return Err(Error::ValueTooLong { len: payload.len() as u64, limit: MAX_PAYLOAD });
+        }
+        let mut tail = lock(&self.tail);
+        self.refuse_if_poisoned()?;
+        if tail.closed {
+            return Err(Error::Invalid("the log is closed: open the database again".into()));
+        }
+        let need = frame::size(payload.len());
+        if tail.at + need + SEAL > tail.segment.header.size {
+            self.next_segment(&mut tail, need)?;
+        }
+        let put = tail.put(payload, sync, kind, self.durable_lsn(), self.options.max_buffered);
+        tail.closed = kind == Kind::Closed;
+        put.map_err(|e| self.poison(&e))
+    }
+
+    /// Makes the next segment, then seals the current one: whoever finds the seal finds the segment.
+    fn next_segment(&self, tail: &mut Tail, need: u64) -> Result<()> {
+        let current = tail.segment.header;
+        let header = Header {
+            generation: current.generation + 1,
+            // The seal takes a number.
+            first: Lsn(tail.next + 1),
+            size: segment_size(self.options.segment_bytes, current.size, need),
+            durable: self.durable_lsn(),
+            previous: current.first,
+        };
+        let made = lock(&self.files).make(self.disk.as_ref(), &self.dir, header, self.options.segment_bytes);
+        let segment = match made {
+            Ok(segment) => segment,
+            // The log is as it was.
+            Err(full @ Error::DiskFull { .. }) => return Err(full),
+            Err(e) => return Err(self.poison(&e)),
+        };
+        let used = tail.used() + SEAL;
+        // Written at once: relaxed frames in the next segment count for nothing while the seal is not there.
+        tail.put(&[], Sync::Durable, Kind::Sealed, self.durable_lsn(), usize::MAX)
+            .and_then(|_| tail.write_out())
+            .map_err(|e| self.poison(&e))?;
+        tail.segment = segment.clone();
+        tail.at = FIRST_FRAME;
+        lock(&self.files).push(segment, used);
+        Ok(())
+    }
+}
