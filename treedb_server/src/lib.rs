@@ -1,1 +1,28 @@
 //! TreeDB behind the MongoDB wire protocol and the native protocol.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`cli`] | the `treedb` command: flags, `serve`, `import`, `export`, `find` |
+//! | [`server`] | listeners, from bind to drain |
+//! | [`config`] | addresses and limits |
+//! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
+//! | `native` | the native protocol (docs/native-protocol.md) |
+//! | [`client`] | a client of the native protocol |
+//! | `admin` | `/livez`, `/readyz`, `/metrics` |
+//! | `context` | what connections share: database, cursors, budget, metrics |
+//! | `drain` | how everything learns that the server stops |
+//! | `logs` | where log lines go |
+
+pub mod cli;
+pub mod client;
+pub mod config;
+pub mod server;
+
+mod admin;
+mod context;
+mod drain;
+mod listener;
+mod logs;
+mod metrics;
+mod mongo;
+mod native;

@@ -1,3 +1,10 @@
 //! The `treedb` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use treedb_server::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    cli::run(Cli::parse())
+}

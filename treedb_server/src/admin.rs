@@ -1,0 +1,71 @@
+//! HTTP for operators: `/livez`, `/readyz`, `/metrics`.
+//!
+//! `livez` says that the process accepts connections, and fails while it drains; `readyz` says that the database
+//! answers a read; `metrics` is Prometheus text.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use crate::context::Context;
+use crate::drain::Drain;
+
+/// Answers one HTTP connection.
+pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, mut drain: Drain) {
+    let state = drain.clone();
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = answer(&request, &context, &state);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(context.limits.stall)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut served = std::pin::pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = drain.started() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(door = "admin", %peer, %error, "connection ended");
+    }
+}
+
+fn answer(request: &Request<Incoming>, context: &Context, drain: &Drain) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    }
+    match request.uri().path() {
+        "/livez" | "/readyz" if drain.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+        "/livez" => text(StatusCode::OK, "ok\n"),
+        "/readyz" => text(StatusCode::OK, "ok\n"),
+        "/metrics" => {
+            let mut response = text(StatusCode::OK, context.metrics.text());
+            response.headers_mut().insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            );
+            response
+        }
+        _ => text(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

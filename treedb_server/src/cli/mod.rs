@@ -1,0 +1,60 @@
+//! The `treedb` command: one file per subcommand, each with its flags and what it does.
+
+mod export;
+mod find;
+mod import;
+mod serve;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// TreeDB: documents, vectors and SQL over one engine.
+#[derive(Debug, Parser)]
+#[command(name = "treedb", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Import(import::Import),
+    Export(export::Export),
+    Find(find::Find),
+}
+
+/// Why a subcommand failed, in words for a person. It ends the process with status 1.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+/// Runs the command. Failures go to standard error as `treedb: ...`.
+pub fn run(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        Command::Serve(serve) => serve.run(),
+        Command::Import(import) => import.run(),
+        Command::Export(export) => export.run(),
+        Command::Find(find) => find.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("treedb: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `treedb serve`: opens a directory and answers until it is told to stop.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Failure;
+use crate::config::{Address, Config, Limits};
+use crate::logs::{self, LogFormat, LogLevel};
+use crate::server::Server;
+
+/// Serve a directory to MongoDB drivers (and, if asked, to native clients)
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every listener is printed on standard output once it answers, as `listening NAME HOST:PORT`, so that a script can ask
+for port 0 and read the port it got. SIGTERM or SIGINT stops accepting, lets running commands finish, checkpoints and
+exits with status 0; a second signal exits at once.
+
+Without authentication, which this version does not have, only loopback addresses are accepted.")]
+pub(super) struct Serve {
+    /// Directory of the database; created if missing
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Where MongoDB drivers connect
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:27017")]
+    mongo: Address,
+    /// Where native clients connect [default: not served]
+    #[arg(long, value_name = "HOST:PORT")]
+    native: Option<Address>,
+    /// HTTP for /livez, /readyz and /metrics [default: not served]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<Address>,
+    /// When a write that does not say itself is acknowledged
+    #[arg(long, value_enum, default_value_t = DurabilityFlag::Durable)]
+    durability: DurabilityFlag,
+    /// Connections at a time, all listeners together
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    max_connections: usize,
+    /// Bytes of requests that may be in work at a time; further ones wait
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().inflight_bytes,
+          value_parser = inflight_bytes)]
+    max_inflight_bytes: usize,
+    /// Seconds that running commands get to finish when the server stops
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    drain_seconds: u64,
+    /// Least severe log lines to write to standard error
+    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
+    /// Form of the log lines
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DurabilityFlag {
+    /// Once it is on the disk: survives a power cut
+    Durable,
+    /// Once it is visible: a power cut may lose the last moments
+    Relaxed,
+    /// Once it is visible: durable at the next checkpoint
+    None,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        logs::start(self.log_level, self.log_format);
+        let config = Config {
+            mongo: self.mongo,
+            native: self.native,
+            admin: self.admin,
+            limits: Limits {
+                connections: self.max_connections,
+                inflight_bytes: self.max_inflight_bytes,
+                drain: Duration::from_secs(self.drain_seconds),
+                ..Limits::default()
+            },
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("treedb")
+            .max_blocking_threads(config.limits.blocking_threads)
+            .build()?;
+        let status = runtime.block_on(serve(config));
+        // A command that outlived the drain is not waited for a second time.
+        runtime.shutdown_background();
+        status
+    }
+}
+
+async fn serve(config: Config) -> Result<ExitCode, Failure> {
+    // Handlers first: a signal that arrives while the directory is being recovered must not be lost.
+    let mut signals = Signals::new()?;
+    let server = Server::bind(config).await?;
+    let mut out = std::io::stdout().lock();
+    for (name, address) in server.addresses() {
+        writeln!(out, "listening {name} {address}")?;
+    }
+    out.flush()?;
+    drop(out);
+
+    let stopper = Arc::new(server.stopper());
+    let waiter = Arc::clone(&stopper);
+    tokio::spawn(async move {
+        let first = signals.next().await;
+        tracing::info!(signal = first, "stopping: no new connections, running commands may finish");
+        waiter.stop();
+        let second = signals.next().await;
+        tracing::warn!(
+            signal = second,
+            "second signal: exiting at once, the next start recovers from the log"
+        );
+        std::process::exit(1);
+    });
+    server.run().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    term: Signal,
+    int: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+}
+
+fn inflight_bytes(text: &str) -> Result<usize, String> {
+    let least = crate::config::MAX_MESSAGE_BYTES;
+    match text.parse() {
+        Ok(bytes) if bytes >= least => Ok(bytes),
+        Ok(_) => Err(format!("must be at least {least}, the size of the largest message")),
+        Err(error) => Err(format!("{error}")),
+    }
+}

@@ -1,0 +1,111 @@
+//! What a server is told when it starts: where to listen, and how much to accept.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
+pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
+
+/// A server's configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where MongoDB's drivers connect.
+    pub mongo: Address,
+    /// Where native clients connect.
+    pub native: Option<Address>,
+    /// Where `/livez`, `/readyz` and `/metrics` answer.
+    pub admin: Option<Address>,
+    /// How much is accepted.
+    pub limits: Limits,
+}
+
+/// How much a server accepts.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at a time, all listeners together. One more is closed at once.
+    pub connections: usize,
+    /// Bytes of requests in work at a time, all connections together. Further ones wait, unread. At least
+    /// [`MAX_MESSAGE_BYTES`].
+    pub inflight_bytes: usize,
+    /// Commands in work at a time: threads that may wait for the disk.
+    pub blocking_threads: usize,
+    /// How long a peer may stall in the middle of a message, or not take its answer.
+    pub stall: Duration,
+    /// How long a cursor may lie unused before it is closed; it pins a snapshot.
+    pub cursor_idle: Duration,
+    /// Cursors open at a time.
+    pub cursors: usize,
+    /// How long running commands get to finish when the server stops.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 1_000,
+            inflight_bytes: 256 << 20,
+            blocking_threads: 256,
+            stall: Duration::from_secs(30),
+            cursor_idle: Duration::from_secs(600),
+            cursors: 10_000,
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A loopback address to listen on. Port 0 lets the system choose.
+///
+/// Until there is authentication, nobody outside this machine may get in, so other addresses do not parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(SocketAddr);
+
+impl Address {
+    /// The address.
+    pub fn socket(self) -> SocketAddr {
+        self.0
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all: Vec<SocketAddr> = text
+            .to_socket_addrs()
+            .map_err(|error| format!("expected HOST:PORT, such as 127.0.0.1:27017 ({error})"))?
+            .collect();
+        if let Some(other) = all.iter().find(|address| !address.ip().is_loopback()) {
+            return Err(format!(
+                "{} is not a loopback address, and this version has no authentication to let anybody in from \
+                 outside: use 127.0.0.1 or localhost, and a tunnel (ssh -L) to reach it from elsewhere",
+                other.ip()
+            ));
+        }
+        all.first().copied().map(Address).ok_or_else(|| "the name has no address".to_owned())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_addresses_parse() {
+        for text in ["127.0.0.1:0", "127.9.9.9:27017", "localhost:1", "[::1]:5"] {
+            assert!(text.parse::<Address>().is_ok(), "{text}");
+        }
+        for text in ["0.0.0.0:27017", "[::]:27017", "10.0.0.1:27017"] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.contains("authentication"), "{error}");
+        }
+        assert!("27017".parse::<Address>().unwrap_err().contains("HOST:PORT"));
+    }
+}

@@ -1,0 +1,54 @@
+//! How everything learns that the server stops.
+//!
+//! One [`Stopper`] (the signal handler has it) and any number of [`Drain`]s (every listener, every connection). After
+//! `stop`, a connection finishes the command it is in, answers it and closes; an idle one closes at once.
+
+use tokio::sync::watch;
+
+/// Tells every [`Drain`] to stop.
+#[derive(Debug)]
+pub struct Stopper {
+    sender: watch::Sender<bool>,
+}
+
+impl Stopper {
+    /// A stopper that has not stopped anything yet.
+    pub(crate) fn new() -> Self {
+        Stopper { sender: watch::Sender::new(false) }
+    }
+
+    /// A listener for the stop.
+    pub(crate) fn drain(&self) -> Drain {
+        Drain { receiver: self.sender.subscribe() }
+    }
+
+    /// Begins the drain. Calling it again changes nothing.
+    pub fn stop(&self) {
+        self.sender.send_replace(true);
+    }
+}
+
+impl Clone for Stopper {
+    fn clone(&self) -> Self {
+        Stopper { sender: self.sender.clone() }
+    }
+}
+
+/// Hears the stop.
+#[derive(Debug, Clone)]
+pub(crate) struct Drain {
+    receiver: watch::Receiver<bool>,
+}
+
+impl Drain {
+    /// True once the server is stopping.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.receiver.borrow()
+    }
+
+    /// Returns when the server begins to stop. Cancel safe.
+    pub(crate) async fn started(&mut self) {
+        // An error means that the stopper is gone, which happens only when the server is.
+        let _ = self.receiver.wait_for(|stopping| *stopping).await;
+    }
+}

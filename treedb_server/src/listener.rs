@@ -1,0 +1,121 @@
+//! Accepting connections: one loop for every protocol.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+
+use crate::config::Address;
+use crate::context::Context;
+use crate::drain::Drain;
+use crate::metrics::Door;
+
+/// A bound listener with the name of its protocol.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// `mongo`, `native` or `admin`.
+    pub(crate) door: &'static str,
+    socket: TcpListener,
+    /// The address actually bound: with the port the system chose, if it was asked to.
+    pub(crate) address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds `address`. The error names it.
+    pub(crate) async fn bind(door: &'static str, address: Address) -> io::Result<Self> {
+        let name =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+        let socket = TcpListener::bind(address.socket()).await.map_err(name)?;
+        let address = socket.local_addr()?;
+        Ok(Listener { door, socket, address })
+    }
+
+    /// Accepts until the drain starts and runs `serve` for each connection, in a task of its own: a panic ends that
+    /// connection only. Then waits for the connections, at most [`crate::config::Limits::drain`].
+    pub(crate) async fn run<F>(
+        self,
+        context: Arc<Context>,
+        mut drain: Drain,
+        serve: impl Fn(TcpStream, SocketAddr, Arc<Context>, Drain) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let door = Door { door: self.door };
+        let mut tasks = JoinSet::new();
+        loop {
+            let (stream, peer) = tokio::select! {
+                biased;
+                () = drain.started() => break,
+                Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                    report(self.door, ended);
+                    continue;
+                }
+                accepted = self.socket.accept() => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        // Out of file descriptors, most likely: trying again at once would only spin.
+                        tracing::warn!(door = self.door, %error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                },
+            };
+            let Some(room) = context.connection() else {
+                context.metrics.refused.get_or_create(&door).inc();
+                tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
+                continue;
+            };
+            // Answers are written in one piece each: waiting to fill a segment only adds delay.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(door = self.door, %peer, %error, "connection is gone already");
+                continue;
+            }
+            let open = Open::new(context.metrics.connections.get_or_create_owned(&door), room);
+            let connection = serve(stream, peer, Arc::clone(&context), drain.clone());
+            tasks.spawn(async move {
+                let _open = open;
+                connection.await;
+            });
+        }
+        drop(self.socket);
+        let ended = tokio::time::timeout(context.limits.drain, async {
+            while let Some(ended) = tasks.join_next().await {
+                report(self.door, ended);
+            }
+        });
+        if ended.await.is_err() {
+            tracing::warn!(door = self.door, connections = tasks.len(), "did not finish in time: closed");
+        }
+    }
+}
+
+fn report(door: &'static str, ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(door, %error, "a connection ended in a panic: this is a bug, please report it");
+    }
+}
+
+/// One open connection, counted until it is dropped: also when a panic unwinds.
+struct Open {
+    gauge: Gauge,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Open {
+    fn new(gauge: Gauge, room: OwnedSemaphorePermit) -> Self {
+        gauge.inc();
+        Open { gauge, _room: room }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.gauge.dec();
+    }
+}

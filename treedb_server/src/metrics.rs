@@ -1,0 +1,135 @@
+//! The counters behind `/metrics`, with stable names and units.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Which protocol, as a label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Door {
+    /// `mongo` or `native`.
+    pub(crate) door: &'static str,
+}
+
+/// Which protocol and which command, as labels. Names come from the servers' own tables, never from the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Operation {
+    /// `mongo` or `native`.
+    pub(crate) door: &'static str,
+    /// The command's name.
+    pub(crate) command: &'static str,
+}
+
+type Histograms = Family<Operation, Histogram, fn() -> Histogram>;
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    /// Connections open now.
+    pub(crate) connections: Family<Door, Gauge>,
+    /// Connections refused because there were too many.
+    pub(crate) refused: Family<Door, Counter>,
+    /// Connections closed because of bytes that are not the protocol.
+    pub(crate) protocol_errors: Family<Door, Counter>,
+    /// Commands that returned an error.
+    pub(crate) failed: Family<Operation, Counter>,
+    /// Cursors open now.
+    pub(crate) cursors: Gauge,
+    /// Bytes of requests in work now.
+    pub(crate) inflight: Gauge,
+    /// Bytes received and sent.
+    pub(crate) received: Family<Door, Counter>,
+    /// Bytes sent.
+    pub(crate) sent: Family<Door, Counter>,
+    started: Gauge<f64, AtomicU64>,
+    seconds: Histograms,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        // 10 us to 40 s, in steps of 2.
+        let seconds = Histograms::new_with_constructor(|| Histogram::new(exponential_buckets(1e-5, 2.0, 23)));
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("treedb"),
+            connections: Family::default(),
+            refused: Family::default(),
+            protocol_errors: Family::default(),
+            failed: Family::default(),
+            cursors: Gauge::default(),
+            inflight: Gauge::default(),
+            received: Family::default(),
+            sent: Family::default(),
+            started: Gauge::default(),
+            seconds,
+        };
+        let to = &mut metrics.registry;
+        to.register("connections", "Connections open now", metrics.connections.clone());
+        to.register("connections_refused", "Connections refused: too many", metrics.refused.clone());
+        to.register(
+            "protocol_errors",
+            "Connections closed: not the protocol",
+            metrics.protocol_errors.clone(),
+        );
+        to.register("commands_failed", "Commands that returned an error", metrics.failed.clone());
+        to.register("cursors", "Cursors open now", metrics.cursors.clone());
+        to.register_with_unit("inflight", "Requests in work now", Unit::Bytes, metrics.inflight.clone());
+        to.register_with_unit("received", "Received on the wire", Unit::Bytes, metrics.received.clone());
+        to.register_with_unit("sent", "Sent on the wire", Unit::Bytes, metrics.sent.clone());
+        to.register_with_unit("start_time", "Start, since 1970", Unit::Seconds, metrics.started.clone());
+        to.register_with_unit(
+            "command_duration",
+            "Time in a command",
+            Unit::Seconds,
+            metrics.seconds.clone(),
+        );
+        if let Ok(now) = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+            metrics.started.set(now.as_secs_f64());
+        }
+        metrics
+    }
+
+    /// Notes that a command ran for `time`.
+    pub(crate) fn observe(&self, door: &'static str, command: &'static str, time: Duration, failed: bool) {
+        let operation = Operation { door, command };
+        if failed {
+            self.failed.get_or_create(&operation).inc();
+        }
+        self.seconds.get_or_create(&operation).observe(time.as_secs_f64());
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_names_units_and_labels() {
+        let metrics = Metrics::new();
+        metrics.observe("mongo", "find", Duration::from_micros(15), true);
+        metrics.connections.get_or_create(&Door { door: "mongo" }).inc();
+        let text = metrics.text();
+        for line in [
+            "treedb_connections{door=\"mongo\"} 1",
+            "treedb_commands_failed_total{door=\"mongo\",command=\"find\"} 1",
+            "treedb_command_duration_seconds_count{door=\"mongo\",command=\"find\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+}
