@@ -138,6 +138,7 @@ impl Map for Mapping {
     }
 }
 
+/// A handle to the memory of a simulated file; there is nothing to gain from touching it early.
 impl Map for std::sync::Arc<Mapping> {
     fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
@@ -145,9 +146,5 @@ impl Map for std::sync::Arc<Mapping> {
 
     fn len(&self) -> usize {
         self.len
-    }
-
-    fn prefault(&self, from: usize, to: usize) {
-        self.as_ref().prefault(from, to);
     }
 }

@@ -1,7 +1,57 @@
 //! The page file: pages of 4 KiB in a mapped file, copied on write, published by a meta page at a checkpoint.
 //!
 //! This module's traits are the seam between trees and the owner of pages: node code works on the payload slices,
-//! tree code asks a [`PageSource`] to read and a [`PageSink`] to change.
+//! tree code asks a [`PageSource`] to read and a [`PageSink`] to change. Its other parts are the native owner:
+//!
+//! | file | noun |
+//! |---|---|
+//! | `layout` | the page header and its checksum |
+//! | `meta` | the two meta pages |
+//! | `view` | the map, and slices of it (this layer's `unsafe`) |
+//! | `slots` | where readers say which transaction they see |
+//! | `alloc` | which pages are free, which wait for a reader or a checkpoint |
+//! | `ledger` | the free pages and the owner's state, written at a checkpoint |
+//! | `pager` | all of it together |
+//! | `writer` | a transaction's pages |
+//! | `census` | the check that every page is accounted for once |
+//!
+//! # Bytes
+//!
+//! The file is an array of pages of 4,096 bytes; integers are little-endian. Pages 0 and 1 are meta pages (see
+//! [`meta`]). Every other page in use is:
+//!
+//! ```text
+//!    0  u32   CRC-32C of bytes 4..4096, stored at the checkpoint that first makes the page durable
+//!    4  u32   its own page number
+//!    8  u64   birth: the transaction that wrote it
+//!   16  ..    payload, 4,080 bytes
+//! ```
+//!
+//! # Invariants
+//!
+//! * A page that the last durable checkpoint, a checkpoint being written, or a live snapshot can reach is never
+//!   stored to, but for its checksum. A page is reachable from transaction `s` if `birth <= s < death`.
+//! * Changes of a transaction go to pages it allocated itself, so a transaction that is dropped leaves no trace.
+//! * The file has disk blocks for every page before the page is stored to, so a store cannot fault for lack of room.
+//! * The base address never moves while the file is open: address space is reserved up front and the file grows
+//!   under it.
+
+mod alloc;
+mod census;
+mod layout;
+mod ledger;
+pub mod meta;
+mod pager;
+mod slots;
+mod view;
+mod writer;
+
+pub use alloc::{Allocator, PageCounts};
+pub use census::Census;
+pub use layout::{PAGE_SIZE, PAYLOAD};
+pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
+pub use slots::Pin;
+pub use writer::PageWriter;
 
 use crate::error::{Error, Result};
 
@@ -37,3 +87,6 @@ pub trait PageSink: PageSource {
     /// Gives a page back. Snapshots that can reach it keep it.
     fn free(&mut self, id: PageId) -> Result<()>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Which pages are free, and what keeps the others.
+//!
+//! A page is *born* by the transaction that allocates it and *dies* by the one that frees it; every transaction in
+//! `birth..death` can reach it. It may be reused when no pin lies in that range, where the pins are the live
+//! snapshots, the last durable checkpoint and a checkpoint being written. So a reader pinned for long keeps the
+//! pages of its own snapshot, not everything that died since, and pages born and dead since the last checkpoint
+//! are reused at once. Free pages are taken last in, first out: those are in the cache and already dirty.
+//!
+//! A dead page waits on the list of one pin that keeps it. When that pin is gone the page looks for another pin in
+//! its range; pins in a dead page's range only ever go away, so a page moves at most once per pin.
+
+use std::collections::BTreeMap;
+
+use super::layout::FIRST_PAGE;
+
+/// A page that died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dead {
+    pub(crate) page: u32,
+    pub(crate) birth: u64,
+    pub(crate) death: u64,
+}
+
+/// A growing set of page numbers.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Bits {
+    words: Vec<u64>,
+}
+
+impl Bits {
+    /// Adds `page`; false if it was in.
+    pub(crate) fn insert(&mut self, page: u32) -> bool {
+        let (word, bit) = (page as usize / 64, 1 << (page % 64));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        new
+    }
+
+    pub(crate) fn remove(&mut self, page: u32) {
+        if let Some(word) = self.words.get_mut(page as usize / 64) {
+            *word &= !(1 << (page % 64));
+        }
+    }
+
+    pub(crate) fn contains(&self, page: u32) -> bool {
+        self.words.get(page as usize / 64).is_some_and(|word| word >> (page % 64) & 1 == 1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().enumerate().flat_map(|(i, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(i as u32 * 64 + bit)
+            })
+        })
+    }
+}
+
+/// How the pages of a file are used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Pages in use or once used, the two meta pages included.
+    pub used: u32,
+    /// Pages that can be reused now.
+    pub free: u32,
+    /// Dead pages that a snapshot or a checkpoint keeps.
+    pub kept: u32,
+    /// Pages of the current state.
+    pub live: u32,
+}
+
+/// The allocation state of a file; whoever holds it is the writer.
+#[derive(Debug, Default)]
+pub struct Allocator {
+    /// The transaction in progress, or the last one.
+    pub(crate) txn: u64,
+    /// Pages below this number have been used.
+    high: u32,
+    free: Vec<u32>,
+    /// Dead pages by the pin they wait for.
+    waiting: BTreeMap<u64, Vec<Dead>>,
+    /// Pages freed by transactions committed since pins were last looked at.
+    fresh: Vec<Dead>,
+    kept: usize,
+    /// Pages born since the last checkpoint began and alive: those it must give a checksum.
+    dirty: Bits,
+    /// Pages of the ledger of the last checkpoint.
+    pub(crate) ledger: Vec<u32>,
+    /// A buffer for the pins, kept between transactions.
+    pub(crate) pins: Vec<u64>,
+    // What the transaction in progress did.
+    born: Vec<u32>,
+    spare: Vec<u32>,
+    freed: Vec<Dead>,
+}
+
+impl Allocator {
+    /// The state at the opening of a file.
+    pub(crate) fn new(txn: u64, high: u32, free: Vec<u32>, ledger: Vec<u32>) -> Allocator {
+        Allocator { txn, high: high.max(FIRST_PAGE), free, ledger, ..Allocator::default() }
+    }
+
+    /// A page for the transaction in progress, or `None` if the file must grow first: see [`Allocator::extend`].
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if let Some(page) = self.spare.pop() {
+            return Some(page);
+        }
+        let page = self.free.pop()?;
+        self.born.push(page);
+        self.dirty.insert(page);
+        Some(page)
+    }
+
+    /// Takes the first never-used page if it is below `limit`.
+    pub(crate) fn extend(&mut self, limit: u32) -> Option<u32> {
+        if self.high >= limit {
+            return None;
+        }
+        let page = self.high;
+        self.high += 1;
+        self.born.push(page);
+        self.dirty.insert(page);
+        Some(page)
+    }
+
+    /// First never-used page.
+    pub(crate) fn high(&self) -> u32 {
+        self.high
+    }
+
+    /// Frees a page born by `birth`.
+    pub(crate) fn give_back(&mut self, page: u32, birth: u64) {
+        if birth == self.txn {
+            self.spare.push(page);
+        } else {
+            self.freed.push(Dead { page, birth, death: self.txn });
+        }
+    }
+
+    /// Makes the transaction's changes the state.
+    pub(crate) fn commit(&mut self) {
+        for dead in &self.freed {
+            self.dirty.remove(dead.page);
+        }
+        for page in &self.spare {
+            self.dirty.remove(*page);
+        }
+        self.kept += self.freed.len();
+        self.fresh.append(&mut self.freed);
+        self.free.append(&mut self.spare);
+        self.born.clear();
+    }
+
+    /// Forgets the transaction's changes.
+    pub(crate) fn roll_back(&mut self) {
+        for page in &self.born {
+            self.dirty.remove(*page);
+        }
+        self.free.append(&mut self.born);
+        self.spare.clear();
+        self.freed.clear();
+    }
+
+    /// Frees what no pin keeps any more. `pins` is sorted.
+    pub(crate) fn settle(&mut self, pins: &[u64]) {
+        let mut homeless = std::mem::take(&mut self.fresh);
+        let gone: Vec<u64> =
+            self.waiting.keys().filter(|pin| pins.binary_search(pin).is_err()).copied().collect();
+        for pin in gone {
+            homeless.extend(self.waiting.remove(&pin).unwrap_or_default());
+        }
+        for dead in homeless.drain(..) {
+            match keeper(&dead, pins) {
+                Some(pin) => self.waiting.entry(pin).or_default().push(dead),
+                None => {
+                    self.kept -= 1;
+                    self.free.push(dead.page);
+                }
+            }
+        }
+        // Keep the buffer: one commit frees about as many pages as the next.
+        if self.fresh.is_empty() {
+            self.fresh = homeless;
+        }
+    }
+
+    /// Dead pages that wait for `pin`.
+    pub(crate) fn kept_by(&self, pin: u64) -> usize {
+        self.waiting.get(&pin).map_or(0, Vec::len)
+    }
+
+    /// Every page that is free once no snapshot is left: what a checkpoint writes down.
+    pub(crate) fn all_free(&self) -> Vec<u32> {
+        let kept = self.waiting.values().flatten().chain(&self.fresh).map(|dead| dead.page);
+        let mut all = Vec::with_capacity(self.free.len() + self.kept);
+        all.extend_from_slice(&self.free);
+        all.extend(kept);
+        all
+    }
+
+    /// How many pages [`Allocator::all_free`] would name.
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.len() + self.kept
+    }
+
+    /// Pages that need a checksum; the next checkpoint starts with none.
+    pub(crate) fn take_dirty(&mut self) -> Bits {
+        std::mem::take(&mut self.dirty)
+    }
+
+    pub(crate) fn is_dirty(&self, page: u32) -> bool {
+        self.dirty.contains(page)
+    }
+
+    /// How the pages are used.
+    pub fn counts(&self) -> PageCounts {
+        let (free, kept) = (self.free.len() as u32, self.kept as u32);
+        PageCounts {
+            used: self.high,
+            free,
+            kept,
+            live: self.high.saturating_sub(FIRST_PAGE).saturating_sub(free).saturating_sub(kept),
+        }
+    }
+}
+
+/// A pin in the page's range.
+fn keeper(dead: &Dead, pins: &[u64]) -> Option<u64> {
+    let first = pins.partition_point(|&pin| pin < dead.birth);
+    pins.get(first).copied().filter(|&pin| pin < dead.death)
+}

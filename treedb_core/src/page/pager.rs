@@ -1,0 +1,351 @@
+//! The page file as a whole: opening, publishing transactions, checkpoints.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::alloc::{Allocator, Bits, PageCounts};
+use super::census::Census;
+use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
+use super::meta::{self, Meta};
+use super::slots::{Pin, Slots};
+use super::view::View;
+use super::writer::PageWriter;
+use super::{PageId, PageSource, ledger};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Corruption, Error, Result};
+
+/// No checkpoint is being written.
+const NOT_FLUSHING: u64 = u64::MAX;
+/// Pages made present at once when never-used pages are taken.
+const PREFAULT: u32 = 64;
+/// The least the file is asked to grow by when the disk refuses a full step.
+const SMALL_STEP: u32 = 16;
+
+/// How a page file grows.
+#[derive(Debug, Clone, Copy)]
+pub struct PagerOptions {
+    /// The most bytes the file may have while it is open: the address space reserved for it. If the system does
+    /// not give as much, less is reserved.
+    pub max_bytes: u64,
+    /// Pages the file grows by at least; large files grow by a sixteenth.
+    pub growth: u32,
+}
+
+impl Default for PagerOptions {
+    fn default() -> Self {
+        PagerOptions { max_bytes: 1 << 40, growth: 256 }
+    }
+}
+
+/// What a file was opened with.
+#[derive(Debug)]
+pub struct Opened {
+    /// The checkpoint.
+    pub meta: Meta,
+    /// The owner's state in its ledger.
+    pub state: Vec<u8>,
+    /// What is wrong with the other meta page, if something is. If the log does not reach back to `meta`, the
+    /// newest checkpoint was lost to damage and this is the error to report.
+    pub other: Option<Corruption>,
+}
+
+/// A checkpoint on its way to the disk, made by [`Pager::start_checkpoint`].
+#[derive(Debug)]
+pub struct Checkpoint {
+    meta: Meta,
+    dirty: Bits,
+    free: Vec<u32>,
+    state: Vec<u8>,
+    ledger: Vec<u32>,
+}
+
+impl Checkpoint {
+    /// The last log sequence number in it.
+    pub fn lsn(&self) -> u64 {
+        self.meta.lsn
+    }
+
+    /// The transaction number it was given.
+    pub fn txn(&self) -> u64 {
+        self.meta.txn
+    }
+}
+
+/// An open page file.
+#[derive(Debug)]
+pub struct Pager {
+    view: View,
+    slots: Slots,
+    /// Transaction of the last durable checkpoint.
+    durable: AtomicU64,
+    /// Transaction of the checkpoint being written.
+    flushing: AtomicU64,
+    /// Number of the next checkpoint.
+    number: AtomicU64,
+    /// Never-used pages below this number have been made present.
+    present: AtomicU32,
+    growth: u32,
+}
+
+impl Pager {
+    /// Writes an empty page file to `path`, which must not exist: durable, and there as a whole or not at all.
+    pub fn create(disk: &dyn Disk, path: &Path) -> Result<()> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(".new");
+        let draft = dir.join(name);
+        let file = disk.open(&draft, true)?;
+        file.set_len(0)?;
+        file.set_len(offset_of(FIRST_PAGE))?;
+        for number in 0..2 {
+            let meta = Meta { number, pages: FIRST_PAGE, ..Meta::default() };
+            file.write_at(&meta.encode(), offset_of(number as u32))?;
+        }
+        file.sync()?;
+        disk.rename(&draft, path)?;
+        disk.sync_dir(dir)
+    }
+
+    /// Opens the file at its newest checkpoint.
+    pub fn open(disk: &dyn Disk, path: &Path, options: PagerOptions) -> Result<(Pager, Allocator, Opened)> {
+        let file = disk.open(path, false)?;
+        let meta::Chosen { meta, other } = meta::choose(&*file)?;
+        let pages = (file.len()? / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
+        let capacity = (options.max_bytes / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
+        let view = map_what_can_be(&file, pages, capacity, meta.txn)?;
+        let ledger = ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?;
+        let pager = Pager {
+            view,
+            slots: Slots::new(meta.txn, &meta.root),
+            durable: AtomicU64::new(meta.txn),
+            flushing: AtomicU64::new(NOT_FLUSHING),
+            number: AtomicU64::new(meta.number + 1),
+            present: AtomicU32::new(meta.pages),
+            growth: options.growth.max(SMALL_STEP),
+        };
+        let alloc = Allocator::new(meta.txn, meta.pages, ledger.free, ledger.pages);
+        Ok((pager, alloc, Opened { meta, state: ledger.state, other }))
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The file's path, for messages.
+    pub fn path(&self) -> &Path {
+        self.view.path()
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        offset_of(self.view.pages())
+    }
+
+    /// Pins the current transaction: no page it can reach is reused until [`Pager::unpin`].
+    #[inline]
+    pub fn pin(&self) -> Pin {
+        self.slots.pin()
+    }
+
+    /// Ends a pin.
+    #[inline]
+    pub fn unpin(&self, pin: &Pin) {
+        self.slots.release(pin);
+    }
+
+    /// Transactions pinned now, oldest first; for the owner's own reclamation.
+    pub fn pinned(&self) -> Vec<u64> {
+        let mut pins = Vec::new();
+        self.slots.pinned(&mut pins);
+        pins.sort_unstable();
+        pins
+    }
+
+    /// The current transaction's number.
+    pub fn current(&self) -> u64 {
+        self.slots.current()
+    }
+
+    /// The last durable checkpoint's transaction.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::SeqCst)
+    }
+
+    /// Begins a transaction: frees what no reader or checkpoint keeps any more.
+    pub fn begin(&self, alloc: &mut Allocator) {
+        alloc.txn = self.slots.current() + 1;
+        let mut pins = std::mem::take(&mut alloc.pins);
+        pins.clear();
+        self.slots.pinned(&mut pins);
+        pins.push(self.durable());
+        let flushing = self.flushing.load(Ordering::SeqCst);
+        if flushing != NOT_FLUSHING {
+            pins.push(flushing);
+        }
+        pins.sort_unstable();
+        alloc.settle(&pins);
+        alloc.pins = pins;
+    }
+
+    /// The pages of the transaction in progress.
+    #[inline]
+    pub fn writer<'a>(&'a self, alloc: &'a mut Allocator) -> PageWriter<'a> {
+        PageWriter::new(self, alloc)
+    }
+
+    /// Ends the transaction in progress and makes it, with `root`, the one that readers get. Returns its number.
+    pub fn publish(&self, alloc: &mut Allocator, root: &[u8; 16]) -> u64 {
+        alloc.commit();
+        self.slots.publish(alloc.txn, root);
+        alloc.txn
+    }
+
+    /// Ends the transaction in progress as if it had never been.
+    pub fn roll_back(&self, alloc: &mut Allocator) {
+        alloc.roll_back();
+        alloc.txn = self.slots.current();
+    }
+
+    /// A page never used before, growing the file if there is none.
+    pub(crate) fn extend(&self, alloc: &mut Allocator) -> Result<u32> {
+        let page = match alloc.extend(self.view.pages()) {
+            Some(page) => page,
+            None => {
+                self.grow()?;
+                alloc.extend(self.view.pages()).ok_or_else(|| self.full())?
+            }
+        };
+        if page >= self.present.load(Ordering::Relaxed) {
+            self.view.prefault(page, page.saturating_add(PREFAULT));
+            self.present.store(page.saturating_add(PREFAULT), Ordering::Relaxed);
+        }
+        Ok(page)
+    }
+
+    fn full(&self) -> Error {
+        Error::DiskFull { path: self.path().to_path_buf() }
+    }
+
+    fn grow(&self) -> Result<()> {
+        let pages = self.view.pages();
+        let step = self.growth.max(pages / 16);
+        let target = pages.saturating_add(step).min(self.view.capacity());
+        if target <= pages {
+            return Err(self.full());
+        }
+        match self.view.grow(target) {
+            // A nearly full disk may still have room for a little.
+            Err(Error::DiskFull { .. }) if target - pages > SMALL_STEP => self.view.grow(pages + SMALL_STEP),
+            other => other,
+        }
+    }
+
+    /// Begins a checkpoint of the current transaction: gives it a number of its own, takes the list of pages to
+    /// flush and writes down the free ones. Call as the writer, between transactions; `lsn` is the last log
+    /// sequence number applied, `state` the owner's own. `DiskFull` if the ledger finds no room; nothing changed.
+    pub fn start_checkpoint(&self, alloc: &mut Allocator, lsn: u64, state: Vec<u8>) -> Result<Checkpoint> {
+        self.begin(alloc);
+        let root = self.peek_root();
+        let len = ledger::len_of(alloc.free_count() + alloc.ledger.len(), state.len());
+        let old = std::mem::take(&mut alloc.ledger);
+        let mut pages = Vec::with_capacity(len.div_ceil(ledger::ROOM));
+        let mut writer = self.writer(alloc);
+        let mut turn_over = || -> Result<()> {
+            for &page in &old {
+                super::PageSink::free(&mut writer, PageId(page))?;
+            }
+            for _ in 0..len.div_ceil(ledger::ROOM) {
+                pages.push(super::PageSink::allocate(&mut writer)?.0);
+            }
+            Ok(())
+        };
+        if let Err(error) = turn_over() {
+            alloc.ledger = old;
+            self.roll_back(alloc);
+            return Err(error);
+        }
+        alloc.ledger.clone_from(&pages);
+        self.flushing.store(alloc.txn, Ordering::SeqCst);
+        let txn = self.publish(alloc, &root);
+        let free = alloc.all_free();
+        let meta = Meta {
+            number: self.number.load(Ordering::Relaxed),
+            txn,
+            lsn,
+            pages: alloc.high(),
+            ledger: pages.first().copied().unwrap_or(0),
+            ledger_len: ledger::len_of(free.len(), state.len()) as u64,
+            root,
+        };
+        Ok(Checkpoint { meta, dirty: alloc.take_dirty(), free, state, ledger: pages })
+    }
+
+    fn peek_root(&self) -> [u8; 16] {
+        let pin = self.pin();
+        let root = *pin.root();
+        self.unpin(&pin);
+        root
+    }
+
+    /// Carries a checkpoint through: checksums, flush, meta page, flush. Readers and the writer go on meanwhile.
+    /// After an error it is unknown whether the checkpoint is durable, and nothing more may be written.
+    pub fn finish_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
+        let Checkpoint { meta, dirty, free, state, ledger: pages } = checkpoint;
+        let bytes = ledger::encode(&free, &state);
+        for (index, &page) in pages.iter().enumerate() {
+            // SAFETY: the page was allocated for this ledger, which nobody reads before the file is opened again.
+            let payload = unsafe { self.view.payload_mut(page) }?;
+            ledger::fill(payload, &bytes, index, &pages);
+        }
+        for page in dirty.iter() {
+            self.view.seal(page)?;
+        }
+        let file = self.view.file();
+        file.sync()?;
+        file.write_at(&meta.encode(), offset_of((meta.number % 2) as u32))?;
+        file.sync()?;
+        self.number.store(meta.number + 1, Ordering::Relaxed);
+        self.durable.store(meta.txn, Ordering::SeqCst);
+        self.flushing.store(NOT_FLUSHING, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Dead pages that only the last checkpoint keeps: what the next one will free.
+    pub fn kept_by_checkpoint(&self, alloc: &Allocator) -> usize {
+        alloc.kept_by(self.durable())
+    }
+
+    /// How the pages are used.
+    pub fn counts(&self, alloc: &Allocator) -> PageCounts {
+        alloc.counts()
+    }
+
+    /// Begins a census; call as the writer, between transactions, with no checkpoint being written.
+    pub fn census<'a>(&'a self, alloc: &'a Allocator) -> Census<'a> {
+        Census::new(self, alloc)
+    }
+}
+
+impl PageSource for Pager {
+    #[inline]
+    fn page(&self, id: PageId) -> Result<&[u8]> {
+        self.view.page(id)
+    }
+
+    #[cold]
+    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
+        self.view.damaged(id, at, expected, found)
+    }
+}
+
+/// Maps the file with as much address space as the system gives, up to `capacity` pages.
+fn map_what_can_be(file: &Arc<dyn DiskFile>, pages: u32, capacity: u32, opened_at: u64) -> Result<View> {
+    let mut capacity = capacity.max(pages);
+    loop {
+        match View::new(Arc::clone(file), pages, capacity, opened_at) {
+            Err(Error::Io { .. }) if capacity / 2 > pages => capacity /= 2,
+            other => return other,
+        }
+    }
+}

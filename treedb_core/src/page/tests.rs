@@ -1,0 +1,410 @@
+//! The page file against a model: an array of stamped pages behind one root page, with snapshots held,
+//! checkpoints, reopening and power cuts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::disk::crash::{Crash, Dice};
+use crate::disk::{Disk, SimDisk};
+use crate::error::Error;
+
+const DIR: &str = "/db";
+const OPTIONS: PagerOptions = PagerOptions { max_bytes: 32 << 20, growth: 16 };
+
+fn path() -> PathBuf {
+    Path::new(DIR).join("pages")
+}
+
+fn fresh() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.create_dir(Path::new(DIR)).unwrap();
+    Pager::create(&disk, &path()).unwrap();
+    disk
+}
+
+/// The array: page numbers in the root page, a stamp all over each page.
+struct Array {
+    pager: Arc<Pager>,
+    alloc: Allocator,
+}
+
+fn root_of(bytes: &[u8; 16]) -> PageId {
+    PageId(u32::from_le_bytes(bytes[..4].try_into().unwrap()))
+}
+
+fn entry(payload: &[u8], i: usize) -> u32 {
+    u32::from_le_bytes(payload[4 * i..4 * i + 4].try_into().unwrap())
+}
+
+impl Array {
+    fn open(disk: &SimDisk) -> Result<(Array, Opened)> {
+        let (pager, alloc, opened) = Pager::open(disk, &path(), OPTIONS)?;
+        Ok((Array { pager: Arc::new(pager), alloc }, opened))
+    }
+
+    /// Changes the given entries in one transaction. Publishes if `commit`, else rolls back.
+    fn change(&mut self, changes: &[(usize, u64)], commit: bool) -> Result<()> {
+        let pin = self.pager.pin();
+        let mut root = root_of(pin.root());
+        self.pager.unpin(&pin);
+        self.pager.begin(&mut self.alloc);
+        let mut body = || -> Result<PageId> {
+            let mut pages = self.pager.writer(&mut self.alloc);
+            root = if root == PageId::NONE { pages.allocate()? } else { pages.writable(root)? };
+            for &(i, stamp) in changes {
+                let old = PageId(entry(pages.page(root)?, i));
+                let new = match (old, stamp) {
+                    (PageId::NONE, 0) => PageId::NONE,
+                    (PageId::NONE, _) => pages.allocate()?,
+                    (_, 0) => {
+                        pages.free(old)?;
+                        PageId::NONE
+                    }
+                    _ => pages.writable(old)?,
+                };
+                if new != PageId::NONE {
+                    for word in pages.page_mut(new)?.chunks_mut(8) {
+                        word.copy_from_slice(&stamp.to_le_bytes());
+                    }
+                }
+                pages.page_mut(root)?[4 * i..4 * i + 4].copy_from_slice(&new.0.to_le_bytes());
+            }
+            Ok(root)
+        };
+        match body() {
+            Ok(root) if commit => {
+                let mut bytes = [0; 16];
+                bytes[..4].copy_from_slice(&root.0.to_le_bytes());
+                self.pager.publish(&mut self.alloc, &bytes);
+                Ok(())
+            }
+            other => {
+                self.pager.roll_back(&mut self.alloc);
+                other.map(|_| ())
+            }
+        }
+    }
+
+    /// What a pin sees.
+    fn read(&self, pin: &Pin, len: usize) -> Result<Vec<u64>> {
+        let root = root_of(pin.root());
+        if root == PageId::NONE {
+            return Ok(vec![0; len]);
+        }
+        let list = self.pager.page(root)?.to_vec();
+        (0..len)
+            .map(|i| match entry(&list, i) {
+                0 => Ok(0),
+                page => {
+                    let payload = self.pager.page(PageId(page))?;
+                    let stamp = u64::from_le_bytes(payload[..8].try_into().unwrap());
+                    assert!(payload.chunks(8).all(|w| w == stamp.to_le_bytes()), "a page of mixed stamps");
+                    Ok(stamp)
+                }
+            })
+            .collect()
+    }
+
+    fn now(&self, len: usize) -> Result<Vec<u64>> {
+        let pin = self.pager.pin();
+        let seen = self.read(&pin, len);
+        self.pager.unpin(&pin);
+        seen
+    }
+
+    fn checkpoint(&mut self, lsn: u64) -> Result<()> {
+        let state = lsn.to_le_bytes().repeat(700);
+        let checkpoint = self.pager.start_checkpoint(&mut self.alloc, lsn, state)?;
+        self.pager.finish_checkpoint(checkpoint)
+    }
+
+    fn census(&self, len: usize) -> Result<u64> {
+        let pin = self.pager.pin();
+        let mut census = self.pager.census(&self.alloc);
+        let root = root_of(pin.root());
+        if root != PageId::NONE {
+            census.visit(root);
+            let list = self.pager.page(root)?;
+            (0..len).map(|i| entry(list, i)).filter(|&p| p != 0).for_each(|p| census.visit(PageId(p)));
+        }
+        self.pager.unpin(&pin);
+        census.finish()
+    }
+}
+
+fn random_changes(dice: &mut Dice, len: usize, stamp: &mut u64) -> Vec<(usize, u64)> {
+    (0..1 + dice.below(4))
+        .map(|_| {
+            *stamp += 1;
+            (dice.below(len), if dice.chance(20) { 0 } else { *stamp })
+        })
+        .collect()
+}
+
+#[test]
+fn snapshots_keep_what_they_saw_whatever_is_written_later() {
+    const LEN: usize = 40;
+    for seed in 0..4 {
+        let disk = fresh();
+        let (mut array, _) = Array::open(&disk).unwrap();
+        let mut dice = Dice::new(seed);
+        let (mut model, mut stamp) = (vec![0u64; LEN], 0);
+        let mut held: Vec<(Pin, Vec<u64>)> = Vec::new();
+        for round in 0..1500 {
+            let changes = random_changes(&mut dice, LEN, &mut stamp);
+            let commit = dice.chance(90);
+            array.change(&changes, commit).unwrap();
+            if commit {
+                changes.iter().for_each(|&(i, s)| model[i] = s);
+            }
+            assert_eq!(array.now(LEN).unwrap(), model);
+            if dice.chance(10) {
+                held.push((array.pager.pin(), model.clone()));
+            }
+            if dice.chance(8) && !held.is_empty() {
+                let (pin, saw) = held.swap_remove(dice.below(held.len()));
+                assert_eq!(array.read(&pin, LEN).unwrap(), saw, "seed {seed} round {round}");
+                array.pager.unpin(&pin);
+            }
+            if dice.chance(3) {
+                array.checkpoint(round).unwrap();
+            }
+            if dice.chance(5) {
+                array.census(LEN).unwrap();
+            }
+        }
+        for (pin, saw) in held {
+            assert_eq!(array.read(&pin, LEN).unwrap(), saw);
+            array.pager.unpin(&pin);
+        }
+        array.checkpoint(9999).unwrap();
+        drop(array);
+        let (array, opened) = Array::open(&disk).unwrap();
+        assert_eq!((opened.meta.lsn, array.now(LEN).unwrap()), (9999, model));
+        assert_eq!(opened.state, 9999u64.to_le_bytes().repeat(700));
+        array.census(LEN).unwrap();
+    }
+}
+
+#[test]
+fn a_pinned_reader_costs_one_copy_of_its_snapshot() {
+    const LEN: usize = 300;
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    let all: Vec<(usize, u64)> = (0..LEN).map(|i| (i, 1)).collect();
+    array.change(&all, true).unwrap();
+    array.checkpoint(1).unwrap();
+    let pin = array.pager.pin();
+    let mut dice = Dice::new(7);
+    for n in 0..5000 {
+        array.change(&[(dice.below(LEN), n + 2)], true).unwrap();
+        if n % 500 == 0 {
+            array.checkpoint(n).unwrap();
+        }
+    }
+    // Live pages, the pinned snapshot's, and the last checkpoint's.
+    let counts = array.pager.counts(&array.alloc);
+    assert!(counts.used < 3 * LEN as u32 + 60, "{counts:?}");
+    assert_eq!(array.read(&pin, LEN).unwrap(), vec![1; LEN]);
+    array.pager.unpin(&pin);
+    array.checkpoint(9).unwrap();
+    array.change(&[(0, 1)], true).unwrap();
+    array.pager.begin(&mut array.alloc);
+    assert!(array.pager.counts(&array.alloc).kept < 10);
+    array.pager.roll_back(&mut array.alloc);
+}
+
+#[test]
+fn without_readers_or_checkpoints_pages_are_reused_at_once() {
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    for n in 1..2000 {
+        array.change(&[(3, n)], true).unwrap();
+    }
+    assert!(array.pager.counts(&array.alloc).used < 12);
+}
+
+#[test]
+fn a_power_cut_leaves_the_last_checkpoint_or_the_one_being_written() {
+    const LEN: usize = 25;
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    disk.record();
+    let mut dice = Dice::new(11);
+    let (mut model, mut stamp) = (vec![0u64; LEN], 0);
+    // (boundary when acknowledged, lsn, contents)
+    let mut checkpoints = vec![(0, 0, model.clone())];
+    let mut begun = vec![(0, 0)];
+    for lsn in 1..=12 {
+        for _ in 0..6 {
+            let changes = random_changes(&mut dice, LEN, &mut stamp);
+            array.change(&changes, true).unwrap();
+            changes.iter().for_each(|&(i, s)| model[i] = s);
+        }
+        begun.push((disk.boundaries(), lsn));
+        array.checkpoint(lsn).unwrap();
+        checkpoints.push((disk.boundaries(), lsn, model.clone()));
+    }
+    let mut images = 0;
+    let mut replay = disk.replay();
+    while let Some(point) = replay.next_point() {
+        let acked = checkpoints.iter().filter(|c| c.0 <= point).map(|c| c.1).max().unwrap();
+        let started = begun.iter().filter(|b| b.0 <= point).map(|b| b.1).max().unwrap();
+        for crash in Crash::variants(point, 8) {
+            let (array, opened) = Array::open(&replay.crash(crash)).unwrap();
+            let lsn = opened.meta.lsn;
+            assert!(lsn >= acked && lsn <= started, "{crash:?} at {point}: {lsn} not in {acked}..={started}");
+            assert_eq!(array.now(LEN).unwrap(), checkpoints[lsn as usize].2, "{crash:?} at {point}");
+            array.census(LEN).unwrap();
+            images += 1;
+        }
+    }
+    assert!(images > 500, "{images}");
+    println!("page file: {images} crash images, 0 violations");
+}
+
+#[test]
+fn every_flipped_byte_is_found_or_harmless() {
+    const LEN: usize = 6;
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    for lsn in 1..=3 {
+        array.change(&(0..LEN).map(|i| (i, lsn * 10 + i as u64)).collect::<Vec<_>>(), true).unwrap();
+        array.checkpoint(lsn).unwrap();
+    }
+    let want = array.now(LEN).unwrap();
+    drop(array);
+    let whole = disk.contents(&path()).unwrap();
+    let mut found = 0;
+    for at in (0..whole.len()).filter(|at| at % 4096 < 40 || at % 97 == 0 || at % 4096 > 4088 || *at < 8192) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let disk = SimDisk::new();
+        disk.create_dir(Path::new(DIR)).unwrap();
+        disk.overwrite(&path(), bytes);
+        let outcome = Array::open(&disk).and_then(|(array, opened)| Ok((array.now(LEN)?, opened)));
+        match outcome {
+            // The page of an older checkpoint or a free page, or the fallback that names the damage.
+            Ok((seen, opened)) => {
+                if let Some(damage) = &opened.other {
+                    assert!(at < 8192 && damage.offset / 4096 == at as u64 / 4096, "{damage}");
+                }
+                if opened.meta.lsn == 3 {
+                    assert_eq!(seen, want, "byte {at}");
+                } else {
+                    assert!(opened.other.is_some(), "byte {at}");
+                }
+            }
+            Err(Error::Corrupt(damage)) => {
+                found += 1;
+                assert_eq!(damage.file, path());
+                assert_eq!(damage.offset / 4096, at as u64 / 4096, "{damage}");
+            }
+            Err(other) => panic!("byte {at}: {other}"),
+        }
+    }
+    assert!(found > 100);
+}
+
+#[test]
+fn a_truncated_or_foreign_file_is_a_typed_error() {
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    array.change(&[(0, 1), (1, 2)], true).unwrap();
+    array.checkpoint(1).unwrap();
+    drop(array);
+    let whole = disk.contents(&path()).unwrap();
+    for len in [0, 1, 100, 4096, 8191, 8192, 4096 * 4] {
+        disk.overwrite(&path(), whole[..len].to_vec());
+        match Array::open(&disk) {
+            Err(Error::Corrupt(damage)) => assert!(damage.offset <= len as u64, "{damage}"),
+            other => panic!("{len} bytes: {:?}", other.err()),
+        }
+    }
+    disk.overwrite(&path(), vec![b'x'; 20_000]);
+    assert!(matches!(Array::open(&disk), Err(Error::Format { .. })));
+    let mut newer = whole;
+    for page in 0..2 {
+        newer[page * 4096 + 8] = 2;
+        let sum = crc32c::crc32c(&newer[page * 4096..page * 4096 + 4092]).to_le_bytes();
+        newer[page * 4096 + 4092..page * 4096 + 4096].copy_from_slice(&sum);
+    }
+    disk.overwrite(&path(), newer);
+    match Array::open(&disk) {
+        Err(Error::Format { what, .. }) => assert!(what.contains("format 2"), "{what}"),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_before_any_store_and_ends_when_there_is_room() {
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    disk.set_room(Some(200_000));
+    let mut grown = 0;
+    let error = loop {
+        match array.change(&[(grown, 5)], true) {
+            Ok(()) => grown += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    assert!(grown > 10);
+    assert_eq!(array.now(grown + 1).unwrap()[..grown], vec![5; grown], "reads go on");
+    array.census(grown).unwrap();
+    disk.set_room(None);
+    array.change(&[(grown, 5)], true).unwrap();
+    array.checkpoint(1).unwrap();
+    array.census(grown + 1).unwrap();
+}
+
+#[test]
+fn many_pins_at_once_are_all_honoured() {
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    let mut pins = Vec::new();
+    for n in 1..=300u64 {
+        array.change(&[(0, n)], true).unwrap();
+        pins.push((n, array.pager.pin()));
+    }
+    assert_eq!(array.pager.pinned().len(), 300);
+    for (n, pin) in &pins {
+        assert_eq!(array.read(pin, 1).unwrap(), [*n]);
+    }
+    pins.iter().for_each(|(_, pin)| array.pager.unpin(pin));
+    assert!(array.pager.pinned().is_empty());
+}
+
+#[test]
+fn readers_on_other_threads_see_whole_transactions() {
+    const LEN: usize = 8;
+    let disk = fresh();
+    let (mut array, _) = Array::open(&disk).unwrap();
+    array.change(&(0..LEN).map(|i| (i, 1)).collect::<Vec<_>>(), true).unwrap();
+    let pager = Arc::clone(&array.pager);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let view = Array { pager: Arc::clone(&pager), alloc: Allocator::default() };
+                while !stop.load(Ordering::Relaxed) {
+                    let pin = pager.pin();
+                    let seen = view.read(&pin, LEN).unwrap();
+                    assert!(seen.iter().all(|&s| s == seen[0]), "{seen:?}");
+                    assert_eq!(view.read(&pin, LEN).unwrap(), seen);
+                    pager.unpin(&pin);
+                }
+            });
+        }
+        for n in 2..4000 {
+            array.change(&(0..LEN).map(|i| (i, n)).collect::<Vec<_>>(), true).unwrap();
+            if n % 300 == 0 {
+                array.checkpoint(n).unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(array.pager.counts(&array.alloc).used < 80);
+}

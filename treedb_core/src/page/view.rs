@@ -1,0 +1,256 @@
+//! The mapped file and the slices made of it.
+//!
+//! This is the page layer's `unsafe`. It rests on the layer's first invariant: bytes that a slice given to a reader
+//! covers are not stored to while the slice lives. Header fields are atomics, because a checkpoint stores the
+//! checksum of a page that readers are looking at, and because the header is outside every payload slice.
+//! The rule holds for files TreeDB wrote; a file forged with valid checksums so that two trees share a page can
+//! make a reader see bytes change, which the tree code must survive as it must survive any bytes.
+
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::layout::{BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, offset_of};
+use super::{PageId, PageSource};
+use crate::disk::{DiskFile, Map};
+use crate::error::{Corruption, Error, Result};
+
+/// The file, mapped: pages by number, each verified once.
+pub(crate) struct View {
+    file: Arc<dyn DiskFile>,
+    /// Keeps the range mapped.
+    map: Box<dyn Map>,
+    /// The map's first byte, copied here to spare readers the call.
+    base: NonNull<u8>,
+    /// Pages the file has disk blocks for; never above what the map covers, never shrinking.
+    pages: AtomicU32,
+    /// One bit a page: its checksum has been verified since the file was opened, or it was written since.
+    verified: Box<[AtomicU64]>,
+    /// The last transaction of the checkpoint the file was opened at: no older page has a later birth.
+    opened_at: u64,
+}
+
+// SAFETY: `base` points into `map`, which is `Send`; access follows the module's rule whatever the thread.
+unsafe impl Send for View {}
+// SAFETY: as above; shared access is reads of stable payloads and atomics.
+unsafe impl Sync for View {}
+
+impl View {
+    /// Maps `capacity` pages of `file`, which has room for `pages` now.
+    pub(crate) fn new(file: Arc<dyn DiskFile>, pages: u32, capacity: u32, opened_at: u64) -> Result<View> {
+        let map = file.map(offset_of(capacity.max(pages)))?;
+        let capacity = (map.len() / PAGE_SIZE).min(u32::MAX as usize);
+        let base = NonNull::new(map.as_ptr())
+            .ok_or_else(|| Error::Invalid(format!("{} was mapped at address 0", file.path().display())))?;
+        // Zeroed memory the system hands out untouched: a terabyte's bitmap costs what is used of it.
+        // SAFETY: all-zero bytes are a valid `AtomicU64`.
+        let verified = unsafe { Box::<[AtomicU64]>::new_zeroed_slice(capacity.div_ceil(64)).assume_init() };
+        Ok(View { file, map, base, pages: AtomicU32::new(pages), verified, opened_at })
+    }
+
+    pub(crate) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Pages the file has room for.
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// The most pages the file can have while it is mapped as it is.
+    pub(crate) fn capacity(&self) -> u32 {
+        (self.map.len() / PAGE_SIZE).min(u32::MAX as usize) as u32
+    }
+
+    /// Grows the file to `pages` with blocks reserved. `DiskFull` if there is no room; nothing has changed then.
+    pub(crate) fn grow(&self, pages: u32) -> Result<()> {
+        if pages > self.capacity() {
+            return Err(Error::DiskFull { path: self.path().to_path_buf() });
+        }
+        self.file.reserve(offset_of(pages))?;
+        self.pages.fetch_max(pages, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the pages `from..to` present before they are stored to.
+    pub(crate) fn prefault(&self, from: u32, to: u32) {
+        self.map.prefault(from as usize * PAGE_SIZE, to.min(self.pages()) as usize * PAGE_SIZE);
+    }
+
+    fn start(&self, page: u32) -> *mut u8 {
+        debug_assert!(page < self.pages());
+        self.base.as_ptr().wrapping_add(page as usize * PAGE_SIZE)
+    }
+
+    fn word32(&self, page: u32, at: usize) -> &AtomicU32 {
+        // SAFETY: callers pass pages below `pages()`, so the header is inside the mapped file; the offset is a
+        // multiple of 4; header bytes are only ever reached through atomics and the checksum's read, which is
+        // made of pages nobody stores to.
+        unsafe { AtomicU32::from_ptr(self.start(page).add(at).cast()) }
+    }
+
+    fn word64(&self, page: u32, at: usize) -> &AtomicU64 {
+        // SAFETY: as `word32`; the offset is a multiple of 8.
+        unsafe { AtomicU64::from_ptr(self.start(page).add(at).cast()) }
+    }
+
+    fn inside(&self, page: u32) -> Result<()> {
+        if page < super::layout::FIRST_PAGE || page >= self.pages() {
+            return Err(self.outside(page));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn outside(&self, page: u32) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.path().to_path_buf(),
+            page: Some(page.into()),
+            offset: offset_of(page),
+            expected: format!("a page number from 2 to {}", self.pages().saturating_sub(1)),
+            found: format!("a reference to page {page}"),
+        }))
+    }
+
+    /// The error for a page that a tree reaches and the free list offers.
+    #[cold]
+    pub(crate) fn not_free(&self, page: u32) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.path().to_path_buf(),
+            page: Some(page.into()),
+            offset: offset_of(page),
+            expected: "a page in one place".into(),
+            found: "a page both in a tree and in the free list".into(),
+        }))
+    }
+
+    /// The transaction that wrote `page`, which must be inside the file.
+    pub(crate) fn birth(&self, page: u32) -> Result<u64> {
+        self.inside(page)?;
+        Ok(u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)))
+    }
+
+    /// Marks `page`, just allocated, as written by `birth`.
+    pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
+        self.inside(page)?;
+        self.word32(page, CHECKSUM_AT).store(0, Ordering::Relaxed);
+        self.word32(page, NUMBER_AT).store(page.to_le(), Ordering::Relaxed);
+        self.word64(page, BIRTH_AT).store(birth.to_le(), Ordering::Relaxed);
+        self.set_verified(page);
+        Ok(())
+    }
+
+    fn set_verified(&self, page: u32) {
+        if let Some(word) = self.verified.get(page as usize / 64) {
+            word.fetch_or(1 << (page % 64), Ordering::Release);
+        }
+    }
+
+    /// Checksum of everything in the page behind the checksum.
+    fn sum(&self, page: u32) -> u32 {
+        // SAFETY: the page is inside the mapped file, and is not being stored to: it is either untouched since
+        // the file was opened or frozen by the checkpoint that asks.
+        let bytes = unsafe { std::slice::from_raw_parts(self.start(page).add(NUMBER_AT), PAGE_SIZE - NUMBER_AT) };
+        crc32c::crc32c(bytes)
+    }
+
+    /// Stores the checksum of `page`, which no transaction will store to any more while a checkpoint needs it.
+    pub(crate) fn seal(&self, page: u32) -> Result<()> {
+        self.inside(page)?;
+        let sum = self.sum(page);
+        self.word32(page, CHECKSUM_AT).store(sum.to_le(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads `page` against its checksum although it may have been verified before; for `check`. Pages written
+    /// since the last checkpoint have none yet, the caller says which.
+    pub(crate) fn reverify(&self, page: u32) -> Result<()> {
+        self.inside(page)?;
+        self.verify(page, u64::MAX)
+    }
+
+    fn verify(&self, page: u32, newest: u64) -> Result<()> {
+        let damaged = |at: usize, expected: String, found: String| {
+            Err(Error::Corrupt(Box::new(Corruption {
+                file: self.path().to_path_buf(),
+                page: Some(page.into()),
+                offset: offset_of(page) + at as u64,
+                expected,
+                found,
+            })))
+        };
+        let stored = u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed));
+        let sum = self.sum(page);
+        if stored != sum {
+            return damaged(CHECKSUM_AT, format!("checksum {sum:#010x}"), format!("{stored:#010x}"));
+        }
+        let number = u32::from_le(self.word32(page, NUMBER_AT).load(Ordering::Relaxed));
+        if number != page {
+            return damaged(NUMBER_AT, format!("page number {page}"), number.to_string());
+        }
+        let birth = u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed));
+        if birth > newest {
+            return damaged(BIRTH_AT, format!("birth at or before transaction {newest}"), birth.to_string());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn first_touch(&self, page: u32) -> Result<()> {
+        self.verify(page, self.opened_at)?;
+        self.set_verified(page);
+        Ok(())
+    }
+
+    /// The payload of `page`, to be stored to.
+    ///
+    /// # Safety
+    /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
+    /// transaction in progress and lent to nobody else.
+    #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
+    pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {
+        self.inside(page)?;
+        // SAFETY: inside the mapped file (checked); exclusive by this function's contract.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start(page).add(HEADER), PAYLOAD) })
+    }
+}
+
+impl PageSource for View {
+    #[inline]
+    fn page(&self, id: PageId) -> Result<&[u8]> {
+        let page = id.0;
+        self.inside(page)?;
+        let seen = match self.verified.get(page as usize / 64) {
+            Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
+            None => false,
+        };
+        if !seen {
+            self.first_touch(page)?;
+        }
+        // SAFETY: inside the mapped file (checked). By the layer's first invariant nobody stores to the payload
+        // while a reader that can reach the page is alive.
+        Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), PAYLOAD) })
+    }
+
+    #[cold]
+    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.path().to_path_buf(),
+            page: Some(id.0.into()),
+            offset: offset_of(id.0) + (HEADER + at) as u64,
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        }))
+    }
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("file", &self.path()).field("pages", &self.pages()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! The pages of the transaction in progress: copies of what it changes, and nothing else.
+
+use super::alloc::Allocator;
+use super::pager::Pager;
+use super::{PageId, PageSink, PageSource};
+use crate::error::{Error, Result};
+
+/// Reads and changes pages for one transaction. Made by [`Pager::writer`] of the allocator that the writer holds.
+#[derive(Debug)]
+pub struct PageWriter<'a> {
+    pager: &'a Pager,
+    alloc: &'a mut Allocator,
+}
+
+impl<'a> PageWriter<'a> {
+    pub(crate) fn new(pager: &'a Pager, alloc: &'a mut Allocator) -> PageWriter<'a> {
+        PageWriter { pager, alloc }
+    }
+
+    /// A page of this transaction's own, with whatever bytes it has.
+    fn take(&mut self) -> Result<u32> {
+        let page = match self.alloc.take() {
+            Some(page) => page,
+            None => self.pager.extend(self.alloc)?,
+        };
+        self.pager.view().adopt(page, self.alloc.txn)?;
+        Ok(page)
+    }
+
+    fn own(&self, page: u32) -> Result<bool> {
+        Ok(self.pager.view().birth(page)? == self.alloc.txn)
+    }
+}
+
+impl PageSource for PageWriter<'_> {
+    #[inline]
+    fn page(&self, id: PageId) -> Result<&[u8]> {
+        self.pager.view().page(id)
+    }
+
+    #[cold]
+    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
+        self.pager.view().damaged(id, at, expected, found)
+    }
+}
+
+impl PageSink for PageWriter<'_> {
+    fn allocate(&mut self) -> Result<PageId> {
+        let page = self.take()?;
+        // SAFETY: the page was taken for this transaction just now; nobody else knows its number.
+        unsafe { self.pager.view().payload_mut(page) }?.fill(0);
+        Ok(PageId(page))
+    }
+
+    fn writable(&mut self, id: PageId) -> Result<PageId> {
+        // Reading it first verifies the header too.
+        self.pager.view().page(id)?;
+        if self.own(id.0)? {
+            return Ok(id);
+        }
+        let birth = self.pager.view().birth(id.0)?;
+        let copy = self.take()?;
+        if copy == id.0 {
+            // Only a damaged file has a page both in a tree and free.
+            return Err(self.pager.view().not_free(copy));
+        }
+        let old = self.pager.view().page(id)?;
+        // SAFETY: the copy was taken for this transaction just now; it is another page than `id`.
+        unsafe { self.pager.view().payload_mut(copy) }?.copy_from_slice(old);
+        self.alloc.give_back(id.0, birth);
+        Ok(PageId(copy))
+    }
+
+    fn page_mut(&mut self, id: PageId) -> Result<&mut [u8]> {
+        if !self.own(id.0)? {
+            return Err(Error::Invalid(format!("page {} is not this transaction's to change", id.0)));
+        }
+        // SAFETY: this transaction allocated the page, so no snapshot reaches it; the slice borrows the writer
+        // mutably, so there is no other slice of it.
+        unsafe { self.pager.view().payload_mut(id.0) }
+    }
+
+    fn free(&mut self, id: PageId) -> Result<()> {
+        self.pager.view().page(id)?;
+        let birth = self.pager.view().birth(id.0)?;
+        self.alloc.give_back(id.0, birth);
+        Ok(())
+    }
+}
