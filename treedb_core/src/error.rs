@@ -34,7 +34,9 @@ pub enum Error {
         pid: u32,
     },
     /// An earlier write or flush failed; nothing more is written until the database is opened again.
-    #[error("writes are refused since an earlier failure ({reason}): close and reopen the database to recover")]
+    #[error(
+        "writes are refused since an earlier failure ({reason}): close and reopen the database to recover"
+    )]
     Poisoned {
         /// The failure that poisoned the database.
         reason: String,

@@ -1,1 +1,46 @@
 //! B+trees over [`crate::page`]: node format, search, insert, delete, cursor, bulk load, check.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`node`] | leaves and branches on plain byte slices; knows no pages |
+//! | `root` | where a tree begins: what its owner stores of it |
+//! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
+//! | `cursor` | [`Cursor`]: both ways through a tree |
+//!
+//! A tree is a [`TreeRoot`] that its owner keeps (in a catalog, in a meta page) and pages it reaches. Changing pages
+//! is copy on write through [`PageSink::writable`](crate::page::PageSink::writable), along the path from the root.
+//! When a change returns an error, the tree it changed must be given up with its transaction; errors of reading
+//! change nothing.
+//!
+//! # Invariants
+//!
+//! - Every leaf is at the same depth; no leaf but the root's is empty; an empty tree has no page.
+//! - Keys rise within a leaf and from leaf to leaf; separator `i` of a branch is above every key of child `i` and not
+//!   above any key of child `i + 1`.
+//! - Leaves under a quarter full have been put together with a neighbour where the two fit.
+
+mod check;
+mod cursor;
+mod delete;
+pub mod node;
+mod path;
+mod root;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use check::TreeStats;
+pub use cursor::Cursor;
+pub use node::Value;
+pub use root::TreeRoot;
+pub use tree::Tree;
+
+/// The longest key every tree takes whose pages have a payload of at least 4,032 bytes, in bytes. Trees of other
+/// pages take keys up to [`node::max_key`].
+pub const MAX_KEY: usize = node::max_key(4096 - 64);
+
+/// The longest value every tree takes whose pages have a payload of at least 4,032 bytes, in bytes: about a quarter
+/// page. Longer values are the owner's to put elsewhere. Trees of other pages take values up to [`node::max_value`].
+pub const MAX_VALUE: usize = node::max_value(4096 - 64);

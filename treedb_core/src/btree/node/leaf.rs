@@ -1,0 +1,211 @@
+//! Leaves: keys and their values.
+
+use std::cmp::Ordering;
+
+use super::change::RawMut;
+use super::raw::{Load, Raw};
+use super::run::{Piece, Run};
+use super::{Found, Keys, NodeDamage, Value};
+
+/// A leaf for reading.
+#[derive(Clone, Copy)]
+pub struct Leaf<'a> {
+    raw: Raw<'a, false>,
+}
+
+impl<'a> Leaf<'a> {
+    /// Looks at a payload as a leaf; checks its header.
+    #[inline]
+    pub fn open(page: &'a [u8]) -> Result<Leaf<'a>, NodeDamage> {
+        Ok(Leaf { raw: Raw::open(page)? })
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.raw.count()
+    }
+
+    /// How the keys are ordered.
+    pub fn keys(&self) -> Keys {
+        self.raw.keys
+    }
+
+    /// The place of `key` in byte order.
+    #[inline]
+    pub fn search(&self, key: &[u8]) -> Result<Found, NodeDamage> {
+        self.raw.search(key)
+    }
+
+    /// The place for which `order`, of a stored key against the one wanted, says so. Stored keys are put together
+    /// in `buffer`.
+    pub fn search_by(
+        &self,
+        buffer: &mut Vec<u8>,
+        order: impl FnMut(&[u8]) -> Ordering,
+    ) -> Result<Found, NodeDamage> {
+        self.raw.search_by(buffer, order)
+    }
+
+    /// Puts key `i` into `out`, replacing what is there.
+    pub fn key_into(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        self.raw.key_into(i, out)
+    }
+
+    /// Value `i`.
+    #[inline]
+    pub fn value(&self, i: usize) -> Result<Value<'a>, NodeDamage> {
+        self.raw.value(i)
+    }
+
+    /// Bytes that are not used by any entry, dead cells included.
+    pub fn free(&self) -> Result<usize, NodeDamage> {
+        Ok(super::raw::Layout::parse::<false>(self.raw.page)?.free::<false>())
+    }
+
+    /// Checks every entry; see the module's header.
+    pub fn validate(&self) -> Result<(), NodeDamage> {
+        self.raw.validate()
+    }
+
+    /// Plans to split a leaf into which `key` does not fit: it goes to place `i`, in place of the entry there if
+    /// `replacing`. `self` must be a copy: the pages of both halves are written over.
+    pub fn split<'b>(
+        &self,
+        i: usize,
+        replacing: bool,
+        key: &'b [u8],
+        value: Value<'b>,
+    ) -> Result<LeafSplit<'b>, NodeDamage>
+    where
+        'a: 'b,
+    {
+        let node = self.raw;
+        let run = Run::new([
+            Piece::Part { node, from: 0, to: i },
+            Piece::One { key, load: Load::value(value) },
+            Piece::Part { node, from: i + usize::from(replacing), to: node.count() },
+        ])?;
+        // An append leaves the left leaf full: keys that only grow fill every page.
+        let append = i == node.count() && i > 0;
+        let at = if append { i } else { run.cut(node.page.len())? };
+        Ok(LeafSplit { run, at, append })
+    }
+
+    /// Plans to put this leaf and its right neighbour together, or to share their entries out anew. Both must be
+    /// copies if their pages are written over.
+    pub fn join<'b>(&self, right: &Leaf<'b>) -> Result<LeafJoin<'b>, NodeDamage>
+    where
+        'a: 'b,
+    {
+        let all = |node: Raw<'b, false>| Piece::Part { node, from: 0, to: node.count() };
+        Ok(LeafJoin {
+            run: Run::new([all(self.raw), all(right.raw), Piece::Empty])?,
+            payload: self.raw.page.len(),
+        })
+    }
+}
+
+/// The plan of a leaf's split.
+pub struct LeafSplit<'a> {
+    run: Run<'a, false>,
+    at: usize,
+    append: bool,
+}
+
+impl LeafSplit<'_> {
+    /// Whether the left half is the old leaf as it stands: `left` need not be called.
+    pub fn left_unchanged(&self) -> bool {
+        self.append
+    }
+
+    /// Writes the left half over `page`.
+    pub fn left(&self, page: &mut [u8]) -> Result<(), NodeDamage> {
+        self.run.fill_best(0..self.at, 0, page)
+    }
+
+    /// Writes the right half over `page`.
+    pub fn right(&self, page: &mut [u8]) -> Result<(), NodeDamage> {
+        self.run.fill_best(self.at..self.run.len(), 0, page)
+    }
+
+    /// The key that parts the halves: above all of the left, not above any of the right.
+    pub fn separator(&self, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        self.run.separator(self.at, out)
+    }
+
+    /// How many entries go to the left half; the new one is counted.
+    pub fn left_count(&self) -> usize {
+        self.at
+    }
+}
+
+/// The plan of putting two leaves together.
+pub struct LeafJoin<'a> {
+    run: Run<'a, false>,
+    payload: usize,
+}
+
+impl<'a> LeafJoin<'a> {
+    /// Bytes a single leaf of both takes, to be compared with the payload.
+    pub fn size(&self) -> Result<usize, NodeDamage> {
+        self.run.best_size(0..self.run.len())
+    }
+
+    /// Writes one leaf of both over `page`.
+    pub fn merge(&self, page: &mut [u8]) -> Result<(), NodeDamage> {
+        self.run.fill_best(0..self.run.len(), 0, page)
+    }
+
+    /// Plans to share the entries out evenly.
+    pub fn share(self) -> Result<LeafSplit<'a>, NodeDamage> {
+        let at = self.run.cut(self.payload)?;
+        Ok(LeafSplit { run: self.run, at, append: false })
+    }
+}
+
+/// A leaf for changing.
+pub struct LeafMut<'a> {
+    raw: RawMut<'a, false>,
+}
+
+impl<'a> LeafMut<'a> {
+    /// Makes a payload an empty leaf.
+    pub fn init(page: &'a mut [u8], keys: Keys) -> Result<LeafMut<'a>, NodeDamage> {
+        Ok(LeafMut { raw: RawMut::init(page, keys, &[], 0)? })
+    }
+
+    /// Makes a payload an empty leaf for keys (in byte order) that begin with `prefix`. Others may still come: that
+    /// costs a rebuild.
+    pub fn init_with_prefix(page: &'a mut [u8], prefix: &[u8]) -> Result<LeafMut<'a>, NodeDamage> {
+        Ok(LeafMut { raw: RawMut::init(page, Keys::Bytewise, prefix, 0)? })
+    }
+
+    /// Looks at a payload as a leaf; checks its header.
+    #[inline]
+    pub fn open(page: &'a mut [u8]) -> Result<LeafMut<'a>, NodeDamage> {
+        Ok(LeafMut { raw: RawMut::open(page)? })
+    }
+
+    /// The leaf for reading.
+    #[inline]
+    pub fn view(&self) -> Result<Leaf<'_>, NodeDamage> {
+        Ok(Leaf { raw: self.raw.view()? })
+    }
+
+    /// Inserts an entry at place `i`; `false`, and no change, if the leaf is full.
+    #[inline]
+    pub fn insert(&mut self, i: usize, key: &[u8], value: Value<'_>) -> Result<bool, NodeDamage> {
+        self.raw.insert(i, key, Load::value(value))
+    }
+
+    /// Replaces value `i`; `false`, and no change, if the leaf is full.
+    pub fn replace(&mut self, i: usize, value: Value<'_>) -> Result<bool, NodeDamage> {
+        self.raw.replace(i, Load::value(value))
+    }
+
+    /// Removes entry `i`.
+    pub fn remove(&mut self, i: usize) -> Result<(), NodeDamage> {
+        self.raw.remove(i)
+    }
+}

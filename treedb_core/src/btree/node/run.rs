@@ -1,0 +1,318 @@
+//! Runs: up to three pieces of nodes and new entries seen as one sorted sequence.
+//!
+//! A split is a run of "old entries, the new one, old entries" written to two pages; a merge is a run of two nodes
+//! written to one; borrowing is a merge written to two; compaction is a run of one node written over itself. So
+//! there is one routine that measures and one that writes. Sources are copies, never the page written to.
+
+use std::ops::Range;
+
+use super::bytes::head_of;
+use super::change::{RawMut, shared, slack, store, store_cell};
+use super::raw::{Entry, Layout, Load, Raw, cell_size, stride};
+use super::scratch::Scratch;
+use super::{Keys, NODE_HEADER, NodeDamage};
+
+/// A part of a run.
+#[derive(Clone, Copy)]
+pub(super) enum Piece<'a, const B: bool> {
+    /// Entries `from..to` of a node.
+    Part { node: Raw<'a, B>, from: usize, to: usize },
+    /// An entry that is in no node yet.
+    One { key: &'a [u8], load: Load<'a> },
+    /// Nothing.
+    Empty,
+}
+
+impl<'a, const B: bool> Piece<'a, B> {
+    fn len(&self) -> usize {
+        match self {
+            Piece::Part { from, to, .. } => to - from,
+            Piece::One { .. } => 1,
+            Piece::Empty => 0,
+        }
+    }
+}
+
+/// Up to three pieces as one sequence.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a, const B: bool> {
+    pieces: [Piece<'a, B>; 3],
+    keys: Keys,
+}
+
+/// The keys of a piece's entries have this prefix, then what the entry says.
+struct Item<'a> {
+    prefix: &'a [u8],
+    entry: Entry<'a>,
+}
+
+impl<'a, const B: bool> Run<'a, B> {
+    pub(super) fn new(pieces: [Piece<'a, B>; 3]) -> Result<Self, NodeDamage> {
+        let mut keys = None;
+        for piece in &pieces {
+            if let Piece::Part { node, from, to } = piece {
+                if from > to || *to > node.count() || keys.is_some_and(|keys| keys != node.keys) {
+                    return Err(NodeDamage::new(2, "parts of nodes of one order", *to));
+                }
+                keys = Some(node.keys);
+            }
+        }
+        Ok(Run { pieces, keys: keys.unwrap_or(Keys::Bytewise) })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.iter().map(Piece::len).sum()
+    }
+
+    fn locate(&self, mut v: usize) -> Result<(&Piece<'a, B>, usize), NodeDamage> {
+        for piece in &self.pieces {
+            if v < piece.len() {
+                return Ok((piece, v));
+            }
+            v -= piece.len();
+        }
+        Err(NodeDamage::new(2, "an entry in the run", v))
+    }
+
+    /// Puts key `v` together in `out`.
+    pub(super) fn key_into(&self, v: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        out.clear();
+        match self.locate(v)? {
+            (Piece::Part { node, from, .. }, i) => node.append_key(from + i, out),
+            (Piece::One { key, .. }, _) => {
+                out.extend_from_slice(key);
+                Ok(())
+            }
+            (Piece::Empty, _) => Ok(()),
+        }
+    }
+
+    /// The child of entry `v` of a run of branches.
+    pub(super) fn child(&self, v: usize) -> Result<u32, NodeDamage> {
+        match self.locate(v)? {
+            (Piece::Part { node, from, .. }, i) => node.child(from + i + 1),
+            (Piece::One { load, .. }, _) => Ok(load.child),
+            (Piece::Empty, _) => Ok(0),
+        }
+    }
+
+    /// Calls `each` for the entries of `range`, in order.
+    fn walk(
+        &self,
+        range: Range<usize>,
+        mut each: impl FnMut(Item<'a>) -> Result<(), NodeDamage>,
+    ) -> Result<(), NodeDamage> {
+        let mut first = 0;
+        for piece in &self.pieces {
+            let from = range.start.max(first);
+            let to = range.end.min(first + piece.len());
+            for v in from..to {
+                match piece {
+                    Piece::Part { node, from, .. } => {
+                        each(Item { prefix: node.prefix, entry: node.entry(from + v - first)? })?;
+                    }
+                    Piece::One { key, load } => {
+                        let rest = key.get(8..).unwrap_or(&[]);
+                        let entry = Entry { head: head_of(key, 0), klen: key.len(), rest, load: *load };
+                        each(Item { prefix: &[], entry })?;
+                    }
+                    Piece::Empty => {}
+                }
+            }
+            first += piece.len();
+        }
+        Ok(())
+    }
+
+    /// The best prefix for a node of `range`: what its first and last key share. A single key takes what it shares
+    /// with its neighbour in the run: all of it would not survive the next insert.
+    pub(super) fn prefix(&self, range: Range<usize>) -> Result<usize, NodeDamage> {
+        let (low, high) = match range.len() {
+            0 => return Ok(0),
+            1 if range.start > 0 => (range.start - 1, range.start),
+            1 if range.end < self.len() => (range.start, range.end),
+            1 => return Ok(0),
+            _ => (range.start, range.end - 1),
+        };
+        if self.keys == Keys::Custom {
+            return Ok(0);
+        }
+        let (mut a, mut b) = (Scratch::new(), Scratch::new());
+        self.key_into(low, &mut a)?;
+        self.key_into(high, &mut b)?;
+        Ok(shared(self.keys, &a, &b))
+    }
+
+    /// Bytes a node of `range` takes, given the length of its prefix.
+    pub(super) fn size(&self, range: Range<usize>, prefix: usize) -> Result<usize, NodeDamage> {
+        let mut size = NODE_HEADER + prefix.next_multiple_of(8);
+        self.walk(range, |item| {
+            size += cost::<B>(&item, prefix);
+            Ok(())
+        })?;
+        Ok(size)
+    }
+
+    /// Bytes a node of `range` takes with its best prefix.
+    pub(super) fn best_size(&self, range: Range<usize>) -> Result<usize, NodeDamage> {
+        let prefix = self.prefix(range.clone())?;
+        self.size(range, prefix)
+    }
+
+    /// Where to cut the run in two nodes of about the same size, each within `payload`: the number of entries that
+    /// go left (in a branch the entry there goes up, into neither).
+    pub(super) fn cut(&self, payload: usize) -> Result<usize, NodeDamage> {
+        let len = self.len();
+        if len < 2 {
+            return Err(NodeDamage::new(2, "at least two entries to part", len));
+        }
+        let prefix = self.prefix(0..len)?;
+        let total = self.size(0..len, prefix)?;
+        let (mut left, mut v, mut middle) = (NODE_HEADER, 0, 0);
+        self.walk(0..len, |item| {
+            let cost = cost::<B>(&item, prefix);
+            v += 1;
+            if 2 * left + cost <= total {
+                middle = v;
+            }
+            left += cost;
+            Ok(())
+        })?;
+        let middle = middle.clamp(1, len - 1);
+        if self.parts_fit(middle, payload)? {
+            return Ok(middle);
+        }
+        // A key that does not share the others' long prefix needs a node of its own; it is the first or the last.
+        for k in [1, len - 1].into_iter().chain(1..len) {
+            if self.parts_fit(k, payload)? {
+                return Ok(k);
+            }
+        }
+        Err(NodeDamage::new(2, "entries that fit two nodes", total))
+    }
+
+    fn parts_fit(&self, k: usize, payload: usize) -> Result<bool, NodeDamage> {
+        let right = if B { k + 1 } else { k };
+        Ok(self.best_size(0..k)? <= payload && self.best_size(right..self.len())? <= payload)
+    }
+
+    /// Writes the entries of `range` as a node over `page`, with a prefix of `prefix` bytes that all of them have.
+    pub(super) fn fill(
+        &self,
+        range: Range<usize>,
+        prefix: usize,
+        leftmost: u32,
+        page: &mut [u8],
+    ) -> Result<(), NodeDamage> {
+        let size = self.size(range.clone(), prefix)?;
+        let count = range.len();
+        let mut scratch = Scratch::new();
+        if prefix > 0 {
+            // A single key's prefix is shared with its neighbour: any key of the range has it.
+            self.key_into(range.start, &mut scratch)?;
+        }
+        let shared =
+            scratch.get(..prefix).ok_or(NodeDamage::new(6, "keys as long as their prefix", prefix))?;
+        let node = RawMut::<B>::init(page, self.keys, shared, leftmost)?;
+        let gap =
+            node.page.len().checked_sub(size).ok_or(NodeDamage::new(2, "entries that fit the node", size))?;
+        let cap = count + slack(gap, size.checked_div(count).unwrap_or(size));
+        store(node.page, 4, &(cap as u16).to_le_bytes())?;
+        let l = Layout::parse::<B>(node.page)?;
+        let (mut cells, mut i) = (l.cells, 0);
+        let mut suffix = Scratch::new();
+        self.walk(range, |item| {
+            let entry = refit(&item, prefix, &mut suffix)?;
+            let rest = match entry.rest {
+                Rest::Kept(rest) => rest,
+                Rest::Moved => suffix.get(8..).unwrap_or(&[]),
+            };
+            let bytes = cell_size(B, entry.klen, item.entry.load.value.bytes.len());
+            cells = cells.checked_sub(bytes).filter(|cells| *cells >= l.end).ok_or(NodeDamage::new(
+                l.end,
+                "room for a cell",
+                bytes,
+            ))?;
+            let slot = store_cell::<B>(node.page, cells, entry.klen, rest, &item.entry.load)?;
+            store(node.page, l.heads + 8 * i, &entry.head.to_le_bytes())?;
+            if B {
+                store(node.page, l.kids + 4 * i, &item.entry.load.child.to_le_bytes())?;
+            }
+            store(node.page, l.slots + 2 * i, &(slot as u16).to_le_bytes())?;
+            i += 1;
+            Ok(())
+        })?;
+        store(node.page, 2, &(count as u16).to_le_bytes())?;
+        store(node.page, 8, &(cells as u16).to_le_bytes())
+    }
+
+    /// Writes `range` with its best prefix.
+    pub(super) fn fill_best(
+        &self,
+        range: Range<usize>,
+        leftmost: u32,
+        page: &mut [u8],
+    ) -> Result<(), NodeDamage> {
+        let prefix = self.prefix(range.clone())?;
+        self.fill(range, prefix, leftmost, page)
+    }
+
+    /// The shortest key that is above entry `k - 1` and not above entry `k`; all of key `k` in a custom order.
+    pub(super) fn separator(&self, k: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        self.key_into(k, out)?;
+        if self.keys == Keys::Bytewise && k > 0 {
+            let mut left = Scratch::new();
+            self.key_into(k - 1, &mut left)?;
+            out.truncate(shared(self.keys, &left, out) + 1);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes an entry takes in a node with a prefix of `prefix` bytes.
+fn cost<const B: bool>(item: &Item<'_>, prefix: usize) -> usize {
+    let klen = (item.prefix.len() + item.entry.klen).saturating_sub(prefix);
+    stride(B) + cell_size(B, klen, item.entry.load.value.bytes.len())
+}
+
+/// Where the bytes behind the head are.
+enum Rest<'a> {
+    Kept(&'a [u8]),
+    /// Behind the first 8 bytes of the scratch buffer.
+    Moved,
+}
+
+struct Refitted<'a> {
+    head: u64,
+    klen: usize,
+    rest: Rest<'a>,
+}
+
+/// Head and rest of an entry for another length of prefix; `suffix` is a buffer for keys longer than a head.
+#[inline]
+fn refit<'a>(item: &Item<'a>, prefix: usize, suffix: &mut Vec<u8>) -> Result<Refitted<'a>, NodeDamage> {
+    let entry = &item.entry;
+    let old = item.prefix.len();
+    if old == prefix {
+        return Ok(Refitted { head: entry.head, klen: entry.klen, rest: Rest::Kept(entry.rest) });
+    }
+    let Some(klen) = (old + entry.klen).checked_sub(prefix) else {
+        return Err(NodeDamage::new(6, "keys as long as their prefix", entry.klen));
+    };
+    if klen <= 8 && entry.klen <= 8 {
+        // Both fit a head: shift it.
+        let head = if prefix > old {
+            entry.head.checked_shl(8 * (prefix - old) as u32).unwrap_or(0)
+        } else {
+            head_of(item.prefix, prefix) | entry.head.checked_shr(8 * (old - prefix) as u32).unwrap_or(0)
+        };
+        return Ok(Refitted { head, klen, rest: Rest::Kept(&[]) });
+    }
+    suffix.clear();
+    suffix.extend_from_slice(item.prefix.get(prefix..).unwrap_or(&[]));
+    let head = entry.head.to_be_bytes();
+    suffix.extend_from_slice(head.get(..entry.klen).unwrap_or(&head));
+    suffix.extend_from_slice(entry.rest);
+    suffix.drain(..prefix.saturating_sub(old));
+    Ok(Refitted { head: head_of(suffix, 0), klen, rest: Rest::Moved })
+}

@@ -1,0 +1,215 @@
+//! Get and put.
+
+use super::TreeRoot;
+use super::cursor::Cursor;
+use super::node::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
+use super::path::{At, Path};
+use crate::error::{Error, Result};
+use crate::page::{PageId, PageSink, PageSource};
+
+/// The functions of a tree with keys in byte order, over a root and the pages it is in.
+pub struct Tree;
+
+impl Tree {
+    /// The value of `key`, borrowed from its page.
+    #[inline]
+    pub fn get<'a, S: PageSource + ?Sized>(
+        src: &'a S,
+        root: &TreeRoot,
+        key: &[u8],
+    ) -> Result<Option<Value<'a>>> {
+        if root.depth == 0 {
+            return Ok(None);
+        }
+        let mut id = root.root;
+        for _ in 1..root.depth {
+            let branch = Branch::open(src.page(id)?).at(src, id)?;
+            let child = branch.find(key).and_then(|c| branch.child(c)).at(src, id)?;
+            id = PageId(child);
+        }
+        let leaf = Leaf::open(src.page(id)?).at(src, id)?;
+        match leaf.search(key).at(src, id)? {
+            Ok(i) => Ok(Some(leaf.value(i).at(src, id)?)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// A cursor, not yet on any entry.
+    pub fn cursor<'a, S: PageSource + ?Sized>(src: &'a S, root: &TreeRoot) -> Cursor<'a, S> {
+        Cursor::new(src, root)
+    }
+
+    /// Stores `value` under `key`; `true` if the key was new. [`Error::KeyTooLong`] and [`Error::ValueTooLong`] over
+    /// the limits of the pages ([`max_key`], [`max_value`]); nothing is changed then.
+    pub fn put<S: PageSink + ?Sized>(
+        sink: &mut S,
+        root: &mut TreeRoot,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<bool> {
+        if root.depth == 0 {
+            let id = first_leaf(sink, key, value)?;
+            *root = TreeRoot { root: id, depth: 1, entries: 1 };
+            return Ok(true);
+        }
+        check_limits(sink.page(root.root)?.len(), key, value)?;
+        let mut path = Path::new();
+        let leaf = own_path(sink, root, key, &mut path)?;
+        put_in_leaf(sink, root, &mut path, leaf, key, value)
+    }
+}
+
+/// Refuses keys and values that a page of `payload` bytes does not take.
+pub(super) fn check_limits(payload: usize, key: &[u8], value: Value<'_>) -> Result<()> {
+    if key.len() > max_key(payload) {
+        return Err(Error::KeyTooLong { len: key.len(), limit: max_key(payload) });
+    }
+    if value.bytes.len() > max_value(payload) {
+        let (len, limit) = (value.bytes.len() as u64, max_value(payload) as u64);
+        return Err(Error::ValueTooLong { len, limit });
+    }
+    Ok(())
+}
+
+/// Makes a leaf of one entry.
+fn first_leaf<S: PageSink + ?Sized>(sink: &mut S, key: &[u8], value: Value<'_>) -> Result<PageId> {
+    let id = sink.allocate()?;
+    let page = sink.page_mut(id)?;
+    if let Err(error) = check_limits(page.len(), key, value) {
+        sink.free(id)?;
+        return Err(error);
+    }
+    let done = LeafMut::init(page, Keys::Bytewise).and_then(|mut leaf| leaf.insert(0, key, value));
+    done.at(sink, id)?;
+    Ok(id)
+}
+
+/// Makes the pages from the root down to the leaf for `key` this transaction's own; `path` gets the branches.
+pub(super) fn own_path<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    key: &[u8],
+    path: &mut Path,
+) -> Result<PageId> {
+    let mut id = sink.writable(root.root)?;
+    root.root = id;
+    for _ in 1..root.depth {
+        let found = Branch::open(sink.page_mut(id)?).and_then(|branch| {
+            let c = branch.find(key)?;
+            Ok((c, branch.child(c)?))
+        });
+        let (c, child) = found.at(sink, id)?;
+        path.push(sink, id, c)?;
+        id = own_child(sink, id, c, PageId(child))?;
+    }
+    Ok(id)
+}
+
+/// Makes child `c` of an owned branch this transaction's own.
+pub(super) fn own_child<S: PageSink + ?Sized>(
+    sink: &mut S,
+    parent: PageId,
+    c: usize,
+    child: PageId,
+) -> Result<PageId> {
+    let own = sink.writable(child)?;
+    if own != child {
+        let done = BranchMut::open(sink.page_mut(parent)?).and_then(|mut branch| branch.set_child(c, own.0));
+        done.at(sink, parent)?;
+    }
+    Ok(own)
+}
+
+/// Puts an entry into the leaf where it belongs; `path` and `leaf` are this transaction's own.
+pub(super) fn put_in_leaf<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    path: &mut Path,
+    leaf: PageId,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<bool> {
+    let done = LeafMut::open(sink.page_mut(leaf)?).and_then(|mut leaf| {
+        let found = leaf.view()?.search(key)?;
+        let fits = match found {
+            Ok(i) => leaf.replace(i, value)?,
+            Err(i) => leaf.insert(i, key, value)?,
+        };
+        Ok((found, fits))
+    });
+    let (found, fits) = done.at(sink, leaf)?;
+    let new = found.is_err();
+    if !fits {
+        split_leaf(sink, root, path, leaf, found, key, value)?;
+    }
+    root.entries += u64::from(new);
+    Ok(new)
+}
+
+/// Splits a leaf that is too full for the entry, and puts the entry where it belongs.
+fn split_leaf<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    path: &mut Path,
+    leaf: PageId,
+    found: Result<usize, usize>,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<()> {
+    let old = Scratch::copy_of(sink.page(leaf)?);
+    let (i, replacing) = match found {
+        Ok(i) => (i, true),
+        Err(i) => (i, false),
+    };
+    let split = Leaf::open(&old).and_then(|old| old.split(i, replacing, key, value)).at(sink, leaf)?;
+    let right = sink.allocate()?;
+    let done = split.right(sink.page_mut(right)?);
+    done.at(sink, leaf)?;
+    if !split.left_unchanged() {
+        let done = split.left(sink.page_mut(leaf)?);
+        done.at(sink, leaf)?;
+    }
+    let mut separator = Scratch::new();
+    split.separator(&mut separator).at(sink, leaf)?;
+    add_child(sink, root, path, &mut separator, right)
+}
+
+/// Adds `right`, new beside the child that `path` ends with, to its parent, splitting branches upwards as needed.
+pub(super) fn add_child<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    path: &mut Path,
+    separator: &mut Vec<u8>,
+    mut right: PageId,
+) -> Result<()> {
+    while let Some(step) = path.pop() {
+        let (id, c) = (step.page, step.child as usize);
+        let done =
+            BranchMut::open(sink.page_mut(id)?).and_then(|mut branch| branch.insert(c, separator, right.0));
+        if done.at(sink, id)? {
+            return Ok(());
+        }
+        let old = Scratch::copy_of(sink.page(id)?);
+        let mut up = Scratch::new();
+        let new = sink.allocate()?;
+        {
+            let split = Branch::open(&old).and_then(|old| old.split(c, separator, right.0)).at(sink, id)?;
+            let done = split.right(sink.page_mut(new)?);
+            done.at(sink, id)?;
+            let done = split.left(sink.page_mut(id)?);
+            done.at(sink, id)?;
+            split.separator(&mut up).at(sink, id)?;
+        }
+        separator.clear();
+        separator.extend_from_slice(&up);
+        right = new;
+    }
+    let top = sink.allocate()?;
+    let left = root.root.0;
+    let done = BranchMut::init(sink.page_mut(top)?, Keys::Bytewise, left)
+        .and_then(|mut branch| branch.insert(0, separator, right.0));
+    done.at(sink, top)?;
+    root.root = top;
+    root.depth += 1;
+    Ok(())
+}
