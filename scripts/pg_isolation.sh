@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Isolation specs: specs/ run by isolationtester on a temporary cluster, compared with expected/.
+#
+#   scripts/pg_isolation.sh [SPEC..]       default: all of specs/
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/pg_common.sh
+install_dev
+
+dir=$(work_dir)
+port=$(free_port)
+mkdir "$dir/iso"
+cp -r specs expected "$dir/iso/"
+[ "$(id -u)" -eq 0 ] && chown -R postgres "$dir/iso"
+trap 'stop_server "$dir" immediate 2>/dev/null || true' EXIT
+start_cluster "$dir" "$port"
+specs=("$@")
+if [ ${#specs[@]} -eq 0 ]; then
+    for file in specs/*.spec; do
+        name=${file##*/}
+        specs+=("${name%.spec}")
+    done
+fi
+export PGHOST=$dir PGPORT=$port PGUSER=postgres
+as_pg "$PG_BIN/psql" -q -d postgres -c 'CREATE DATABASE isolation' -c '\c isolation' -c 'CREATE EXTENSION treedb'
+
+status=0
+(cd "$dir/iso" && as_pg "$PG_TEST/isolation/pg_isolation_regress" --inputdir="$dir/iso" --outputdir="$dir/iso" \
+    --bindir="$PG_BIN" --dbname=isolation --use-existing --host="$dir" --port="$port" "${specs[@]}") || status=$?
+if [ $status -ne 0 ]; then
+    cat "$dir/iso/regression.diffs" 2>/dev/null || true
+    echo "results: $dir/iso/results"
+else
+    stop_server "$dir" fast
+    rm -rf "$dir"
+fi
+exit $status
