@@ -1,1 +1,24 @@
 //! Documents: BSON views, JSON, dotted paths, order-preserving keys.
+//!
+//! A document enters through [`validate`] and is then walked as a [`Doc`] of [`Value`]s, which borrow from its
+//! bytes. [`compare`](compare::compare) is MongoDB's order across all types, [`key`] writes that order as bytes.
+
+pub mod compare;
+pub mod json;
+pub mod key;
+mod number;
+pub mod path;
+mod show;
+#[cfg(test)]
+pub(crate) mod testing;
+mod validate;
+mod value;
+
+pub use path::Path;
+pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, validate, validate_with};
+pub use value::{Doc, Element, Elements, Value};
+
+/// A value in the notation of MongoDB's shell, for messages; long ones are cut.
+pub fn shown(value: Value<'_>) -> String {
+    show::Shown(value).to_string()
+}

@@ -1,0 +1,211 @@
+//! Dotted paths through documents and arrays, with MongoDB's rules.
+//!
+//! `a.b` leads through a document `a` to its field `b`, and through an array `a` to field `b` of each document in
+//! it. A part that is a number also selects the element of an array at that position; names of that form in the
+//! documents of the array are found too. An array at the end of the path stands for its elements and for itself.
+
+use std::fmt;
+
+use super::value::{Doc, Value};
+
+/// A dotted path, taken apart once.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    text: String,
+    parts: Vec<Part>,
+}
+
+/// One part of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Part {
+    /// The name of a field.
+    pub name: String,
+    /// The position in an array, where the name is a decimal number without leading zeros.
+    pub position: Option<usize>,
+}
+
+impl Part {
+    fn new(name: &str) -> Self {
+        let canonical =
+            name == "0" || !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
+        Part { name: name.to_owned(), position: if canonical { name.parse().ok() } else { None } }
+    }
+}
+
+impl Path {
+    /// The path written as `text`, parts separated by dots.
+    pub fn new(text: &str) -> Self {
+        Path { text: text.to_owned(), parts: text.split('.').map(Part::new).collect() }
+    }
+
+    /// The path as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Its parts; there is at least one.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The first part: the field of the document itself.
+    pub fn first(&self) -> &str {
+        self.parts.first().map_or("", |part| part.name.as_str())
+    }
+
+    /// True if a part may select an element of an array by position.
+    pub fn has_positions(&self) -> bool {
+        self.parts.iter().any(|part| part.position.is_some())
+    }
+
+    /// True if both are the same, or one leads through the other.
+    pub fn overlaps(&self, other: &Path) -> bool {
+        self.parts.iter().zip(&other.parts).all(|(a, b)| a.name == b.name)
+    }
+
+    /// Shows `visit` every value the path leads to in `doc`: `None` for each place where it leads to nothing.
+    /// An array at the end is shown element by element and then itself if `expand`, otherwise only itself.
+    /// Stops, and returns true, as soon as `visit` returns true.
+    pub fn visit<'a>(
+        &self,
+        doc: Doc<'a>,
+        expand: bool,
+        visit: &mut dyn FnMut(Option<Value<'a>>) -> bool,
+    ) -> bool {
+        walk(doc, &self.parts, expand, visit)
+    }
+
+    /// The value at the path, going through documents only.
+    pub fn get<'a>(&self, doc: Doc<'a>) -> Option<Value<'a>> {
+        let (last, through) = self.parts.split_last()?;
+        let mut doc = doc;
+        for part in through {
+            match doc.get(&part.name)? {
+                Value::Document(inner) => doc = inner,
+                _ => return None,
+            }
+        }
+        doc.get(&last.name)
+    }
+}
+
+impl From<&str> for Path {
+    fn from(text: &str) -> Self {
+        Path::new(text)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+fn walk<'a>(
+    doc: Doc<'a>,
+    parts: &[Part],
+    expand: bool,
+    visit: &mut dyn FnMut(Option<Value<'a>>) -> bool,
+) -> bool {
+    let Some((part, rest)) = parts.split_first() else { return false };
+    let Some(element) = doc.find(part.name.as_bytes()) else { return visit(None) };
+    match element.value() {
+        Value::Array(array) if rest.is_empty() && expand => {
+            array.elements().any(|element| visit(Some(element.value()))) || visit(Some(Value::Array(array)))
+        }
+        value if rest.is_empty() => visit(Some(value)),
+        Value::Document(inner) => walk(inner, rest, expand, visit),
+        Value::Array(array) => walk_array(array, rest, expand, visit),
+        _ => visit(None),
+    }
+}
+
+fn walk_array<'a>(
+    array: Doc<'a>,
+    parts: &[Part],
+    expand: bool,
+    visit: &mut dyn FnMut(Option<Value<'a>>) -> bool,
+) -> bool {
+    let Some((part, rest)) = parts.split_first() else { return false };
+    let selected = part.position.filter(|&position| array.at(position).is_some());
+    for (at, element) in array.elements().enumerate() {
+        let value = element.value();
+        // A position that exists takes the part's place: a document then only counts if it has the name as well.
+        if let Value::Document(inner) = value
+            && (selected.is_none() || inner.find(part.name.as_bytes()).is_some())
+            && walk(inner, parts, expand, visit)
+        {
+            return true;
+        }
+        if selected == Some(at) {
+            let stop = match value {
+                _ if rest.is_empty() => visit(Some(value)),
+                Value::Document(inner) => walk(inner, rest, expand, visit),
+                Value::Array(inner) => walk_array(inner, rest, expand, visit),
+                _ => false,
+            };
+            if stop {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc::show::Shown;
+    use bson::{RawDocumentBuf, rawdoc};
+
+    fn found(doc: &RawDocumentBuf, path: &str) -> String {
+        let mut all = Vec::new();
+        Path::new(path).visit(doc.into(), true, &mut |value| {
+            all.push(value.map_or("-".to_owned(), |value| Shown(value).to_string()));
+            false
+        });
+        all.join(" ")
+    }
+
+    #[test]
+    fn paths_lead_through_documents_and_arrays_as_in_mongodb() {
+        for (doc, path, expected) in [
+            (rawdoc! { "a": 5 }, "a", "5"),
+            (rawdoc! { "a": 5 }, "b", "-"),
+            (rawdoc! { "a": 5 }, "a.b", "-"),
+            (rawdoc! { "a": { "b": 5 } }, "a.b", "5"),
+            (rawdoc! { "a": [1, 2] }, "a", "1 2 [ 1, 2 ]"),
+            (rawdoc! { "a": [] }, "a", "[]"),
+            (rawdoc! { "a": [1, 2] }, "a.b", ""),
+            (rawdoc! { "a": [] }, "a.b", ""),
+            (rawdoc! { "a": [{ "b": 1 }, { "c": 2 }, 3] }, "a.b", "1 -"),
+            (rawdoc! { "a": [{ "b": [1, 2] }] }, "a.b", "1 2 [ 1, 2 ]"),
+            (rawdoc! { "a": [[{ "b": 1 }]] }, "a.b", ""),
+            (rawdoc! { "a": [[{ "b": 1 }]] }, "a.0.b", "1"),
+            (rawdoc! { "a": [5, [2, 4]] }, "a.1", "[ 2, 4 ]"),
+            (rawdoc! { "a": [5, [2, 4]] }, "a.1.0", "2"),
+            (rawdoc! { "a": [5] }, "a.0", "5"),
+            (rawdoc! { "a": [5] }, "a.1", ""),
+            (rawdoc! { "a": [{ "b": 1 }] }, "a.0.b", "1"),
+            (rawdoc! { "a": [{ "0": 1 }] }, "a.0", "1 { 0: 1 }"),
+            (rawdoc! { "a": { "0": 7 } }, "a.0", "7"),
+            (rawdoc! { "a": [{ "b": 1 }] }, "a.3", "-"),
+        ] {
+            let shown = found(&doc, path).replace("[ ]", "[]");
+            assert_eq!(shown, expected, "{path} in {:?}", Doc::from(&doc));
+        }
+    }
+
+    #[test]
+    fn only_plain_numbers_are_positions() {
+        let positions: Vec<_> = Path::new("0.12.01.x.-1.99999999999999999999").parts().to_vec();
+        let positions: Vec<_> = positions.iter().map(|part| part.position).collect();
+        assert_eq!(positions, [Some(0), Some(12), None, None, None, None]);
+    }
+}

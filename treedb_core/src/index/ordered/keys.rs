@@ -1,0 +1,286 @@
+//! The keys a document has under a key pattern.
+//!
+//! * A path that leads to nothing has the key null.
+//! * An array on the path, or at its end, gives one key for each element; an empty array at the end gives undefined.
+//!   Arrays inside that array are keys themselves. That makes an index *multikey*.
+//! * Two paths of a compound pattern that lead through the same array move through it together; two different arrays
+//!   are refused ("parallel arrays"), because their keys would multiply.
+//! * A number in a path selects the element of an array at that position, where there is one.
+//!
+//! Every value a condition on the path could match has its key here (see [`crate::doc::path`]): more keys than
+//! needed are harmless, a missing one would hide the row.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use super::def::{Direction, IndexDef, KeyPart};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::key::{encode_value, invert};
+use crate::doc::{Doc, Element, Value};
+
+/// A document's keys, encoded, in order, each once. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySet {
+    /// Order-preserving bytes of each key: the encodings of the values one after the other, inverted where the
+    /// field is descending.
+    pub keys: Vec<Vec<u8>>,
+    /// True if an array was met on the way.
+    pub multikey: bool,
+}
+
+impl IndexDef {
+    /// The keys of `doc`.
+    ///
+    /// Errors: `CannotIndexParallelArrays`; `BadValue` for a number in a path that both selects an element and
+    /// names a field of the array's documents.
+    pub fn keys(&self, doc: &RawDocument) -> Result<KeySet> {
+        keys_of(&self.keys, doc)
+    }
+
+    /// The values behind the key whose encoding is `key`, under the names of the pattern: what a duplicate key
+    /// error reports.
+    pub fn key_value(&self, doc: &RawDocument, key: &[u8]) -> RawDocumentBuf {
+        let mut found = RawDocumentBuf::new();
+        // The document has been indexed: its keys cannot be refused now.
+        let _ = for_each(&self.keys, doc.into(), &mut |values| {
+            if found.iter().next().is_none() && encode_key(&self.keys, values) == key {
+                found = named(&self.keys, values);
+            }
+        });
+        found
+    }
+}
+
+/// [`IndexDef::keys`] for a bare list of fields: a sort has keys as an index has.
+pub fn keys_of(parts: &[KeyPart], doc: &RawDocument) -> Result<KeySet> {
+    let mut keys = Vec::new();
+    let multikey = for_each(parts, doc.into(), &mut |values| keys.push(encode_key(parts, values)))?;
+    if keys.len() > 1 {
+        keys.sort_unstable();
+        keys.dedup();
+    }
+    Ok(KeySet { keys, multikey })
+}
+
+fn encode_key(parts: &[KeyPart], values: &[Slot<'_>]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 * parts.len());
+    for (part, slot) in parts.iter().zip(values) {
+        let start = out.len();
+        encode_value(slot.value, &mut out);
+        if part.direction == Direction::Descending
+            && let Some(bytes) = out.get_mut(start..)
+        {
+            invert(bytes);
+        }
+    }
+    out
+}
+
+fn named(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
+    let mut bytes = vec![0; 4];
+    for (part, slot) in parts.iter().zip(values) {
+        let Some(element) = slot.element else {
+            bytes.push(0x0a);
+            bytes.extend_from_slice(part.path.as_str().as_bytes());
+            bytes.push(0);
+            continue;
+        };
+        bytes.push(element.kind);
+        bytes.extend_from_slice(part.path.as_str().as_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(element.bytes);
+    }
+    bytes.push(0);
+    let len = bytes.len() as u32;
+    if let Some(prefix) = bytes.first_chunk_mut() {
+        *prefix = len.to_le_bytes();
+    }
+    RawDocumentBuf::from_bytes(bytes).unwrap_or_default()
+}
+
+/// How far one field of the pattern has come.
+#[derive(Debug, Clone, Copy)]
+struct Slot<'a> {
+    value: Value<'a>,
+    /// Where the value came from; `None` for nothing.
+    element: Option<Element<'a>>,
+    /// Parts of the path already used; `None` once the value is final.
+    used: Option<usize>,
+}
+
+impl<'a> Slot<'a> {
+    const NOTHING: Slot<'static> = Slot { value: Value::Null, element: None, used: None };
+
+    fn found(element: Element<'a>, used: Option<usize>) -> Self {
+        Slot { value: element.value(), element: Some(element), used }
+    }
+}
+
+/// Calls `emit` with the values of each key; true if an array was met.
+fn for_each<'a>(parts: &[KeyPart], doc: Doc<'a>, emit: &mut dyn FnMut(&[Slot<'a>])) -> Result<bool> {
+    let mut slots = vec![Slot { value: Value::Document(doc), element: None, used: Some(0) }; parts.len()];
+    let mut multikey = false;
+    expand(parts, &mut slots, &mut multikey, emit)?;
+    Ok(multikey)
+}
+
+fn expand<'a>(
+    parts: &[KeyPart],
+    slots: &mut [Slot<'a>],
+    multikey: &mut bool,
+    emit: &mut dyn FnMut(&[Slot<'a>]),
+) -> Result<()> {
+    let mut array: Option<(Doc<'a>, &KeyPart)> = None;
+    for (part, slot) in parts.iter().zip(slots.iter_mut()) {
+        advance(part, slot, multikey)?;
+        if let (Value::Array(met), Some(_)) = (slot.value, slot.used) {
+            match array {
+                Some((first, other)) if !std::ptr::eq(first.as_bytes(), met.as_bytes()) => {
+                    return Err(QueryError::new(
+                        ErrorCode::CannotIndexParallelArrays,
+                        format!("cannot index parallel arrays [{}] [{}]", part.path, other.path),
+                    ));
+                }
+                Some(_) => {}
+                None => array = Some((met, part)),
+            }
+        }
+    }
+    let Some((array, _)) = array else {
+        emit(slots);
+        return Ok(());
+    };
+    *multikey = true;
+    let mut elements = array.elements().map(Some).peekable();
+    let none = elements.peek().is_none().then_some(None);
+    for element in none.into_iter().chain(elements) {
+        let mut inner = slots.to_vec();
+        for (part, slot) in parts.iter().zip(&mut inner) {
+            if let (Value::Array(_), Some(used)) = (slot.value, slot.used) {
+                let last = used == part.path.parts().len();
+                *slot = match element {
+                    Some(element) if last => Slot::found(element, None),
+                    Some(element) if matches!(element.value(), Value::Document(_)) => {
+                        Slot::found(element, Some(used))
+                    }
+                    None if last => Slot { value: Value::Undefined, element: slot.element, used: None },
+                    _ => Slot::NOTHING,
+                };
+            }
+        }
+        expand(parts, &mut inner, multikey, emit)?;
+    }
+    Ok(())
+}
+
+/// Follows the path through documents and positions, up to its end or an array.
+fn advance(part: &KeyPart, slot: &mut Slot<'_>, multikey: &mut bool) -> Result<()> {
+    while let Some(used) = slot.used {
+        let Some(name) = part.path.parts().get(used) else {
+            if !matches!(slot.value, Value::Array(_)) {
+                slot.used = None;
+            }
+            return Ok(());
+        };
+        let next = match slot.value {
+            Value::Document(doc) => doc.find(name.name.as_bytes()),
+            Value::Array(array) => {
+                let Some(selected) = name.position.and_then(|position| array.at(position)) else {
+                    return Ok(());
+                };
+                *multikey = true;
+                let named = |element: Element<'_>| matches!(element.value(), Value::Document(doc) if doc.find(name.name.as_bytes()).is_some());
+                if array.elements().any(named) {
+                    return Err(QueryError::bad_value(format!(
+                        "Ambiguous field name found in array (do not use numeric field names in embedded elements \
+                         in an array), field: '{}' for index path '{}'",
+                        name.name, part.path
+                    )));
+                }
+                Some(selected)
+            }
+            _ => None,
+        };
+        *slot = next.map_or(Slot::NOTHING, |element| Slot::found(element, Some(used + 1)));
+    }
+    Ok(())
+}
+
+/// The document `{ a: 5 }` in a duplicate key message.
+pub fn shown(key_value: &RawDocumentBuf) -> String {
+    crate::doc::shown(Value::Document(key_value.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::rawdoc;
+
+    fn keys(pattern: RawDocumentBuf, doc: RawDocumentBuf) -> Result<(Vec<String>, bool)> {
+        let def = IndexDef::parse(&pattern, None, false)?;
+        let set = def.keys(&doc)?;
+        let mut all = Vec::new();
+        let multikey = for_each(&def.keys, (&doc).into(), &mut |slots| {
+            let key = encode_key(&def.keys, slots);
+            assert!(set.keys.contains(&key));
+            assert_eq!(def.key_value(&doc, &key).iter().count(), def.keys.len());
+            let values: Vec<_> = slots.iter().map(|slot| crate::doc::shown(slot.value)).collect();
+            all.push(values.join(" "));
+        })?;
+        assert_eq!(multikey, set.multikey);
+        Ok((all, multikey))
+    }
+
+    #[test]
+    fn scalars_and_nothing_have_one_key() {
+        for (pattern, doc, expected) in [
+            (rawdoc! { "a": 1 }, rawdoc! { "a": 5 }, "5"),
+            (rawdoc! { "a": 1 }, rawdoc! {}, "null"),
+            (rawdoc! { "a.b": 1 }, rawdoc! { "a": 5 }, "null"),
+            (rawdoc! { "a.b": 1, "c": -1 }, rawdoc! { "a": { "b": "x" }, "c": 2 }, "\"x\" 2"),
+            (rawdoc! { "a": 1 }, rawdoc! { "a": { "b": 1 } }, "{ b: 1 }"),
+        ] {
+            assert_eq!(keys(pattern, doc).unwrap(), (vec![expected.to_owned()], false));
+        }
+    }
+
+    #[test]
+    fn arrays_have_a_key_for_each_element() {
+        for (pattern, doc, expected) in [
+            (rawdoc! { "a": 1 }, rawdoc! { "a": [1, "x", [2, 3]] }, vec!["1", "\"x\"", "[ 2, 3 ]"]),
+            (rawdoc! { "a": 1 }, rawdoc! { "a": [] }, vec!["undefined"]),
+            (rawdoc! { "a.b": 1 }, rawdoc! { "a": [] }, vec!["null"]),
+            (
+                rawdoc! { "a.b": 1 },
+                rawdoc! { "a": [{ "b": 1 }, 7, { "b": [2, 3] }] },
+                vec!["1", "null", "2", "3"],
+            ),
+            (
+                rawdoc! { "a.b": 1, "a.c": 1, "d": 1 },
+                rawdoc! { "a": [{ "b": 1, "c": 2 }, { "b": 3 }], "d": 9 },
+                vec!["1 2 9", "3 null 9"],
+            ),
+            (rawdoc! { "a.1": 1 }, rawdoc! { "a": [5, [6, 7]] }, vec!["6", "7"]),
+            (rawdoc! { "a.0.b": 1 }, rawdoc! { "a": [{ "b": 4 }, { "b": 5 }] }, vec!["4"]),
+        ] {
+            let (found, multikey) = keys(pattern, doc).unwrap();
+            assert_eq!(found, expected);
+            assert!(multikey);
+        }
+    }
+
+    #[test]
+    fn parallel_arrays_are_refused_naming_both_paths() {
+        let error = keys(rawdoc! { "a": 1, "b": 1 }, rawdoc! { "a": [1], "b": [2] }).unwrap_err();
+        assert_eq!(error.code, ErrorCode::CannotIndexParallelArrays);
+        assert_eq!(error.message, "cannot index parallel arrays [b] [a]");
+    }
+
+    #[test]
+    fn keys_come_in_order_and_only_once() {
+        let def = IndexDef::parse(&rawdoc! { "a": -1 }, None, false).unwrap();
+        let set = def.keys(&rawdoc! { "a": [1, 3, 2, 3, 1.0] }).unwrap();
+        assert_eq!(set.keys.len(), 3);
+        let single = |value: i32| def.keys(&rawdoc! { "a": value }).unwrap().keys.remove(0);
+        assert_eq!(set.keys, [single(3), single(2), single(1)]);
+    }
+}
