@@ -94,6 +94,14 @@ impl<'a> Branch<'a> {
         Ok(BranchSplit { run, at, leftmost: self.raw.child(0)? })
     }
 
+    /// Plans to part this branch in the middle, with nothing added. `self` must be a copy: the pages of both halves are
+    /// written over. A branch of fewer than two separators cannot be parted.
+    pub fn divide(&self) -> Result<BranchSplit<'a>, NodeDamage> {
+        let node = self.raw;
+        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        Ok(BranchSplit { run, at: run.cut(node.page.len())?, leftmost: self.raw.child(0)? })
+    }
+
     /// Plans to put this branch and its right neighbour together, or to share their entries out anew; `between` is
     /// the separator between the two. Both must be copies if their pages are written over.
     pub fn join<'b>(&self, between: &'b [u8], right: &Branch<'b>) -> Result<BranchJoin<'b>, NodeDamage>
@@ -126,6 +134,11 @@ impl BranchSplit<'_> {
     /// Writes the right half over `page`.
     pub fn right(&self, page: &mut [u8]) -> Result<(), NodeDamage> {
         self.run.fill_best(self.at + 1..self.run.len(), self.run.child(self.at)?, page)
+    }
+
+    /// Bytes of payload the left and the right half need, for owners whose pages differ in size.
+    pub fn sizes(&self) -> Result<(usize, usize), NodeDamage> {
+        Ok((self.run.best_size(0..self.at)?, self.run.best_size(self.at + 1..self.run.len())?))
     }
 
     /// The separator between the halves.
@@ -212,5 +225,10 @@ impl<'a> BranchMut<'a> {
             return self.raw.set_child(0, second);
         }
         self.raw.remove(c - 1)
+    }
+
+    /// Writes the branch anew over itself: takes the longest common prefix, drops dead cells.
+    pub fn compact(&mut self) -> Result<(), NodeDamage> {
+        self.raw.compact()
     }
 }

@@ -197,6 +197,15 @@ impl<'a, const B: bool> RawMut<'a, B> {
         Ok(true)
     }
 
+    /// Writes the node anew over itself with its best prefix.
+    pub(super) fn compact(&mut self) -> Result<(), NodeDamage> {
+        let copy = Scratch::copy_of(self.page);
+        let node = Raw::<B>::open(&copy)?;
+        let leftmost = Layout::parse::<B>(&copy)?.leftmost;
+        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        run.fill_best(0..run.len(), leftmost, self.page)
+    }
+
     /// Removes entry `i`, in a branch with the child right of it.
     pub(super) fn remove(&mut self, i: usize) -> Result<(), NodeDamage> {
         let l = Layout::parse::<B>(self.page)?;

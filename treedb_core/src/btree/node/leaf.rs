@@ -92,6 +92,14 @@ impl<'a> Leaf<'a> {
         Ok(LeafSplit { run, at, append })
     }
 
+    /// Plans to part this leaf in the middle, with nothing added. `self` must be a copy: the pages of both halves are
+    /// written over. A leaf of fewer than two entries cannot be parted.
+    pub fn divide(&self) -> Result<LeafSplit<'a>, NodeDamage> {
+        let node = self.raw;
+        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        Ok(LeafSplit { run, at: run.cut(node.page.len())?, append: false })
+    }
+
     /// Plans to put this leaf and its right neighbour together, or to share their entries out anew. Both must be
     /// copies if their pages are written over.
     pub fn join<'b>(&self, right: &Leaf<'b>) -> Result<LeafJoin<'b>, NodeDamage>
@@ -127,6 +135,11 @@ impl LeafSplit<'_> {
     /// Writes the right half over `page`.
     pub fn right(&self, page: &mut [u8]) -> Result<(), NodeDamage> {
         self.run.fill_best(self.at..self.run.len(), 0, page)
+    }
+
+    /// Bytes of payload the left and the right half need, for owners whose pages differ in size.
+    pub fn sizes(&self) -> Result<(usize, usize), NodeDamage> {
+        Ok((self.run.best_size(0..self.at)?, self.run.best_size(self.at..self.run.len())?))
     }
 
     /// The key that parts the halves: above all of the left, not above any of the right.
@@ -207,5 +220,10 @@ impl<'a> LeafMut<'a> {
     /// Removes entry `i`.
     pub fn remove(&mut self, i: usize) -> Result<(), NodeDamage> {
         self.raw.remove(i)
+    }
+
+    /// Writes the leaf anew over itself: takes the longest common prefix, drops dead cells.
+    pub fn compact(&mut self) -> Result<(), NodeDamage> {
+        self.raw.compact()
     }
 }

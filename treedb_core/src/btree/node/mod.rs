@@ -43,6 +43,8 @@ mod branch;
 mod bytes;
 mod change;
 mod leaf;
+#[cfg(test)]
+mod part_tests;
 mod raw;
 mod run;
 mod scratch;
@@ -68,6 +70,18 @@ pub const fn max_key(payload: usize) -> usize {
 /// The longest value a node of this payload takes, in bytes.
 pub const fn max_value(payload: usize) -> usize {
     max_key(payload)
+}
+
+/// The gap of a node, in bytes from the start of its payload: what lies there means nothing and may be anything.
+pub fn gap(payload: &[u8]) -> Result<std::ops::Range<usize>, NodeDamage> {
+    let (end, cells) = if payload.first() == Some(&raw::BRANCH) {
+        let layout = raw::Layout::parse::<true>(payload)?;
+        (layout.end, layout.cells)
+    } else {
+        let layout = raw::Layout::parse::<false>(payload)?;
+        (layout.end, layout.cells)
+    };
+    Ok(end..cells)
 }
 
 /// How the keys of a node are ordered.
