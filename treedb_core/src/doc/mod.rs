@@ -7,6 +7,7 @@ pub mod compare;
 pub mod json;
 pub mod key;
 mod number;
+mod owned;
 pub mod path;
 mod show;
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub(crate) mod testing;
 mod validate;
 mod value;
 
+pub use owned::OwnedValue;
 pub use path::Path;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, validate, validate_with};
 pub use value::{Doc, Element, Elements, Value};
