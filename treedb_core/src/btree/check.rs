@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::node::{Branch, Leaf, NODE_HEADER, compare};
+use super::node::{Branch, Leaf, NODE_HEADER, NodeDamage, compare};
 use super::path::At;
 use super::root::MAX_DEPTH;
 use super::{Tree, TreeRoot};
@@ -49,14 +49,18 @@ impl Tree {
     }
 }
 
-fn depth_is_sound<S: PageSource + ?Sized>(src: &S, root: &TreeRoot) -> Result<()> {
+pub(super) fn depth_is_sound<S: PageSource + ?Sized>(src: &S, root: &TreeRoot) -> Result<()> {
     if usize::from(root.depth) > MAX_DEPTH {
         return Err(src.damaged(root.root, 0, "a tree of at most 40 levels", &root.depth.to_string()));
     }
     Ok(())
 }
 
-fn first_visit<S: PageSource + ?Sized>(src: &S, seen: &mut HashSet<PageId>, id: PageId) -> Result<()> {
+pub(super) fn first_visit<S: PageSource + ?Sized>(
+    src: &S,
+    seen: &mut HashSet<PageId>,
+    id: PageId,
+) -> Result<()> {
     if !seen.insert(id) {
         return Err(src.damaged(id, 0, "a page that one place points to", "two"));
     }
@@ -69,20 +73,35 @@ pub(super) fn pages<S: PageSource + ?Sized>(
     root: &TreeRoot,
     visit: &mut dyn FnMut(PageId),
 ) -> Result<()> {
+    walk_pages(src, root, visit, |page, children| {
+        let branch = Branch::open(page)?;
+        for c in 0..=branch.count() {
+            children.push(PageId(branch.child(c)?));
+        }
+        Ok(())
+    })
+}
+
+/// Every page of a tree whose branches' children `children_of` lists.
+pub(super) fn walk_pages<S: PageSource + ?Sized>(
+    src: &S,
+    root: &TreeRoot,
+    visit: &mut dyn FnMut(PageId),
+    children_of: impl Fn(&[u8], &mut Vec<PageId>) -> Result<(), NodeDamage>,
+) -> Result<()> {
     if root.depth == 0 {
         return Ok(());
     }
     depth_is_sound(src, root)?;
     let mut seen = HashSet::new();
+    let mut children = Vec::new();
     let mut todo = vec![(root.root, root.depth)];
     while let Some((id, level)) = todo.pop() {
         first_visit(src, &mut seen, id)?;
         visit(id);
         if level > 1 {
-            let branch = Branch::open(src.page(id)?).at(src, id)?;
-            for c in 0..=branch.count() {
-                todo.push((PageId(branch.child(c).at(src, id)?), level - 1));
-            }
+            children_of(src.page(id)?, &mut children).at(src, id)?;
+            todo.extend(children.drain(..).map(|child| (child, level - 1)));
         }
     }
     Ok(())

@@ -6,8 +6,9 @@
 //! | `root` | where a tree begins: what its owner stores of it |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `cursor` | [`Cursor`]: both ways through a tree |
+//! | `rows` | [`RowTree`]: values under dense row ids, without keys and without search |
 //!
-//! A tree is a [`TreeRoot`] that its owner keeps (in a catalog, in a meta page) and pages it reaches. Changing pages
+//! A tree is a [`TreeRoot`] (a [`RowRoot`]) that its owner keeps (in a catalog, in a meta page) and pages it reaches. Changing pages
 //! is copy on write through [`PageSink::writable`](crate::page::PageSink::writable), along the path from the root.
 //! When a change returns an error, the tree it changed must be given up with its transaction; errors of reading
 //! change nothing.
@@ -25,6 +26,7 @@ mod delete;
 pub mod node;
 mod path;
 mod root;
+mod rows;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use check::TreeStats;
 pub use cursor::Cursor;
 pub use node::Value;
 pub use root::TreeRoot;
+pub use rows::{RowCursor, RowRoot, RowTree};
 pub use tree::Tree;
 
 /// The longest key every tree takes whose pages have a payload of at least 4,032 bytes, in bytes. Trees of other

@@ -122,7 +122,7 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
     compare_all(&pages, &root, &model);
     while let Some((key, _)) = model.pop_first() {
         assert!(Tree::delete(&mut pages, &mut root, &key).unwrap());
-        if model.len() % 97 == 0 {
+        if model.len().is_multiple_of(97) {
             compare_all(&pages, &root, &model);
         }
     }

@@ -19,7 +19,7 @@ fn outside(at: usize) -> NodeDamage {
     NodeDamage::new(at, "a place within the payload", at)
 }
 
-pub(super) fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), NodeDamage> {
+pub(crate) fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), NodeDamage> {
     match page.get_mut(at..at + bytes.len()) {
         Some(place) => {
             place.copy_from_slice(bytes);
@@ -29,7 +29,7 @@ pub(super) fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), Node
     }
 }
 
-fn store_u16(page: &mut [u8], at: usize, number: usize) -> Result<(), NodeDamage> {
+pub(crate) fn store_u16(page: &mut [u8], at: usize, number: usize) -> Result<(), NodeDamage> {
     store(page, at, &(number as u16).to_le_bytes())
 }
 

@@ -51,9 +51,12 @@ mod scratch;
 mod search;
 
 pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
-pub(crate) use bytes::compare;
+pub(super) use bytes::compare;
+pub(super) use change::{store, store_u16};
 pub use leaf::{Leaf, LeafJoin, LeafMut, LeafSplit};
-pub(crate) use scratch::Scratch;
+pub(super) use raw::POINTER;
+pub(super) use scratch::Scratch;
+pub(super) use search::lower_bound;
 
 /// Shortest payload a node works on, in bytes.
 pub const MIN_PAYLOAD: usize = 256;

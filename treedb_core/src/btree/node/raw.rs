@@ -13,7 +13,7 @@ pub(super) const BRANCH: u8 = 2;
 /// Flag bit: keys are in an order of the owner's.
 pub(super) const CUSTOM: u8 = 1;
 /// Bit of a leaf cell's value length: the value is a pointer.
-pub(super) const POINTER: usize = 0x8000;
+pub(crate) const POINTER: usize = 0x8000;
 /// Bytes of a leaf cell before the key's rest.
 pub(super) const CELL_HEADER: usize = 4;
 

@@ -1,0 +1,86 @@
+//! Making pages writable on the way down.
+
+use super::super::path::{At, Path, Step};
+use super::super::root::TreeRoot;
+use super::branch::{RowBranch, RowBranchMut};
+use crate::error::Result;
+use crate::page::{PageId, PageSink, PageSource};
+
+/// Makes the pages from the root down to the leaf for row `row` this transaction's own; `path` gets the branches.
+pub(super) fn own_path<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    row: u64,
+    path: &mut Path,
+) -> Result<PageId> {
+    let mut id = sink.writable(root.root)?;
+    root.root = id;
+    for _ in 1..root.depth {
+        let found = RowBranch::open(sink.page_mut(id)?).and_then(|branch| {
+            let c = branch.find(row);
+            Ok((c, branch.child(c)?))
+        });
+        let (c, child) = found.at(sink, id)?;
+        path.push(sink, id, c)?;
+        id = own_child(sink, id, c, PageId(child))?;
+    }
+    Ok(id)
+}
+
+/// The leaf for row `row`; `path` gets the branches above it.
+pub(super) fn find_leaf<S: PageSource + ?Sized>(
+    src: &S,
+    root: &TreeRoot,
+    row: u64,
+    path: &mut Path,
+) -> Result<PageId> {
+    let mut id = root.root;
+    for _ in 1..root.depth {
+        let branch = RowBranch::open(src.page(id)?).at(src, id)?;
+        let c = branch.find(row);
+        path.push(src, id, c)?;
+        id = PageId(branch.child(c).at(src, id)?);
+    }
+    Ok(id)
+}
+
+/// Makes child `c` of an owned branch this transaction's own.
+fn own_child<S: PageSink + ?Sized>(sink: &mut S, parent: PageId, c: usize, child: PageId) -> Result<PageId> {
+    let own = sink.writable(child)?;
+    if own != child {
+        let done =
+            RowBranchMut::open(sink.page_mut(parent)?).and_then(|mut branch| branch.set_child(c, own.0));
+        done.at(sink, parent)?;
+    }
+    Ok(own)
+}
+
+/// Makes the pages of `path` and the leaf below it this transaction's own.
+pub(super) fn own_steps<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    path: &mut Path,
+    leaf: PageId,
+) -> Result<PageId> {
+    let mut above = None;
+    for step in path.steps_mut() {
+        step.page = own_below(sink, root, above, step.page)?;
+        above = Some(*step);
+    }
+    own_below(sink, root, above, leaf)
+}
+
+fn own_below<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    above: Option<Step>,
+    id: PageId,
+) -> Result<PageId> {
+    match above {
+        Some(step) => own_child(sink, step.page, step.child as usize, id),
+        None => {
+            root.root = sink.writable(id)?;
+            Ok(root.root)
+        }
+    }
+}
