@@ -6,7 +6,7 @@
 //! | [`server`] | listeners, from bind to drain |
 //! | [`config`] | addresses and limits |
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
-//! | `native` | the native protocol (docs/native-protocol.md) |
+//! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `context` | what connections share: database, cursors, budget, metrics |
@@ -16,6 +16,7 @@
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod native;
 pub mod server;
 
 mod admin;
@@ -25,4 +26,3 @@ mod listener;
 mod logs;
 mod metrics;
 mod mongo;
-mod native;

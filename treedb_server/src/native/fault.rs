@@ -1,0 +1,91 @@
+//! What an error frame says: a code, its name, and words for a person.
+//!
+//! ```text
+//! i32    code: MongoDB's number
+//! text   the code's name: `DuplicateKey`
+//! bytes  the message, UTF-8
+//! ```
+//!
+//! A failed document of an insert carries the same three fields.
+
+use treedb_core::{ErrorCode, QueryError};
+
+use super::bytes::{Malformed, Reader, put_bytes, put_text};
+
+/// Messages are cut to this many bytes: a message may quote what the client sent.
+const MAX_MESSAGE: usize = 16 * 1024;
+
+/// An error as it is told over the wire.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({name}, code {code})")]
+pub struct Fault {
+    /// MongoDB's number for it: 11000 is a duplicate key.
+    pub code: i32,
+    /// The code's name.
+    pub name: String,
+    /// What is wrong and where.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault of `code` saying `message`.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Fault { code: code.number(), name: code.name().to_owned(), message: message.into() }
+    }
+
+    /// Appends the three fields.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        out.extend_from_slice(&self.code.to_le_bytes());
+        put_text(out, "code name", &self.name)?;
+        let cut = self.message.floor_char_boundary(MAX_MESSAGE);
+        put_bytes(out, "message", self.message.get(..cut).unwrap_or_default().as_bytes())
+    }
+
+    /// Reads the three fields. A message that is not UTF-8 is shown as well as possible: an error about an error
+    /// helps nobody.
+    pub fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Fault {
+            code: body.i32("code")?,
+            name: body.text("code name")?.to_owned(),
+            message: String::from_utf8_lossy(body.bytes("message")?).into_owned(),
+        })
+    }
+}
+
+impl From<QueryError> for Fault {
+    fn from(error: QueryError) -> Self {
+        Fault::new(error.code, error.message)
+    }
+}
+
+impl From<treedb_core::Error> for Fault {
+    fn from(error: treedb_core::Error) -> Self {
+        QueryError::from(error).into()
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(error: Malformed) -> Self {
+        Fault::new(ErrorCode::ProtocolError, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_comes_back_and_a_long_message_is_cut_between_characters() {
+        let mut fault = Fault::new(ErrorCode::DuplicateKey, "E11000");
+        for message in ["E11000 duplicate key".to_owned(), format!("x{}", "ø".repeat(20_000))] {
+            fault.message = message;
+            let mut out = Vec::new();
+            fault.write(&mut out).unwrap();
+            let mut reader = Reader::new(&out);
+            let back = Fault::read(&mut reader).unwrap();
+            reader.finish().unwrap();
+            assert_eq!((back.code, back.name.as_str()), (11000, "DuplicateKey"));
+            assert!(fault.message.starts_with(&back.message) && back.message.len() <= MAX_MESSAGE);
+        }
+    }
+}
