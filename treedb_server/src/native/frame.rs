@@ -12,12 +12,13 @@
 //! `0xFFFF`; with the id of a request it answers that one, with [`CLOSING`] set it is the connection's last frame.
 
 use super::bytes::Malformed;
+use crate::config::MAX_MESSAGE_BYTES;
 
 /// Bytes of a header.
 pub const HEADER: usize = 16;
 
-/// The longest body of a frame, either way, in bytes: MongoDB's message size.
-pub const MAX_BODY: u32 = 48_000_000;
+/// The longest body of a frame, either way, in bytes: with its header it is as long as MongoDB's longest message.
+pub const MAX_BODY: u32 = (MAX_MESSAGE_BYTES - HEADER) as u32;
 
 /// The longest body before the greeting is done, in bytes: whoever speaks another protocol is found out at once.
 pub const MAX_GREETING: u32 = 64;
@@ -72,6 +73,28 @@ pub mod opcode {
     pub const KV_RANGE: u16 = 0x23;
     /// Puts and deletes that happen all or not at all.
     pub const KV_BATCH: u16 = 0x24;
+
+    /// The request's name, for people and metrics; `unknown` for an opcode that does not exist.
+    pub fn name(opcode: u16) -> &'static str {
+        match opcode {
+            HELLO => "hello",
+            PING => "ping",
+            INSERT => "insert",
+            GET => "get",
+            FIND => "find",
+            NEXT => "next",
+            CLOSE => "close",
+            UPDATE => "update",
+            DELETE => "delete",
+            COUNT => "count",
+            KV_GET => "kv_get",
+            KV_PUT => "kv_put",
+            KV_DELETE => "kv_delete",
+            KV_RANGE => "kv_range",
+            KV_BATCH => "kv_batch",
+            _ => "unknown",
+        }
+    }
 }
 
 /// A frame's header.
@@ -173,7 +196,7 @@ mod tests {
             out.resize(out.len() + MAX_BODY as usize + 1, 0);
             Ok::<(), Malformed>(())
         });
-        assert_eq!(too_long.unwrap_err().what, "a body of 48000001 bytes is over the limit of 48000000");
+        assert_eq!(too_long.unwrap_err().what, "a body of 47999985 bytes is over the limit of 47999984");
         assert_eq!(out, [1, 2, 3]);
         put(&mut out, opcode::PING, 0, 9, |out| Ok::<(), Malformed>(out.push(5))).unwrap();
         assert_eq!(out.len(), 3 + HEADER + 1);
