@@ -1,0 +1,302 @@
+//! One segment: its file, its header, and how far it is filled.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::pointer::ValuePtr;
+use super::record::{ALIGN, HEADER, Header, LEAST, size};
+use super::view::View;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Corruption, Error, Result};
+
+const MAGIC: [u8; 8] = *b"TreeDBvl";
+const VERSION: u32 = 1;
+/// Offset of the first record.
+pub(super) const FIRST: u64 = 512;
+/// Records up to this length are put together and written with one call.
+const TOGETHER: usize = 256 * 1024;
+/// The least and the most a file grows by at a time.
+const GROW: (u64, u64) = (64 << 10, 4 << 20);
+
+/// The name of segment `id`.
+pub(super) fn name(id: u32) -> String {
+    format!("{id:08x}.val")
+}
+
+/// The number in a segment's name, if it is one.
+pub(super) fn parse(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".val")?;
+    let plain = digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    plain.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// An open segment.
+pub(super) struct Segment {
+    pub(super) id: u32,
+    pub(super) capacity: u64,
+    file: Arc<dyn DiskFile>,
+    view: OnceLock<View>,
+    /// Offset behind the last record. Stored after the record's bytes are written.
+    end: AtomicU64,
+    live: AtomicU64,
+    /// Bytes that the file has; only the appender changes it.
+    grown: AtomicU64,
+    /// One bit for each `LEAST` bytes: the record that starts there has been verified.
+    verified: OnceLock<Box<[AtomicU64]>>,
+    /// True if there are records that no sync has covered.
+    pub(super) dirty: AtomicBool,
+}
+
+impl Segment {
+    fn over(id: u32, capacity: u64, file: Arc<dyn DiskFile>, end: u64, live: u64, grown: u64) -> Segment {
+        Segment {
+            id,
+            capacity,
+            file,
+            view: OnceLock::new(),
+            end: AtomicU64::new(end),
+            live: AtomicU64::new(live),
+            grown: AtomicU64::new(grown),
+            verified: OnceLock::new(),
+            dirty: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes an empty segment. Neither its header nor its name is durable yet.
+    pub(super) fn create(disk: &dyn Disk, dir: &Path, id: u32, capacity: u64) -> Result<Segment> {
+        let path = dir.join(name(id));
+        let file = disk.open(&path, true)?;
+        let mut header = [0u8; 64];
+        header[0..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[12..16].copy_from_slice(&(FIRST as u32).to_le_bytes());
+        header[16..24].copy_from_slice(&u64::from(id).to_le_bytes());
+        header[24..32].copy_from_slice(&capacity.to_le_bytes());
+        let crc = crc32c::crc32c(&header[..60]);
+        header[60..64].copy_from_slice(&crc.to_le_bytes());
+        // A crash may have left a file of this name behind.
+        let laid =
+            file.set_len(0).and_then(|()| file.reserve(FIRST)).and_then(|()| file.write_at(&header, 0));
+        if let Err(e) = laid {
+            let _ = disk.remove(&path);
+            return Err(e);
+        }
+        let segment = Segment::over(id, capacity, file, FIRST, 0, FIRST);
+        segment.dirty.store(true, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    /// Opens a segment that a checkpoint knows, as it was then.
+    pub(super) fn open(disk: &dyn Disk, dir: &Path, id: u32, end: u64, live: u64) -> Result<Segment> {
+        let path = dir.join(name(id));
+        if !disk.exists(&path)? {
+            return Err(damaged(&path, 0, "a value segment that the checkpoint names", "no such file"));
+        }
+        let file = disk.open(&path, false)?;
+        let len = file.len()?;
+        if len < end || end < FIRST {
+            let expected = format!("at least {} bytes", end.max(FIRST));
+            return Err(damaged(&path, len.min(end), expected, format!("{len} bytes")));
+        }
+        let mut h = [0u8; 64];
+        file.read_at(&mut h, 0)?;
+        let half = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+        let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
+        let computed = crc32c::crc32c(&h[..60]);
+        if half(60) != computed {
+            let found = format!("{:08x}", half(60));
+            return Err(damaged(&path, 60, format!("header checksum {computed:08x}"), found));
+        }
+        if h[0..8] != MAGIC || half(8) != VERSION || half(12) != FIRST as u32 {
+            let what = format!(
+                "expected a value segment of format version {VERSION}, found {:?} version {}: \
+                 open it with the TreeDB that wrote it",
+                String::from_utf8_lossy(&h[0..8]),
+                half(8)
+            );
+            return Err(Error::Format { path, what });
+        }
+        if word(16) != u64::from(id) {
+            let found = format!("number {}", word(16));
+            return Err(damaged(&path, 16, format!("number {id}, as in the file's name"), found));
+        }
+        let capacity = word(24);
+        if capacity < end {
+            return Err(damaged(&path, 24, format!("a capacity of at least {end}"), format!("{capacity}")));
+        }
+        Ok(Segment::over(id, capacity, file, end, live, len))
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_live(&self, bytes: u64) {
+        self.live.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes from the live bytes; false if there are fewer, which the caller's accounts do not explain.
+    pub(super) fn take_live(&self, bytes: u64) -> bool {
+        self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| live.checked_sub(bytes)).is_ok()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync()
+    }
+
+    /// True if a record of `size` bytes fits.
+    pub(super) fn has_room(&self, size: u64) -> bool {
+        self.end() + size <= self.capacity
+    }
+
+    /// Appends a record for which there is room. Called by one thread at a time. After an error the segment is as
+    /// it was.
+    pub(super) fn append(&self, owner: &[u8], value: &[u8]) -> Result<ValuePtr> {
+        let at = self.end();
+        let size = size(value.len() as u64, owner.len() as u64);
+        self.grow(at + size)?;
+        let header = Header::new(self.id, value, owner);
+        let whole = HEADER + value.len() + owner.len();
+        if whole <= TOGETHER {
+            let mut bytes = Vec::with_capacity(whole);
+            bytes.extend_from_slice(&header.encode());
+            bytes.extend_from_slice(value);
+            bytes.extend_from_slice(owner);
+            self.file.write_at(&bytes, at)?;
+        } else {
+            self.file.write_at(&header.encode(), at)?;
+            self.file.write_at(value, at + HEADER as u64)?;
+            self.file.write_at(owner, at + (HEADER + value.len()) as u64)?;
+        }
+        self.set_verified(at);
+        self.end.store(at + size, Ordering::Release);
+        self.dirty.store(true, Ordering::Release);
+        Ok(ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check })
+    }
+
+    /// Makes the file at least `need` bytes long, by steps that grow with it.
+    fn grow(&self, need: u64) -> Result<()> {
+        let have = self.grown.load(Ordering::Relaxed);
+        if need > have {
+            let step = have.clamp(GROW.0, GROW.1);
+            let len = need.max(have + step).min(self.capacity);
+            self.file.reserve(len)?;
+            self.grown.store(len, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The value of a pointer into this segment.
+    pub(super) fn value(&self, ptr: ValuePtr) -> Result<&[u8]> {
+        let header = self.header(ptr.at())?;
+        if header.check != ptr.check || header.len != ptr.len {
+            let expected = format!("a value of {} bytes with checksum {:08x}", ptr.len, ptr.check);
+            let found = format!("one of {} bytes with checksum {:08x}", header.len, header.check);
+            return Err(damaged(self.path(), ptr.at(), expected, found));
+        }
+        Ok(self.body(ptr.at(), &header)?.0)
+    }
+
+    /// The header at `at`, which has to be a plausible one of a record that ends before the segment's end.
+    pub(super) fn header(&self, at: u64) -> Result<Header> {
+        let bytes = self.bytes(at, HEADER as u64)?;
+        match Header::decode(bytes) {
+            Some(header) if header.plausible() && at.is_multiple_of(ALIGN) && at >= FIRST => Ok(header),
+            header => Err(damaged(self.path(), at, "a record", format!("{header:?}"))),
+        }
+    }
+
+    /// Value and owner's name of the record at `at`, its checksum verified.
+    pub(super) fn body(&self, at: u64, header: &Header) -> Result<(&[u8], &[u8])> {
+        let body = self.bytes(at + HEADER as u64, header.body())?;
+        if !self.is_verified(at) {
+            let computed = header.checksum(self.id, &[body]);
+            if computed != header.check {
+                let expected = format!("a record with checksum {:08x}", header.check);
+                return Err(damaged(self.path(), at, expected, format!("{computed:08x}")));
+            }
+            self.set_verified(at);
+        }
+        Ok(body.split_at_checked(header.len as usize).unwrap_or_default())
+    }
+
+    /// The bytes `at..at + len` of the records so far.
+    fn bytes(&self, at: u64, len: u64) -> Result<&[u8]> {
+        let end = self.end();
+        if at.checked_add(len).is_none_or(|to| to > end) {
+            let expected = format!("{len} bytes at {at}");
+            return Err(damaged(self.path(), at, expected, format!("records that end at {end}")));
+        }
+        if self.view.get().is_none() {
+            let made = View::new(self.file.map(self.capacity)?);
+            // If two threads map, one mapping is dropped again.
+            let _ = self.view.set(made);
+        }
+        match self.view.get().and_then(|view| view.written(at as usize, len as usize)) {
+            Some(bytes) => Ok(bytes),
+            None => Err(damaged(
+                self.path(),
+                at,
+                "bytes inside the mapping",
+                format!("capacity {}", self.capacity),
+            )),
+        }
+    }
+
+    fn bits(&self) -> &[AtomicU64] {
+        self.verified.get_or_init(|| {
+            let words = self.capacity.div_ceil(LEAST * 64) as usize;
+            (0..words).map(|_| AtomicU64::new(0)).collect()
+        })
+    }
+
+    fn is_verified(&self, at: u64) -> bool {
+        let bit = at / LEAST;
+        self.bits().get((bit / 64) as usize).is_some_and(|w| w.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
+    }
+
+    fn set_verified(&self, at: u64) {
+        let bit = at / LEAST;
+        if let Some(word) = self.bits().get((bit / 64) as usize) {
+            word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A corruption error of a value segment.
+pub(super) fn damaged(
+    path: &Path,
+    offset: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Error {
+    Error::Corrupt(Box::new(Corruption {
+        file: path.to_path_buf(),
+        page: None,
+        offset,
+        expected: expected.into(),
+        found: found.into(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_we_make_are_segments() {
+        assert_eq!(parse(&name(0xabc)), Some(0xabc));
+        for other in ["1.val", "0000000G.val", "+000000a.val", "000000AB.val", "x", ".val"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Power cuts at every boundary of scripted runs.
+
+use super::*;
+use crate::disk::crash::{Crash, Dice};
+use crate::disk::sim::SimDisk;
+
+/// A checkpoint that is durable from a boundary on: the log's state, and the values live then.
+struct Point {
+    from: u64,
+    state: ValueLogState,
+    live: Vec<(ValuePtr, u64, usize)>,
+}
+
+/// Appends, overwrites, moves, checkpoints and removes; reopens now and then without a word.
+fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
+    let mut dice = Dice::new(seed);
+    let mut points = vec![Point { from: 0, state: ValueLogState::default(), live: Vec::new() }];
+    let mut log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
+    let mut live: Vec<(ValuePtr, u64, usize)> = Vec::new();
+    for step in 0..110u64 {
+        let len = if dice.chance(5) { 20_000 } else { dice.below(4000) };
+        let ptr = log.append(&step.to_le_bytes(), &value(step, len)).unwrap();
+        live.push((ptr, step, len));
+        if dice.chance(60) {
+            let (gone, ..) = live.swap_remove(dice.below(live.len()));
+            log.release(gone).unwrap();
+        }
+        if dice.chance(15) {
+            let state = checkpoint(&log).unwrap();
+            // The checkpoint itself is durable as soon as the log is: nothing the log does lies between.
+            points.push(Point { from: disk.boundaries(), state: state.clone(), live: live.clone() });
+            clean(&log, &state).unwrap();
+        }
+        if dice.chance(3) {
+            // The process dies; the system's memory does not.
+            let last = points.last().unwrap();
+            log = open(disk.clone(), Path::new(DIR), last.state.clone()).unwrap();
+            live = last.live.clone();
+        }
+    }
+    points
+}
+
+#[test]
+fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
+    let (mut boundaries, mut images) = (0, 0);
+    for seed in 0..2 {
+        let disk = SimDisk::new();
+        disk.record();
+        let points = run(&disk, seed);
+        let mut replay = disk.replay();
+        while let Some(at) = replay.next_point() {
+            boundaries += 1;
+            let point = points.iter().rfind(|p| p.from <= at).unwrap();
+            for crash in Crash::variants(seed << 32 | at, 4) {
+                images += 1;
+                let what = format!("seed {seed}, boundary {at}, {crash:?}");
+                let image = replay.crash(crash);
+                let log = open(image, Path::new(DIR), point.state.clone())
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert_eq!(log.state(), point.state, "{what}");
+                for (ptr, tag, len) in &point.live {
+                    let found = log.get(*ptr).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    assert!(found == value(*tag, *len), "{what}");
+                }
+                // Recovery appends again what the command log holds; garbage behind the end is never seen.
+                let again: Vec<_> =
+                    (0..8).map(|i| log.append(b"r", &value(9000 + i, 3000)).unwrap()).collect();
+                for (i, ptr) in again.iter().enumerate() {
+                    assert!(log.get(*ptr).unwrap() == value(9000 + i as u64, 3000), "{what}");
+                }
+                for s in &log.state().segments {
+                    for record in log.records(s.id).unwrap() {
+                        record.unwrap_or_else(|e| panic!("{what}: {e}"));
+                    }
+                }
+                // Pointers of values that the crash took lead to an error or to the very same bytes.
+                for (ptr, tag, len) in points.iter().flat_map(|p| &p.live) {
+                    if let Ok(found) = log.get(*ptr) {
+                        assert!(found == value(*tag, *len), "{what}");
+                    }
+                }
+            }
+        }
+    }
+    println!("value log: {boundaries} boundaries, {images} crash images");
+    assert!(images > 5000);
+}

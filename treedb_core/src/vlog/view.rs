@@ -1,0 +1,26 @@
+//! Slices of a mapped segment.
+
+use crate::disk::Map;
+
+/// A segment's mapping, as long as the segment's capacity; the file may be shorter.
+pub(super) struct View {
+    map: Box<dyn Map>,
+}
+
+impl View {
+    pub(super) fn new(map: Box<dyn Map>) -> View {
+        View { map }
+    }
+
+    /// The bytes `at..at + len`; `None` if they are outside the mapping. The caller has seen the segment's end
+    /// behind them.
+    pub(super) fn written(&self, at: usize, len: usize) -> Option<&[u8]> {
+        if at.checked_add(len)? > self.map.len() {
+            return None;
+        }
+        // SAFETY: the range lies inside the mapping (checked above), which lives as long as `self`, and inside the
+        // file, which is never shortened below the segment's end while the segment is open. Bytes before the end
+        // are never written again: the appender writes behind it only, and moves it when it is done.
+        Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(at), len) })
+    }
+}
