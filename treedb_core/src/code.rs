@@ -132,6 +132,18 @@ codes! {
     OutOfDiskSpace = 14031,
     /// A key is too long to be indexed.
     KeyTooLong = 17280,
+    /// The direction of a sort is neither 1 nor -1.
+    Location15975 = 15975,
+    /// A sort would need more memory than it may have.
+    QueryExceededMemoryLimitNoDiskUseAllowed = 292,
+    /// Two paths of a projection overlap.
+    Location31249 = 31249,
+    /// A projection that leaves fields out names one to keep.
+    Location31253 = 31253,
+    /// A projection that keeps fields names one to leave out.
+    Location31254 = 31254,
+    /// A path has an empty field name.
+    Location40352 = 40352,
     /// An argument a command does not know.
     Location40415 = 40415,
 }

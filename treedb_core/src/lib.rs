@@ -22,7 +22,7 @@ pub mod access;
 pub mod aggregate;
 pub mod btree;
 pub mod code;
-pub mod collection;
+//pub mod collection;
 pub mod disk;
 pub mod doc;
 pub mod error;

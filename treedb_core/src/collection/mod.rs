@@ -1,1 +1,39 @@
 //! Collections: catalog, rows by [`crate::RowId`], index maintenance, the document API.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `database` | [`Database`]: a directory with collections; listing, dropping, checking |
+//! | `handle` | [`Collection`]: insert, find, update, delete, count, indexes |
+//! | `request` | what those calls take and return |
+//! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
+//! | `namespace` | [`Namespace`]: `database.collection` |
+//! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
+//! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
+//! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
+//! | `identity` | the rules of `_id` |
+//! | `check` | rows against indexes, both ways |
+//!
+//! Invariants: a row and its index entries change in one transaction; every row has an `_id`, unique and first in
+//! the document; an index being built is maintained by every write and read by none.
+
+mod catalog;
+mod check;
+mod cursor;
+mod database;
+mod edit;
+mod handle;
+mod identity;
+mod index_build;
+mod meta;
+mod namespace;
+mod request;
+mod view;
+
+pub use check::CollectionCheck;
+pub use cursor::Cursor;
+pub use database::{CollectionInfo, Database, DatabaseCheck};
+pub use edit::MAX_DOCUMENT;
+pub use handle::Collection;
+pub use index_build::IndexesCreated;
+pub use namespace::{MAX_NAMESPACE, Namespace};
+pub use request::{DeleteRequest, FindRequest, IndexSpec, InsertOutcome, UpdateOutcome, UpdateRequest};

@@ -1,6 +1,27 @@
 //! Filter, update, projection, sort, planner and executor, over [`crate::access`].
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `filter` | [`Filter`]: does a document match |
+//! | `update` | [`Update`]: what a document becomes |
+//! | `projection` | [`Projection`]: which fields are handed out |
+//! | `sort` | [`Sort`]: in what order |
+//! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
+//! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
 
+mod bounds;
+mod exec;
 pub mod filter;
+mod plan;
+mod projection;
+mod sort;
+mod update;
+
 
 pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
+pub use exec::{Counters, Execution, Query, count, find_rows};
 pub use filter::Filter;
+pub use plan::{Path, Plan};
+pub use projection::Projection;
+pub use sort::Sort;
+pub use update::Update;

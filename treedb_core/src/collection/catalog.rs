@@ -1,0 +1,182 @@
+//! The catalog: which collections there are, and a cache of their entries.
+//!
+//! The table `catalog` maps a namespace to its entry ([`super::meta`]); the empty key holds two counters, the
+//! generation and the next collection id, 8 bytes each, little endian. Every change of an entry adds one to the generation, so that a
+//! snapshot's generation tells which cached entries hold for it: an operation pays one look-up of the empty key
+//! instead of decoding its collection's entry.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bson::Document;
+
+use crate::access::IndexInfo;
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::index::ordered::IndexDef;
+use crate::kv::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+
+use super::meta::{IndexMeta, Meta, index_table, rows_table};
+use super::namespace::Namespace;
+
+/// Name of the catalog's table.
+const TABLE: &str = "catalog";
+
+/// The counters under the empty key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counters {
+    generation: u64,
+    next_collection: i64,
+}
+
+impl Counters {
+    fn decode(bytes: Option<&[u8]>) -> Self {
+        let word = |from: usize| -> Option<[u8; 8]> { bytes?.get(from..from + 8)?.try_into().ok() };
+        Counters {
+            generation: word(0).map(u64::from_le_bytes).unwrap_or(0),
+            next_collection: word(8).map(i64::from_le_bytes).unwrap_or(1),
+        }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        [self.generation.to_le_bytes(), self.next_collection.to_le_bytes()].concat()
+    }
+}
+
+/// Reads and changes the catalog's table; caches what it read.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    table: Table,
+    cache: Mutex<Cache>,
+}
+
+/// Entries of one generation.
+#[derive(Debug, Default)]
+struct Cache {
+    generation: u64,
+    entries: HashMap<Namespace, Arc<Meta>>,
+}
+
+impl Catalog {
+    /// Opens the catalog in `txn`, creating it in a new database.
+    pub(crate) fn open(txn: &mut WriteTxn) -> Result<Self> {
+        let table = match txn.table(TABLE)? {
+            Some(table) => table,
+            None => {
+                let table = txn.create_table(TABLE, TableKind::Ordered)?;
+                txn.put(&table, b"", &Counters { generation: 0, next_collection: 1 }.encode())?;
+                table
+            }
+        };
+        Ok(Catalog { table, cache: Mutex::default() })
+    }
+
+    /// The collection of this name in a snapshot.
+    pub(crate) fn find(&self, reads: &ReadTxn, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
+        let generation = Counters::decode(reads.get(&self.table, b"")?).generation;
+        {
+            let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            if cache.generation == generation
+                && let Some(meta) = cache.entries.get(namespace)
+            {
+                return Ok(Some(meta.clone()));
+            }
+        }
+        let Some(meta) = self.read(reads, namespace)? else { return Ok(None) };
+        let meta = Arc::new(meta);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.generation < generation {
+            *cache = Cache { generation, entries: HashMap::new() };
+        }
+        if cache.generation == generation {
+            cache.entries.insert(namespace.clone(), meta.clone());
+        }
+        Ok(Some(meta))
+    }
+
+    /// The collection of this name as a transaction has it, its own changes included.
+    pub(crate) fn read(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Meta>> {
+        match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            Some(bytes) => Ok(Some(Meta::decode(namespace.clone(), bytes, reads)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Every namespace whose name starts with `prefix`, in order.
+    pub(crate) fn list(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<Namespace>> {
+        let mut found = Vec::new();
+        for entry in reads.range(&self.table, prefix.as_bytes()..)? {
+            let (key, _) = entry?;
+            if !key.starts_with(prefix.as_bytes()) {
+                break;
+            }
+            if let Ok(name) = std::str::from_utf8(key)
+                && !name.is_empty()
+            {
+                found.push(Namespace::parse(name)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Creates a collection with its index on `_id`; `NamespaceExists` if there is one.
+    pub(crate) fn create(&self, txn: &mut WriteTxn, namespace: &Namespace, options: Document) -> Result<Meta> {
+        if txn.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::NamespaceExists,
+                format!("Collection {namespace} already exists."),
+            ));
+        }
+        let mut counters = Counters::decode(txn.get(&self.table, b"")?);
+        let id = counters.next_collection;
+        counters.next_collection += 1;
+        txn.put(&self.table, b"", &counters.encode())?;
+        let def = IndexDef::id();
+        let rows = txn.create_table(&rows_table(id), TableKind::Rows)?;
+        let table = txn.create_table(&index_table(id, 0), TableKind::Ordered)?;
+        let mut meta = Meta {
+            namespace: namespace.clone(),
+            id,
+            uuid: bson::Uuid::new(),
+            options,
+            next_index: 1,
+            rows,
+            indexes: vec![IndexMeta { id: 0, def, multikey: false, building: None, table }],
+            infos: Vec::<IndexInfo>::new(),
+        };
+        meta.arrange();
+        self.write(txn, &meta)?;
+        Ok(meta)
+    }
+
+    /// The collection of this name, created if it does not exist.
+    pub(crate) fn find_or_create(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Meta> {
+        match self.read(txn, namespace)? {
+            Some(meta) => Ok(meta),
+            None => self.create(txn, namespace, Document::new()),
+        }
+    }
+
+    /// Stores a changed entry.
+    pub(crate) fn write(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
+        txn.put(&self.table, meta.namespace.as_str().as_bytes(), &meta.encode()?)?;
+        self.next_generation(txn)
+    }
+
+    /// Drops a collection, its rows and its indexes. False if there is none of that name.
+    pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<bool> {
+        let Some(meta) = self.read(txn, namespace)? else { return Ok(false) };
+        for index in &meta.indexes {
+            txn.drop_table(&index_table(meta.id, index.id))?;
+        }
+        txn.drop_table(&rows_table(meta.id))?;
+        txn.delete(&self.table, namespace.as_str().as_bytes())?;
+        self.next_generation(txn)?;
+        Ok(true)
+    }
+
+    fn next_generation(&self, txn: &mut WriteTxn) -> Result<()> {
+        let mut counters = Counters::decode(txn.get(&self.table, b"")?);
+        counters.generation += 1;
+        Ok(txn.put(&self.table, b"", &counters.encode())?)
+    }
+}

@@ -1,0 +1,75 @@
+//! Compares a collection's rows with its indexes, both ways.
+
+use std::collections::HashMap;
+
+use crate::access::{Flow, KeyRange, RowId, Source, Way};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc;
+use crate::kv::ReadTxn;
+
+use super::meta::Meta;
+use super::view::View;
+
+/// What was looked at in one collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectionCheck {
+    /// Its name.
+    pub namespace: String,
+    /// Rows, each decoded and validated.
+    pub rows: u64,
+    /// Each index by name, with the entries that were compared with their rows.
+    pub indexes: Vec<(String, u64)>,
+}
+
+/// Checks one collection in a snapshot. An index that is still being built must hold no entry that its row does not
+/// have, but may lack some.
+pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck> {
+    let view = View { reads, meta };
+    let wrong = |what: String| {
+        QueryError::new(ErrorCode::InternalError, format!("{}: {what}; restore from a backup", meta.namespace))
+    };
+    let mut rows = 0;
+    // Entries that the rows call for, by index: counted here, and found again one by one below.
+    let mut wanted = vec![0_u64; meta.indexes.len()];
+    view.scan(Way::Forward, None, &mut |row, document| {
+        rows += 1;
+        doc::validate(document.as_bytes())?;
+        for (index, wanted) in meta.indexes.iter().zip(&mut wanted) {
+            let keys = index.def.keys(document)?;
+            if keys.multikey && !index.multikey && index.building.is_none() {
+                return Err(wrong(format!("index {} is not marked multikey, row {row:?} is", index.def.name)));
+            }
+            *wanted += keys.keys.len() as u64;
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    let mut indexes = Vec::new();
+    for (index, wanted) in meta.indexes.iter().zip(wanted) {
+        let mut entries = 0;
+        // The keys of the rows met lately, so that an index in row order does not decode each row again.
+        let mut lately: HashMap<RowId, Vec<Vec<u8>>> = HashMap::new();
+        view.walk(index, &KeyRange::ALL, Way::Forward, None, &mut |row, key| {
+            entries += 1;
+            if !lately.contains_key(&row) {
+                if lately.len() >= 1024 {
+                    lately.clear();
+                }
+                let keys = match view.document(row)? {
+                    Some(document) => index.def.keys(document)?.keys,
+                    None => return Err(wrong(format!("index {} leads to row {row:?}, which is not there", index.def.name))),
+                };
+                lately.insert(row, keys);
+            }
+            if !lately.get(&row).is_some_and(|keys| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_ok()) {
+                return Err(wrong(format!("index {} has a key for row {row:?} that the row does not have", index.def.name)));
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        // Every entry belongs to its row and entries are distinct, so equal counts mean that none is missing.
+        if entries != wanted && index.building.is_none() {
+            return Err(wrong(format!("index {} has {entries} entries, its rows have {wanted} keys", index.def.name)));
+        }
+        indexes.push((index.def.name.clone(), entries));
+    }
+    Ok(CollectionCheck { namespace: meta.namespace.to_string(), rows, indexes })
+}

@@ -1,0 +1,98 @@
+//! The answer of a find.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+
+use crate::access::Flow;
+use crate::code::Result;
+use crate::kv::ReadTxn;
+use crate::query::{Counters, Execution, Plan, Query};
+
+use super::meta::Meta;
+use super::view::View;
+
+/// Documents fetched at a time.
+const BATCH: usize = 128;
+/// Bytes of documents after which a batch is long enough.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The documents that a find found, in its order, from one snapshot: writes made after the find do not show.
+///
+/// A cursor owns all it needs: it may be kept, sent to another thread, and read after its collection was dropped.
+/// While it lives its snapshot's pages are not reused, so one that is kept open for long costs disk space.
+pub struct Cursor {
+    /// Snapshot, collection and place; `None` if the collection does not exist.
+    state: Option<State>,
+    ready: VecDeque<RawDocumentBuf>,
+    more: bool,
+}
+
+struct State {
+    reads: ReadTxn,
+    meta: Arc<Meta>,
+    execution: Execution,
+}
+
+impl Cursor {
+    /// A cursor over nothing: the answer of a collection that does not exist.
+    pub(crate) fn empty() -> Self {
+        Cursor { state: None, ready: VecDeque::new(), more: false }
+    }
+
+    /// Plans `query` over the collection in `reads`.
+    pub(crate) fn open(reads: ReadTxn, meta: Arc<Meta>, query: Query) -> Result<Self> {
+        let execution = Execution::new(&View { reads: &reads, meta: &meta }, query)?;
+        Ok(Cursor { state: Some(State { reads, meta, execution }), ready: VecDeque::new(), more: true })
+    }
+
+    /// How the documents are found; `None` if the collection does not exist.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.state.as_ref().map(|state| state.execution.plan())
+    }
+
+    /// Work done so far.
+    pub fn counters(&self) -> Counters {
+        self.state.as_ref().map(|state| state.execution.counters()).unwrap_or_default()
+    }
+
+    /// True if the next call of `next` returns a document. Looks ahead if it must.
+    pub fn has_next(&mut self) -> Result<bool> {
+        self.fill()?;
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Fetches the next batch if none is left of the last.
+    fn fill(&mut self) -> Result<()> {
+        while self.ready.is_empty() && self.more {
+            let Some(State { reads, meta, execution }) = &mut self.state else { return Ok(()) };
+            let (ready, mut bytes) = (&mut self.ready, 0);
+            // Nothing is handed out behind an error: the place of the walk is no longer known.
+            self.more = false;
+            self.more = execution.run(&View { reads: &*reads, meta }, &mut |document| {
+                bytes += document.as_bytes().len();
+                ready.push_back(document);
+                if ready.len() >= BATCH || bytes >= BATCH_BYTES { Flow::Break(()) } else { Flow::Continue(()) }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = Result<RawDocumentBuf>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.fill() {
+            Ok(()) => self.ready.pop_front().map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("plan", &self.plan()).field("counters", &self.counters()).finish()
+    }
+}

@@ -1,0 +1,218 @@
+//! The front door: a directory with collections in it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bson::Document;
+
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::kv::{CheckReport, Durability, Options, Stats, Store};
+
+use super::Collection;
+use super::catalog::Catalog;
+use super::check::{self, CollectionCheck};
+use super::edit::Edit;
+use super::index_build;
+use super::meta::Meta;
+use super::namespace::{Namespace, check_database};
+
+/// An open database: collections of documents over a key/value store, in one directory.
+///
+/// A handle is cheap to clone and may be used from any number of threads. Collections are named
+/// `database.collection`, as MongoDB names them; the first part only groups them.
+///
+/// Writes are acknowledged as the database's default [`Durability`] says (`Durable`, unless [`Options`] say
+/// otherwise): a durable write has been `fdatasync`ed to the command log when the call returns.
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) catalog: Catalog,
+}
+
+/// What `listCollections` shows of a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectionInfo {
+    /// Its name.
+    pub namespace: Namespace,
+    /// The options it was created with.
+    pub options: Document,
+    /// Its identity, which survives everything but dropping it.
+    pub uuid: bson::Uuid,
+}
+
+/// What [`Database::check`] has looked at.
+#[derive(Debug, Clone)]
+pub struct DatabaseCheck {
+    /// Pages, trees, the value log.
+    pub store: CheckReport,
+    /// Each collection: rows and index entries compared with each other.
+    pub collections: Vec<CollectionCheck>,
+}
+
+impl Database {
+    /// Opens the database in `dir`, creating it if there is none, and recovers it if it was not closed.
+    ///
+    /// # Errors
+    /// `Error::InUse` (as the error's source) names the process that has it open; damaged files are
+    /// `Error::Corrupt`, with file, offset, expected and found.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(dir, Options::default())
+    }
+
+    /// [`Self::open`] with options.
+    pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let store = Store::open_with(dir, options)?;
+        let mut txn = store.begin_write()?;
+        let catalog = Catalog::open(&mut txn)?;
+        txn.commit()?;
+        let database = Database { inner: Arc::new(Inner { store, catalog }) };
+        index_build::resume_all(&database)?;
+        Ok(database)
+    }
+
+    /// The key/value store underneath. Its tables `catalog`, `rows/..` and `index/..` belong to the collections.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// A handle on the collection of this name (`database.collection`). The collection itself comes to be with its
+    /// first document or index, or by [`Self::create_collection`].
+    ///
+    /// # Errors
+    /// `InvalidNamespace`.
+    pub fn collection(&self, namespace: &str) -> Result<Collection> {
+        Ok(Collection::new(self.clone(), Namespace::parse(namespace)?))
+    }
+
+    /// Creates an empty collection.
+    ///
+    /// # Errors
+    /// `NamespaceExists`, `InvalidNamespace`.
+    pub fn create_collection(&self, namespace: &str, options: Document) -> Result<Collection> {
+        let namespace = Namespace::parse(namespace)?;
+        let mut txn = self.inner.store.begin_write()?;
+        self.inner.catalog.create(&mut txn, &namespace, options)?;
+        txn.commit()?;
+        Ok(Collection::new(self.clone(), namespace))
+    }
+
+    /// Drops a collection with its rows and indexes. False if there is none of that name. Cursors that are open on
+    /// it go on, over their own snapshot.
+    pub fn drop_collection(&self, namespace: &str) -> Result<bool> {
+        let namespace = Namespace::parse(namespace)?;
+        let mut txn = self.inner.store.begin_write()?;
+        let dropped = self.inner.catalog.drop(&mut txn, &namespace)?;
+        if dropped {
+            txn.commit()?;
+        }
+        Ok(dropped)
+    }
+
+    /// Drops every collection of a database, in one transaction. Returns how many there were.
+    pub fn drop_database(&self, database: &str) -> Result<usize> {
+        check_database(database)?;
+        let mut txn = self.inner.store.begin_write()?;
+        let all = self.inner.catalog.list(&txn, &format!("{database}."))?;
+        for namespace in &all {
+            self.inner.catalog.drop(&mut txn, namespace)?;
+        }
+        if !all.is_empty() {
+            txn.commit()?;
+        }
+        Ok(all.len())
+    }
+
+    /// The collections of a database, by name.
+    pub fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        check_database(database)?;
+        let reads = self.inner.store.begin_read()?;
+        let mut found = Vec::new();
+        for namespace in self.inner.catalog.list(&reads, &format!("{database}."))? {
+            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
+                found.push(CollectionInfo { namespace, options: meta.options.clone(), uuid: meta.uuid });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The databases that have collections, by name.
+    pub fn list_databases(&self) -> Result<Vec<String>> {
+        let reads = self.inner.store.begin_read()?;
+        let mut names: Vec<String> =
+            self.inner.catalog.list(&reads, "")?.iter().map(|ns| ns.database().to_owned()).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Makes everything written so far durable in the page file and cuts the log.
+    pub fn checkpoint(&self) -> Result<()> {
+        Ok(self.inner.store.checkpoint()?)
+    }
+
+    /// Verifies the whole database: every page reachable once, order and checksums, every document valid, every index
+    /// entry against its row and every row against its indexes.
+    ///
+    /// # Errors
+    /// The first disagreement found, saying where.
+    pub fn check(&self) -> Result<DatabaseCheck> {
+        let store = self.inner.store.check()?;
+        let reads = self.inner.store.begin_read()?;
+        let mut collections = Vec::new();
+        for namespace in self.inner.catalog.list(&reads, "")? {
+            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
+                collections.push(check::collection(&reads, &meta)?);
+            }
+        }
+        Ok(DatabaseCheck { store, collections })
+    }
+
+    /// Sizes and counters of the store.
+    pub fn stats(&self) -> Result<Stats> {
+        Ok(self.inner.store.stats()?)
+    }
+
+    /// Checkpoints and closes. Other handles and open cursors keep the files open until they are dropped.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.inner) {
+            Ok(inner) => Ok(inner.store.close()?),
+            Err(shared) => Ok(shared.store.checkpoint()?),
+        }
+    }
+
+    /// Runs `work` on a collection in a write transaction and commits it if `work` succeeds. `create` tells what to
+    /// do when there is no such collection: make it, or return `None` without calling `work`.
+    pub(crate) fn edit<T>(
+        &self,
+        namespace: &Namespace,
+        create: bool,
+        durability: Option<Durability>,
+        work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let catalog = &self.inner.catalog;
+        let mut txn = self.inner.store.begin_write()?;
+        let meta: Meta = if create {
+            catalog.find_or_create(&mut txn, namespace)?
+        } else {
+            match catalog.read(&txn, namespace)? {
+                Some(meta) => meta,
+                None => return Ok(None),
+            }
+        };
+        let done = work(&mut Edit { txn: &mut txn, catalog, meta })?;
+        match durability {
+            Some(durability) => txn.commit_with(durability)?,
+            None => txn.commit()?,
+        }
+        Ok(Some(done))
+    }
+
+    /// The error of an operation that needs the collection to exist.
+    pub(crate) fn missing(namespace: &Namespace) -> QueryError {
+        QueryError::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}"))
+    }
+}

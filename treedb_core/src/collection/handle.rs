@@ -1,0 +1,273 @@
+//! A collection's handle: insert, find, update, delete, count, indexes.
+
+use std::sync::Arc;
+
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+
+use crate::access::{Change, Sink};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Value;
+use crate::index::ordered::IndexDef;
+use crate::kv::{Durability, ReadTxn};
+use crate::query::{Counters, Filter, Plan, Projection, Query, Sort, Update, count, find_rows};
+
+use super::cursor::Cursor;
+use super::database::Database;
+use super::edit::Edit;
+use super::identity::with_id;
+use super::index_build::{self, IndexesCreated};
+use super::meta::Meta;
+use super::namespace::Namespace;
+use super::request::{
+    DeleteRequest, FindRequest, IndexSpec, InsertOutcome, UpdateOutcome, UpdateRequest, everything,
+};
+use super::view::View;
+
+/// A collection of documents, by name. Cheap to clone; may be used from any number of threads.
+///
+/// Readers never wait for writers nor writers for readers; writers of one database take turns. Each call is one
+/// transaction: it happens as a whole or not at all, except that an insert of several documents goes on behind a refused one
+/// if it is not ordered, and keeps those before it if it is.
+#[derive(Clone)]
+pub struct Collection {
+    db: Database,
+    namespace: Namespace,
+    durability: Option<Durability>,
+}
+
+impl Collection {
+    pub(crate) fn new(db: Database, namespace: Namespace) -> Self {
+        Collection { db, namespace, durability: None }
+    }
+
+    /// The same collection, its writes acknowledged as `durability` says instead of as the database does.
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Collection { durability: Some(durability), ..self.clone() }
+    }
+
+    /// Its name.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Inserts a document and returns its `_id`, which is made if it has none. The collection is created with its first
+    /// document.
+    ///
+    /// # Errors
+    /// `DuplicateKey`, `BSONObjectTooLarge` (16 MiB), `InvalidIdField`, `CannotIndexParallelArrays`, `KeyTooLong`.
+    pub fn insert_one(&self, document: impl AsRef<RawDocument>) -> Result<Bson> {
+        let document = with_id(document.as_ref())?;
+        let id = id_of(&document)?;
+        self.edit(true, |edit| edit.insert(&document))?;
+        Ok(id)
+    }
+
+    /// Inserts documents, in one transaction. What is refused is told in the outcome; with `ordered` the first
+    /// refusal ends the insert, and the documents before it stay.
+    ///
+    /// # Errors
+    /// Only those of the storage engine: nothing was inserted then.
+    pub fn insert_many<D: AsRef<RawDocument>>(&self, documents: &[D], ordered: bool) -> Result<InsertOutcome> {
+        let done = self.edit(true, |edit| {
+            let mut outcome = InsertOutcome::default();
+            for (at, document) in documents.iter().enumerate() {
+                match with_id(document.as_ref()).and_then(|document| edit.insert(&document)) {
+                    Ok(_) => outcome.inserted += 1,
+                    Err(error) if error.source.is_some() => return Err(error),
+                    Err(error) => {
+                        outcome.errors.push((at, error));
+                        if ordered {
+                            break;
+                        }
+                    }
+                }
+            }
+            Ok(outcome)
+        })?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// The documents that match, as a cursor over a snapshot taken now. A collection that does not exist is empty.
+    ///
+    /// # Errors
+    /// `BadValue` and others of the filter, sort and projection, each naming the field.
+    pub fn find(&self, request: FindRequest) -> Result<Cursor> {
+        let query = parse(&request)?;
+        match self.snapshot()? {
+            Some((reads, meta)) => Cursor::open(reads, meta, query),
+            None => Ok(Cursor::empty()),
+        }
+    }
+
+    /// The first document that matches.
+    pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
+        self.find(FindRequest::filter(filter).limit(1))?.next().transpose()
+    }
+
+    /// How many documents match, `skip` and `limit` of the request applied.
+    pub fn count(&self, request: FindRequest) -> Result<u64> {
+        let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
+        match self.snapshot()? {
+            Some((reads, meta)) => count(&View { reads: &reads, meta: &meta }, &query),
+            None => Ok(0),
+        }
+    }
+
+    /// Rows in the collection, without looking at them.
+    pub fn len(&self) -> Result<u64> {
+        use crate::kv::Reads;
+        match self.snapshot()? {
+            Some((reads, meta)) => Ok(reads.len(&meta.rows)?),
+            None => Ok(0),
+        }
+    }
+
+    /// True if the collection has no rows, or does not exist.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// How `request` would be carried out, and the work it takes: the query is run to its end. `None` if the
+    /// collection does not exist.
+    pub fn explain(&self, request: FindRequest) -> Result<Option<(Plan, Counters)>> {
+        let mut cursor = self.find(request)?;
+        while let Some(document) = cursor.next() {
+            document?;
+        }
+        let counters = cursor.counters();
+        Ok(cursor.plan().cloned().map(|plan| (plan, counters)))
+    }
+
+    /// Changes the documents that match.
+    ///
+    /// # Errors
+    /// Those of the update's parts, each naming the field; the first error undoes the whole request.
+    pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
+        let update = Update::parse(&request.update)?;
+        if request.multi && update.is_replacement() {
+            return Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                "multi update is not supported for replacement-style update",
+            ));
+        }
+        let mut query = Query::new(Filter::parse(&request.filter)?);
+        query.hint = request.hint;
+        let done = self.edit(request.upsert, |edit| {
+            let rows = find_rows(edit, &query, u64::from(!request.multi))?;
+            let mut outcome = UpdateOutcome { matched: rows.len() as u64, ..UpdateOutcome::default() };
+            for row in &rows {
+                let mut changed = false;
+                edit.modify(*row, &mut |old| match update.apply(old)? {
+                    Some(new) => {
+                        changed = true;
+                        Ok(Change::Replace(new))
+                    }
+                    None => Ok(Change::Keep),
+                })?;
+                outcome.modified += u64::from(changed);
+            }
+            if rows.is_empty() && request.upsert {
+                let new = update.upsert(&query.filter)?;
+                let new = with_id(&new)?;
+                outcome.upserted = Some(id_of(&new)?);
+                edit.insert(&new)?;
+            }
+            Ok(outcome)
+        })?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// Deletes the documents that match and returns how many they were.
+    pub fn delete(&self, request: DeleteRequest) -> Result<u64> {
+        let mut query = Query::new(Filter::parse(&request.filter)?);
+        query.hint = request.hint;
+        let done = self.edit(false, |edit| {
+            let rows = find_rows(edit, &query, request.limit)?;
+            for row in &rows {
+                edit.modify(*row, &mut |_| Ok(Change::Delete))?;
+            }
+            Ok(rows.len() as u64)
+        })?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// Creates an index and returns its name, once it is ready. An index that exists already is no error.
+    ///
+    /// Other writers get their turn while it is built. Nothing is left of it if it cannot be built.
+    ///
+    /// # Errors
+    /// `DuplicateKey` if it is to be unique and is not, `CannotCreateIndex` naming the field,
+    /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it clashes with another.
+    pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
+        let spec = spec.into();
+        let def = IndexDef::parse(&spec.keys, spec.name.as_deref(), spec.unique)?;
+        index_build::create(&self.db, &self.namespace, std::slice::from_ref(&def))?;
+        Ok(def.name)
+    }
+
+    /// Creates several indexes: all of them, or none that was not there before.
+    pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
+        let defs = specs
+            .iter()
+            .map(|spec| IndexDef::parse(&spec.keys, spec.name.as_deref(), spec.unique))
+            .collect::<Result<Vec<_>>>()?;
+        index_build::create(&self.db, &self.namespace, &defs)
+    }
+
+    /// Drops the index of this name.
+    ///
+    /// # Errors
+    /// `IndexNotFound`, `NamespaceNotFound`, `InvalidOptions` for the index on `_id`.
+    pub fn drop_index(&self, name: &str) -> Result<()> {
+        self.drop_indexes(&[name.to_owned()]).map(drop)
+    }
+
+    /// Drops the indexes of these names, all or none. Returns how many indexes there were before.
+    pub fn drop_indexes(&self, names: &[String]) -> Result<usize> {
+        index_build::drop_indexes(&self.db, &self.namespace, names)
+    }
+
+    /// The indexes, as MongoDB lists them: `{ v: 2, key: { year: 1 }, name: "year_1" }`. `None` if the collection
+    /// does not exist.
+    pub fn indexes(&self) -> Result<Option<Vec<Document>>> {
+        Ok(self.snapshot()?.map(|(_, meta)| meta.list_indexes()))
+    }
+
+    fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
+        let reads = self.db.inner.store.begin_read()?;
+        Ok(self.db.inner.catalog.find(&reads, &self.namespace)?.map(|meta| (reads, meta)))
+    }
+
+    fn edit<T>(&self, create: bool, work: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<Option<T>> {
+        self.db.edit(&self.namespace, create, self.durability, work)
+    }
+}
+
+/// The `_id` of a document that has one.
+fn id_of(document: &RawDocument) -> Result<Bson> {
+    match document.get("_id")? {
+        Some(id) => Ok(Bson::try_from(id)?),
+        None => Err(QueryError::new(ErrorCode::InvalidIdField, "the document has no _id")),
+    }
+}
+
+/// A request's parts, parsed.
+fn parse(request: &FindRequest) -> Result<Query> {
+    let all = everything();
+    let mut query = Query::new(Filter::parse(request.filter.as_ref().unwrap_or(&all))?);
+    query.sort = match request.sort.as_ref().map(|sort| (sort, natural(sort))) {
+        None | Some((_, Some(true))) => None,
+        Some((sort, _)) => Sort::parse(sort)?,
+    };
+    query.projection = request.projection.as_ref().map(|fields| Projection::parse(fields)).transpose()?.flatten();
+    query.skip = request.skip;
+    query.limit = request.limit;
+    query.hint = request.hint.clone();
+    Ok(query)
+}
+
+/// Whether a sort asks for the order of the rows: `{ $natural: 1 }`.
+fn natural(sort: &RawDocument) -> Option<bool> {
+    let value = crate::doc::Doc::from(sort).get("$natural")?;
+    Some(matches!(value, Value::Int32(1) | Value::Int64(1)))
+}

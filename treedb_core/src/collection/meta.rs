@@ -1,0 +1,178 @@
+//! What the catalog knows of a collection, and the catalog entry's bytes.
+//!
+//! An entry is a BSON document under the namespace's name in the table `catalog`:
+//!
+//! ```text
+//! { v: 1, id: int64, uuid: binary, format: int32, options: document, next_index: int64,
+//!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, building: int64? } ] }
+//! ```
+//!
+//! `format` tells how rows are encoded: 0 is plain BSON, the only one so far. `building` is there while an index is
+//! being built: the least row id not looked at yet; such an index is maintained by every write and used by none.
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+
+use crate::access::IndexInfo;
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::index::ordered::IndexDef;
+use crate::kv::{Reads, Table};
+
+use super::namespace::Namespace;
+
+/// Version of the catalog entry.
+const VERSION: i32 = 1;
+/// Row format: plain BSON.
+pub(crate) const FORMAT_BSON: i32 = 0;
+
+/// One collection, as a snapshot's catalog has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Meta {
+    pub(crate) namespace: Namespace,
+    pub(crate) id: i64,
+    pub(crate) uuid: bson::Uuid,
+    pub(crate) options: Document,
+    pub(crate) next_index: i64,
+    /// The table of the rows.
+    pub(crate) rows: Table,
+    /// Every index, those being built last.
+    pub(crate) indexes: Vec<IndexMeta>,
+    /// The ready ones as queries see them: the first `infos.len()` of `indexes`.
+    pub(crate) infos: Vec<IndexInfo>,
+}
+
+/// One index of a collection.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexMeta {
+    pub(crate) id: i64,
+    pub(crate) def: IndexDef,
+    pub(crate) multikey: bool,
+    /// The least row id a build has not looked at; `None` once it is ready.
+    pub(crate) building: Option<u64>,
+    /// The table of its entries.
+    pub(crate) table: Table,
+}
+
+/// Name of the table that holds the rows of collection `id`.
+pub(crate) fn rows_table(id: i64) -> String {
+    format!("rows/{id}")
+}
+
+/// Name of the table that holds the entries of index `index` of collection `id`.
+pub(crate) fn index_table(id: i64, index: i64) -> String {
+    format!("index/{id}/{index}")
+}
+
+/// A key pattern as MongoDB writes it: `{ year: 1, title: -1 }`.
+pub(crate) fn key_pattern(def: &IndexDef) -> Document {
+    def.keys.iter().map(|part| (part.path.as_str().to_owned(), Bson::Int32(part.direction.sign()))).collect()
+}
+
+impl Meta {
+    /// Puts the indexes being built behind the ready ones and renews what queries see.
+    pub(crate) fn arrange(&mut self) {
+        self.indexes.sort_by_key(|index| (index.building.is_some(), index.id));
+        self.infos = self
+            .indexes
+            .iter()
+            .filter(|index| index.building.is_none())
+            .map(|index| IndexInfo { def: index.def.clone(), multikey: index.multikey, ordered: true })
+            .collect();
+    }
+
+    /// The index of this name.
+    pub(crate) fn index(&self, name: &str) -> Option<&IndexMeta> {
+        self.indexes.iter().find(|index| index.def.name == name)
+    }
+
+    /// The entry's bytes.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let indexes: Vec<Bson> = self.indexes.iter().map(|index| index.encode().into()).collect();
+        let entry = doc! {
+            "v": VERSION, "id": self.id, "uuid": self.uuid, "format": FORMAT_BSON,
+            "options": self.options.clone(), "next_index": self.next_index, "indexes": indexes,
+        };
+        Ok(entry.to_vec()?)
+    }
+
+    /// Reads an entry and finds its tables in the snapshot it came from.
+    pub(crate) fn decode(namespace: Namespace, bytes: &[u8], reads: &impl Reads) -> Result<Meta> {
+        let damaged = |what: &str| {
+            QueryError::new(
+                ErrorCode::InternalError,
+                format!("the catalog entry of {namespace} is damaged ({what}): restore the database from a backup"),
+            )
+        };
+        let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
+        let (v, format) = (entry.get_i32("v"), entry.get_i32("format"));
+        if v != Ok(VERSION) || format != Ok(FORMAT_BSON) {
+            return Err(QueryError::new(
+                ErrorCode::InternalError,
+                format!("{namespace} was written by a newer TreeDB (entry {v:?}, rows {format:?}): use that version"),
+            ));
+        }
+        let id = entry.get_i64("id").map_err(|e| damaged(&e.to_string()))?;
+        let uuid = match entry.get("uuid") {
+            Some(Bson::Binary(binary)) => binary.to_uuid().map_err(|e| damaged(&e.to_string()))?,
+            _ => return Err(damaged("no uuid")),
+        };
+        let table = |name: String| reads.table(&name)?.ok_or_else(|| damaged(&format!("no table {name}")));
+        let mut indexes = Vec::new();
+        for index in entry.get_array("indexes").map_err(|e| damaged(&e.to_string()))? {
+            let index = index.as_document().ok_or_else(|| damaged("an index is not a document"))?;
+            let index_id = index.get_i64("id").map_err(|e| damaged(&e.to_string()))?;
+            indexes.push(IndexMeta {
+                id: index_id,
+                def: decode_def(index).ok_or_else(|| damaged("an index definition"))?,
+                multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
+                building: index.get_i64("building").ok().map(i64::cast_unsigned),
+                table: table(index_table(id, index_id))?,
+            });
+        }
+        let mut meta = Meta {
+            id,
+            uuid,
+            options: entry.get_document("options").cloned().unwrap_or_default(),
+            next_index: entry.get_i64("next_index").map_err(|e| damaged(&e.to_string()))?,
+            rows: table(rows_table(id))?,
+            indexes,
+            infos: Vec::new(),
+            namespace,
+        };
+        meta.arrange();
+        Ok(meta)
+    }
+
+    /// What `listIndexes` shows of each ready index.
+    pub(crate) fn list_indexes(&self) -> Vec<Document> {
+        self.indexes
+            .iter()
+            .filter(|index| index.building.is_none())
+            .map(|index| {
+                let mut shown = doc! { "v": 2, "key": key_pattern(&index.def), "name": index.def.name.clone() };
+                if index.def.unique && !index.def.is_id() {
+                    shown.insert("unique", true);
+                }
+                shown
+            })
+            .collect()
+    }
+}
+
+impl IndexMeta {
+    fn encode(&self) -> Document {
+        let mut entry = doc! {
+            "id": self.id, "name": self.def.name.clone(), "key": key_pattern(&self.def),
+            "unique": self.def.unique, "multikey": self.multikey,
+        };
+        if let Some(next) = self.building {
+            entry.insert("building", next.cast_signed());
+        }
+        entry
+    }
+}
+
+/// The definition in an index's part of a catalog entry.
+fn decode_def(index: &Document) -> Option<IndexDef> {
+    let pattern = RawDocumentBuf::try_from(index.get_document("key").ok()?).ok()?;
+    IndexDef::parse(&pattern, Some(index.get_str("name").ok()?), index.get_bool("unique").ok()?).ok()
+}

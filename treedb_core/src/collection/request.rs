@@ -1,0 +1,169 @@
+//! What the calls of a [`Collection`](super::Collection) take and return.
+
+use bson::{Bson, RawDocumentBuf, rawdoc};
+
+use crate::code::QueryError;
+
+/// A search: which documents, in what order, how many, and which of their fields.
+#[derive(Debug, Clone, Default)]
+pub struct FindRequest {
+    /// The filter; `None` for every document.
+    pub filter: Option<RawDocumentBuf>,
+    /// The order; `None` for whatever is quickest.
+    pub sort: Option<RawDocumentBuf>,
+    /// Documents left out at the front.
+    pub skip: u64,
+    /// Documents handed out at most; 0 for no limit.
+    pub limit: u64,
+    /// The fields handed out; `None` for all.
+    pub projection: Option<RawDocumentBuf>,
+    /// Name of the index to use, or `$natural` for none; `None` lets the planner choose.
+    pub hint: Option<String>,
+}
+
+impl FindRequest {
+    /// Every document that `filter` matches.
+    pub fn filter(filter: RawDocumentBuf) -> Self {
+        FindRequest { filter: Some(filter), ..Self::default() }
+    }
+
+    /// The same, in the order of `sort`.
+    pub fn sort(self, sort: RawDocumentBuf) -> Self {
+        FindRequest { sort: Some(sort), ..self }
+    }
+
+    /// The same, `limit` documents at most.
+    pub fn limit(self, limit: u64) -> Self {
+        FindRequest { limit, ..self }
+    }
+
+    /// The same, without the first `skip` documents.
+    pub fn skip(self, skip: u64) -> Self {
+        FindRequest { skip, ..self }
+    }
+
+    /// The same, handing out the fields `projection` names.
+    pub fn projection(self, projection: RawDocumentBuf) -> Self {
+        FindRequest { projection: Some(projection), ..self }
+    }
+
+    /// The same, using the index of this name.
+    pub fn hint(self, index: impl Into<String>) -> Self {
+        FindRequest { hint: Some(index.into()), ..self }
+    }
+}
+
+/// A change of the documents that a filter matches.
+#[derive(Debug, Clone)]
+pub struct UpdateRequest {
+    /// Which documents.
+    pub filter: RawDocumentBuf,
+    /// Operators, or the new document.
+    pub update: RawDocumentBuf,
+    /// All of them, or the first found.
+    pub multi: bool,
+    /// Insert a document made of filter and update when none matches.
+    pub upsert: bool,
+    /// Name of the index to find them by; `None` lets the planner choose.
+    pub hint: Option<String>,
+}
+
+impl UpdateRequest {
+    /// Changes the first document found.
+    pub fn one(filter: RawDocumentBuf, update: RawDocumentBuf) -> Self {
+        UpdateRequest { filter, update, multi: false, upsert: false, hint: None }
+    }
+
+    /// Changes every document found.
+    pub fn many(filter: RawDocumentBuf, update: RawDocumentBuf) -> Self {
+        UpdateRequest { multi: true, ..Self::one(filter, update) }
+    }
+
+    /// The same, inserting when none is found.
+    pub fn upsert(self) -> Self {
+        UpdateRequest { upsert: true, ..self }
+    }
+}
+
+/// What an update did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UpdateOutcome {
+    /// Documents the filter matched.
+    pub matched: u64,
+    /// Documents that are different now.
+    pub modified: u64,
+    /// `_id` of the document an upsert inserted.
+    pub upserted: Option<Bson>,
+}
+
+/// A deletion of the documents that a filter matches.
+#[derive(Debug, Clone)]
+pub struct DeleteRequest {
+    /// Which documents.
+    pub filter: RawDocumentBuf,
+    /// Documents deleted at most; 0 for all.
+    pub limit: u64,
+    /// Name of the index to find them by; `None` lets the planner choose.
+    pub hint: Option<String>,
+}
+
+impl DeleteRequest {
+    /// Deletes the first document found.
+    pub fn one(filter: RawDocumentBuf) -> Self {
+        DeleteRequest { filter, limit: 1, hint: None }
+    }
+
+    /// Deletes every document found.
+    pub fn many(filter: RawDocumentBuf) -> Self {
+        DeleteRequest { filter, limit: 0, hint: None }
+    }
+}
+
+/// What an insert of several documents did.
+#[derive(Debug, Default)]
+pub struct InsertOutcome {
+    /// Documents inserted.
+    pub inserted: u64,
+    /// Documents refused: their position in the request and why. At most one if the insert was ordered, the
+    /// documents behind it not having been tried.
+    pub errors: Vec<(usize, QueryError)>,
+}
+
+/// An index to create.
+#[derive(Debug, Clone)]
+pub struct IndexSpec {
+    /// The key pattern: `{ year: 1, title: -1 }`.
+    pub keys: RawDocumentBuf,
+    /// Its name; `None` for MongoDB's default, `year_1_title_-1`.
+    pub name: Option<String>,
+    /// Whether two documents may not have the same key.
+    pub unique: bool,
+}
+
+impl IndexSpec {
+    /// An index on `keys`.
+    pub fn new(keys: RawDocumentBuf) -> Self {
+        IndexSpec { keys, name: None, unique: false }
+    }
+
+    /// The same, refusing duplicate keys.
+    pub fn unique(self) -> Self {
+        IndexSpec { unique: true, ..self }
+    }
+
+    /// The same, called `name`.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        IndexSpec { name: Some(name.into()), ..self }
+    }
+}
+
+impl From<RawDocumentBuf> for IndexSpec {
+    fn from(keys: RawDocumentBuf) -> Self {
+        IndexSpec::new(keys)
+    }
+}
+
+/// The filter that matches everything.
+pub(crate) fn everything() -> RawDocumentBuf {
+    rawdoc! {}
+}

@@ -1,0 +1,150 @@
+//! A snapshot of a collection for the query layer: [`Source`] over any kv transaction.
+//!
+//! Entries of an index's table: a non-unique index has `key ++ row id` (8 bytes, big endian, so that equal keys
+//! come by row id) and an empty value; a unique one has `key` and the row id, 8 bytes big endian, as its value.
+//! Encoded keys delimit themselves, so appending the row id keeps their order.
+
+use std::ops::Bound;
+
+use bson::RawDocument;
+
+use crate::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::kv::Reads;
+
+use super::meta::{IndexMeta, Meta};
+
+/// One collection as one transaction sees it.
+pub(crate) struct View<'a, R> {
+    pub(crate) reads: &'a R,
+    pub(crate) meta: &'a Meta,
+}
+
+/// The bytes of the entry of `row` under `key`, and its value.
+pub(crate) fn entry(unique: bool, key: &[u8], row: RowId) -> (Vec<u8>, Vec<u8>) {
+    let id = row.0.to_be_bytes();
+    if unique { (key.to_vec(), id.to_vec()) } else { ([key, &id].concat(), Vec::new()) }
+}
+
+/// The key and row of an entry.
+pub(crate) fn split_entry<'e>(index: &IndexMeta, key: &'e [u8], value: &[u8]) -> Result<(&'e [u8], RowId)> {
+    let parts = if index.def.unique {
+        value.first_chunk::<8>().map(|id| (key, id))
+    } else {
+        key.split_last_chunk::<8>()
+    };
+    match parts {
+        Some((key, id)) => Ok((key, RowId(u64::from_be_bytes(*id)))),
+        None => Err(QueryError::new(
+            ErrorCode::InternalError,
+            format!("index {} has an entry without a row id: drop it and create it again", index.def.name),
+        )),
+    }
+}
+
+impl<R: Reads> View<'_, R> {
+    /// The stored document at `id`.
+    pub(crate) fn document(&self, id: RowId) -> Result<Option<&RawDocument>> {
+        match self.reads.row(&self.meta.rows, id.0)? {
+            Some(bytes) => Ok(Some(RawDocument::from_bytes(bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Walks the entries of `index`, which may be one that is still being built.
+    pub(crate) fn walk(
+        &self,
+        index: &IndexMeta,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        let resume = after.map(|(key, row)| entry(index.def.unique, key, row).0);
+        let (mut low, mut high) = (Bound::Included(range.low.as_slice()), Bound::Unbounded);
+        if let Some(above) = &range.high {
+            high = Bound::Excluded(above.as_slice());
+        }
+        match (way, &resume) {
+            (Way::Forward, Some(last)) => low = Bound::Excluded(last.as_slice()),
+            (Way::Backward, Some(last)) => high = Bound::Excluded(last.as_slice()),
+            (_, None) => {}
+        }
+        if empty(low, high) {
+            return Ok(());
+        }
+        let mut entries = self.reads.range(&index.table, (low, high))?;
+        loop {
+            let next = match way {
+                Way::Forward => entries.next(),
+                Way::Backward => entries.next_back(),
+            };
+            let Some(next) = next else { return Ok(()) };
+            let (key, value) = next?;
+            let (key, row) = split_entry(index, key, value)?;
+            if visit(row, key)? == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// True if no byte string lies between the bounds.
+fn empty(low: Bound<&[u8]>, high: Bound<&[u8]>) -> bool {
+    match (low, high) {
+        (Bound::Included(low), Bound::Excluded(high)) => low >= high,
+        (Bound::Excluded(low), Bound::Excluded(high)) => low >= high,
+        _ => false,
+    }
+}
+
+impl<R: Reads> Source for View<'_, R> {
+    fn indexes(&self) -> &[IndexInfo] {
+        &self.meta.infos
+    }
+
+    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        match self.document(id)? {
+            Some(document) => visit(document).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        let bounds = match (way, after) {
+            (_, None) => (Bound::Unbounded, Bound::Unbounded),
+            (Way::Forward, Some(RowId(last))) => (Bound::Excluded(last), Bound::Unbounded),
+            (Way::Backward, Some(RowId(last))) => (Bound::Unbounded, Bound::Excluded(last)),
+        };
+        let mut rows = self.reads.rows(&self.meta.rows, bounds)?;
+        loop {
+            let next = match way {
+                Way::Forward => rows.next(),
+                Way::Backward => rows.next_back(),
+            };
+            let Some(next) = next else { return Ok(()) };
+            let (id, bytes) = next?;
+            if visit(RowId(id), RawDocument::from_bytes(bytes)?)? == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn index_range(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        match self.meta.indexes.get(index) {
+            Some(index) => self.walk(index, range, way, after, visit),
+            None => Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index}"))),
+        }
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        self.reads.len(&self.meta.rows).unwrap_or(0)
+    }
+}

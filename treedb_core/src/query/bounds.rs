@@ -1,0 +1,239 @@
+//! From conditions on values to ranges of index keys.
+//!
+//! A condition on one field is a set of [`Interval`]s of encoded values. An interval lies between two [`Cut`]s, and a cut
+//! stands before or after all byte strings that begin with some bytes; that makes turning an interval round for a
+//! descending field, and putting the encodings of earlier fields in front of it, plain byte work.
+
+use std::cmp::Ordering;
+
+use crate::access::{KeyRange, after_prefix};
+use crate::doc::Value;
+use crate::doc::compare::class;
+use crate::doc::key::{bracket, encode_value, invert};
+use crate::index::ordered::Direction;
+
+/// Most ranges a plan walks; conditions with more values (`$in` on several fields) use fewer fields of the index.
+pub(super) const MAX_RANGES: usize = 512;
+
+/// A place between byte strings: before or after all those that begin with `bytes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cut {
+    bytes: Vec<u8>,
+    after: bool,
+}
+
+/// The encodings between two cuts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Interval {
+    low: Cut,
+    high: Cut,
+}
+
+fn encoded(value: Value<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_value(value, &mut bytes);
+    bytes
+}
+
+/// First and last tag of the encodings that a comparison with `value` can match: MongoDB compares within a type.
+/// `None` for values whose comparisons reach across types, or into arrays.
+fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
+    match value {
+        Value::Array(_) | Value::Null | Value::Undefined | Value::MinKey | Value::MaxKey | Value::Regex(..) => None,
+        Value::Bool(_) => Some((class(&value), class(&value) + 2)),
+        value if value.is_number() => {
+            // NaN is compared with itself alone, and its tag lies below those of all other numbers.
+            let tag = *encoded(value).first()?;
+            (tag >= bracket::NUMBERS).then_some((bracket::NUMBERS, bracket::AFTER_NUMBERS - 1))
+        }
+        value => Some((class(&value), class(&value))),
+    }
+}
+
+impl Interval {
+    /// The values equal to `value`; `None` if an index cannot find all of them that way.
+    pub(super) fn equal(value: Value<'_>) -> Option<Vec<Interval>> {
+        let mut found = vec![Self::point(value)];
+        match value {
+            // An array is indexed by its elements: a row with this very array is under its first one, and one that
+            // holds this array as an element is under the array.
+            Value::Array(elements) => {
+                found.push(Self::point(elements.at(0).map_or(Value::Undefined, |element| element.value())));
+            }
+            // Missing fields are indexed as null.
+            Value::Null | Value::Undefined => found.push(Self::point(Value::Undefined)),
+            Value::Regex(..) => return None,
+            _ => {}
+        }
+        Some(found)
+    }
+
+    fn point(value: Value<'_>) -> Interval {
+        let bytes = encoded(value);
+        Interval { low: Cut { bytes: bytes.clone(), after: false }, high: Cut { bytes, after: true } }
+    }
+
+    /// The values of `value`'s type above it, or from it on.
+    pub(super) fn above(value: Value<'_>, inclusive: bool) -> Option<Interval> {
+        let (_, last) = type_tags(value)?;
+        Some(Interval {
+            low: Cut { bytes: encoded(value), after: !inclusive },
+            high: Cut { bytes: vec![last], after: true },
+        })
+    }
+
+    /// The values of `value`'s type below it, or up to it.
+    pub(super) fn below(value: Value<'_>, inclusive: bool) -> Option<Interval> {
+        let (first, _) = type_tags(value)?;
+        Some(Interval {
+            low: Cut { bytes: vec![first], after: false },
+            high: Cut { bytes: encoded(value), after: inclusive },
+        })
+    }
+
+    /// What lies in both; `None` if that is nothing.
+    pub(super) fn intersect(&self, other: &Interval) -> Option<Interval> {
+        let low = if self.low.is_before(&other.low) { &other.low } else { &self.low };
+        let high = if self.high.is_before(&other.high) { &self.high } else { &other.high };
+        low.is_before(high).then(|| Interval { low: low.clone(), high: high.clone() })
+    }
+
+    /// The encoding, if the interval holds just one.
+    pub(super) fn single(&self) -> Option<&[u8]> {
+        (self.low.bytes == self.high.bytes && !self.low.after && self.high.after).then_some(self.low.bytes.as_slice())
+    }
+
+    /// True if a condition bounds it at both ends, not only the type.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.low.bytes.len() > 1 && self.high.bytes.len() > 1
+    }
+
+    /// By where they begin.
+    pub(super) fn order(&self, other: &Interval) -> Ordering {
+        match (self.low.is_before(&other.low), other.low.is_before(&self.low)) {
+            (true, _) => Ordering::Less,
+            (_, true) => Ordering::Greater,
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// The interval as the index has it: turned round under a descending field.
+    pub(super) fn directed(&self, direction: Direction) -> Interval {
+        match direction {
+            Direction::Ascending => self.clone(),
+            Direction::Descending => Interval { low: self.high.inverted(), high: self.low.inverted() },
+        }
+    }
+
+    /// The keys that begin with `prefix` and go on with an encoding in this (directed) interval.
+    pub(super) fn range(&self, prefix: &[u8]) -> Option<KeyRange> {
+        let place = |cut: &Cut| {
+            let bytes = [prefix, &cut.bytes].concat();
+            if cut.after { after_prefix(&bytes) } else { Some(bytes) }
+        };
+        Some(KeyRange { low: place(&self.low)?, high: place(&self.high) })
+    }
+}
+
+impl Cut {
+    /// True if every byte string that begins with the one's bytes is on the other side of the other.
+    fn is_before(&self, other: &Cut) -> bool {
+        // Two strings of which neither begins with the other are ordered by their bytes alone; otherwise the
+        // shorter one's cut stands outside the longer one's.
+        if other.bytes.starts_with(&self.bytes) && self.bytes.len() < other.bytes.len() {
+            return !self.after;
+        }
+        if self.bytes.starts_with(&other.bytes) && other.bytes.len() < self.bytes.len() {
+            return other.after;
+        }
+        match self.bytes.cmp(&other.bytes) {
+            Ordering::Equal => !self.after && other.after,
+            order => order.is_lt(),
+        }
+    }
+
+    fn inverted(&self) -> Cut {
+        let mut bytes = self.bytes.clone();
+        invert(&mut bytes);
+        Cut { bytes, after: !self.after }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc::compare::compare;
+
+    /// Numbers, texts and others, in order.
+    const VALUES: &[Value<'static>] = &[
+        Value::Undefined,
+        Value::Null,
+        Value::Double(f64::NAN),
+        Value::Double(f64::NEG_INFINITY),
+        Value::Int32(-1),
+        Value::Double(0.0),
+        Value::Double(0.5),
+        Value::Int64(1),
+        Value::Int32(300),
+        Value::String(b""),
+        Value::String(b"a"),
+        Value::String(b"ab"),
+        Value::String(b"b"),
+        Value::Bool(false),
+        Value::Bool(true),
+        Value::Date(5),
+    ];
+
+    fn holds(interval: &Interval, value: Value<'_>, direction: Direction) -> bool {
+        let mut key = encoded(value);
+        if direction == Direction::Descending {
+            invert(&mut key);
+        }
+        interval.directed(direction).range(b"p").is_some_and(|range| range.contains(&[b"p", key.as_slice()].concat()))
+    }
+
+    #[test]
+    fn intervals_hold_the_values_of_the_same_type_on_their_side_in_both_directions() {
+        for &bound in VALUES {
+            for &value in VALUES {
+                let nan = |value: Value<'_>| matches!(value, Value::Double(n) if n.is_nan());
+                let comparable = class(&bound) == class(&value) && nan(bound) == nan(value);
+                let order = compare(value, bound);
+                for direction in [Direction::Ascending, Direction::Descending] {
+                    let point = Interval::point(bound);
+                    assert_eq!(holds(&point, value, direction), order.is_eq(), "{value:?} = {bound:?}");
+                    for inclusive in [false, true] {
+                        if let Some(above) = Interval::above(bound, inclusive) {
+                            let wanted = comparable && (order.is_gt() || inclusive && order.is_eq());
+                            assert_eq!(holds(&above, value, direction), wanted, "{value:?} > {bound:?}");
+                        }
+                        if let Some(below) = Interval::below(bound, inclusive) {
+                            let wanted = comparable && (order.is_lt() || inclusive && order.is_eq());
+                            assert_eq!(holds(&below, value, direction), wanted, "{value:?} < {bound:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_intersection_holds_what_both_hold() {
+        let mut intervals = Vec::new();
+        for &value in VALUES {
+            intervals.push(Interval::point(value));
+            intervals.extend([false, true].iter().filter_map(|&inclusive| Interval::above(value, inclusive)));
+            intervals.extend([false, true].iter().filter_map(|&inclusive| Interval::below(value, inclusive)));
+        }
+        for a in &intervals {
+            for b in &intervals {
+                let both = a.intersect(b);
+                for &value in VALUES {
+                    let direction = Direction::Ascending;
+                    let wanted = holds(a, value, direction) && holds(b, value, direction);
+                    assert_eq!(both.as_ref().is_some_and(|both| holds(both, value, direction)), wanted);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Carrying out a plan: walking rows or index entries, filtering, sorting, and handing out documents in batches.
+//!
+//! An [`Execution`] owns its query, its plan and its place, and borrows the [`Source`] only while it runs, so that a
+//! cursor can keep one between two batches without holding on to anything but its snapshot. It stops behind the row
+//! it handed out last and goes on from there.
+
+use std::collections::{BinaryHeap, HashSet};
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::access::{Flow, RowId, Source, Way};
+use crate::code::{ErrorCode, QueryError, Result};
+
+use super::filter::Filter;
+use super::plan::{Path, Plan};
+use super::projection::Projection;
+use super::sort::Sort;
+
+/// Bytes a sort may hold: MongoDB's limit for a sort in memory.
+const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
+
+/// A parsed search.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Which documents.
+    pub filter: Filter,
+    /// In what order; `None` for any.
+    pub sort: Option<Sort>,
+    /// Documents left out at the front.
+    pub skip: u64,
+    /// Documents handed out at most; 0 for no limit.
+    pub limit: u64,
+    /// Which of their fields; `None` for all.
+    pub projection: Option<Projection>,
+    /// Name of the index to use, or `$natural` for none.
+    pub hint: Option<String>,
+}
+
+impl Query {
+    /// A search for everything `filter` matches.
+    pub fn new(filter: Filter) -> Self {
+        Query { filter, sort: None, skip: 0, limit: 0, projection: None, hint: None }
+    }
+}
+
+/// Work done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Index entries looked at.
+    pub keys_examined: u64,
+    /// Documents looked at.
+    pub docs_examined: u64,
+    /// Documents handed out.
+    pub returned: u64,
+}
+
+/// A query on its way through a source.
+#[derive(Debug)]
+pub struct Execution {
+    query: Query,
+    plan: Plan,
+    walk: Walk,
+    to_skip: u64,
+    /// The answer of a sort, last document first, once it is there.
+    sorted: Option<Vec<RawDocumentBuf>>,
+    counters: Counters,
+}
+
+/// The place of a walk between two batches.
+#[derive(Debug, Default)]
+struct Walk {
+    /// The range that is being walked.
+    range: usize,
+    /// The entry or row that was looked at last.
+    last_key: Vec<u8>,
+    last_row: Option<RowId>,
+    /// Rows met already, where a row can be met twice.
+    seen: HashSet<RowId>,
+    done: bool,
+}
+
+impl Execution {
+    /// Plans `query` over `source`.
+    pub fn new(source: &dyn Source, query: Query) -> Result<Self> {
+        let plan = Plan::choose(source, &query)?;
+        let to_skip = query.skip;
+        Ok(Execution { query, plan, walk: Walk::default(), to_skip, sorted: None, counters: Counters::default() })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Work done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Hands documents to `take` until it says stop or there are no more. True if there may be more.
+    ///
+    /// `source` is the one the execution was made over, or another view of the same snapshot.
+    pub fn run(&mut self, source: &dyn Source, take: &mut dyn FnMut(RawDocumentBuf) -> Flow) -> Result<bool> {
+        if self.plan.sort_in_memory {
+            return self.run_sorted(source, take);
+        }
+        let Execution { query, plan, walk, to_skip, counters, .. } = self;
+        if query.limit > 0 && counters.returned >= query.limit {
+            return Ok(false);
+        }
+        let mut returned = counters.returned;
+        walk.run(source, plan, &query.filter, counters, &mut |_, document| {
+            if *to_skip > 0 {
+                *to_skip -= 1;
+                return Ok(Flow::Continue(()));
+            }
+            returned += 1;
+            let flow = take(project(query.projection.as_ref(), document)?);
+            Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
+        })?;
+        counters.returned = returned;
+        Ok(!walk.done && (query.limit == 0 || returned < query.limit))
+    }
+
+    fn run_sorted(&mut self, source: &dyn Source, take: &mut dyn FnMut(RawDocumentBuf) -> Flow) -> Result<bool> {
+        if self.sorted.is_none() {
+            let answer = self.sort(source)?;
+            self.sorted = Some(answer);
+        }
+        let Some(rest) = &mut self.sorted else { return Ok(false) };
+        while let Some(document) = rest.pop() {
+            self.counters.returned += 1;
+            if take(document) == Flow::Break(()) {
+                break;
+            }
+        }
+        Ok(!rest.is_empty())
+    }
+
+    /// The whole answer in order, last document first. With a limit only the first documents are kept at any time.
+    fn sort(&mut self, source: &dyn Source) -> Result<Vec<RawDocumentBuf>> {
+        let Execution { query, plan, walk, counters, .. } = self;
+        let Some(sort) = &query.sort else { return Ok(Vec::new()) };
+        let keep = match query.limit {
+            0 => usize::MAX,
+            limit => usize::try_from(query.skip.saturating_add(limit)).unwrap_or(usize::MAX),
+        };
+        let (mut heap, mut bytes, mut number) = (BinaryHeap::new(), 0_usize, 0_u64);
+        walk.run(source, plan, &query.filter, counters, &mut |_, document| {
+            let key = sort.key(document)?;
+            number += 1;
+            // Documents that are equal in the order asked for keep the order they were found in.
+            if heap.len() >= keep && heap.peek().is_some_and(|last: &Sorted| (&last.key, last.number) <= (&key, number)) {
+                return Ok(Flow::Continue(()));
+            }
+            let entry = Sorted { key, number, document: document.to_owned() };
+            bytes += entry.size();
+            heap.push(entry);
+            if heap.len() > keep {
+                bytes -= heap.pop().map_or(0, |last| last.size());
+            }
+            if bytes > MAX_SORT_BYTES {
+                return Err(QueryError::new(
+                    ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                    format!(
+                        "Sort exceeded memory limit of {MAX_SORT_BYTES} bytes: add an index on the sort's fields, or a limit"
+                    ),
+                ));
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
+        let mut answer = Vec::with_capacity(heap.len().saturating_sub(skip));
+        for entry in heap.into_sorted_vec().into_iter().skip(skip) {
+            answer.push(project(query.projection.as_ref(), &entry.document)?);
+        }
+        answer.reverse();
+        Ok(answer)
+    }
+}
+
+/// A document being sorted. The greatest of a heap of these is the last of the answer so far.
+struct Sorted {
+    key: Vec<u8>,
+    number: u64,
+    document: RawDocumentBuf,
+}
+
+impl Sorted {
+    fn size(&self) -> usize {
+        self.key.len() + self.document.as_bytes().len() + size_of::<Self>()
+    }
+}
+
+impl Ord for Sorted {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (&self.key, self.number).cmp(&(&other.key, other.number))
+    }
+}
+
+impl PartialEq for Sorted {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Sorted {}
+
+impl PartialOrd for Sorted {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+fn project(projection: Option<&Projection>, document: &RawDocument) -> Result<RawDocumentBuf> {
+    match projection {
+        Some(projection) => projection.apply(document),
+        None => Ok(document.to_owned()),
+    }
+}
+
+/// What is shown of each matching row.
+type VisitMatch<'a> = dyn FnMut(RowId, &RawDocument) -> Result<Flow> + 'a;
+
+impl Walk {
+    /// Shows `visit` the matching rows from the place of the last call on, in the plan's order, until it says stop.
+    fn run(
+        &mut self,
+        source: &dyn Source,
+        plan: &Plan,
+        filter: &Filter,
+        counters: &mut Counters,
+        visit: &mut VisitMatch<'_>,
+    ) -> Result<()> {
+        match &plan.path {
+            Path::Nothing => self.done = true,
+            Path::Rows => {
+                let mut stopped = false;
+                let last = &mut self.last_row;
+                source.scan(Way::Forward, *last, &mut |row, document| {
+                    counters.docs_examined += 1;
+                    *last = Some(row);
+                    if filter.matches(document) && visit(row, document)? == Flow::Break(()) {
+                        stopped = true;
+                        return Ok(Flow::Break(()));
+                    }
+                    Ok(Flow::Continue(()))
+                })?;
+                self.done = !stopped;
+            }
+            Path::Index { index, ranges, way, distinct, .. } => {
+                while let Some(range) = ranges.get(self.range) {
+                    let Walk { last_key, last_row, seen, .. } = self;
+                    let from = last_row.map(|row| (last_key.clone(), row));
+                    let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
+                    let mut stopped = false;
+                    source.index_range(*index, range, *way, after, &mut |row, key| {
+                        counters.keys_examined += 1;
+                        let mut flow = Flow::Continue(());
+                        if *distinct || seen.insert(row) {
+                            source.fetch(row, &mut |document| {
+                                counters.docs_examined += 1;
+                                if filter.matches(document) {
+                                    flow = visit(row, document)?;
+                                }
+                                Ok(())
+                            })?;
+                        }
+                        if flow == Flow::Break(()) {
+                            stopped = true;
+                            last_key.clear();
+                            last_key.extend_from_slice(key);
+                            *last_row = Some(row);
+                        }
+                        Ok(flow)
+                    })?;
+                    if stopped {
+                        return Ok(());
+                    }
+                    self.range += 1;
+                    self.last_row = None;
+                }
+                self.done = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
+/// first, so that a change cannot bring a row into the walk again.
+pub fn find_rows(source: &dyn Source, query: &Query, limit: u64) -> Result<Vec<RowId>> {
+    let plan = Plan::choose(source, query)?;
+    let mut rows = Vec::new();
+    Walk::default().run(source, &plan, &query.filter, &mut Counters::default(), &mut |row, _| {
+        rows.push(row);
+        Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
+    })?;
+    Ok(rows)
+}
+
+/// How many documents `query` finds, its skip and limit applied.
+pub fn count(source: &dyn Source, query: &Query) -> Result<u64> {
+    let plan = Plan::choose(source, query)?;
+    let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
+    let mut found = 0_u64;
+    Walk::default().run(source, &plan, &query.filter, &mut Counters::default(), &mut |_, _| {
+        found += 1;
+        Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
+    })?;
+    Ok(found.saturating_sub(query.skip))
+}

@@ -1,0 +1,233 @@
+//! Choosing how to find what a query asks for.
+//!
+//! The conditions that every matching document must fulfil (the top of the filter, `$and`s opened) become intervals
+//! of values, the intervals ranges of index keys. Of the indexes that have a range for the query the one with the
+//! most equalities wins, then the one that is bounded at both ends, then the one that also gives the order. Without any,
+//! an index that gives the order; else every row is looked at. The whole filter is applied to each row afterwards,
+//! so ranges may hold more than the filter asks for, never less.
+
+use crate::access::{IndexInfo, KeyRange, Source, Way};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::index::ordered::{Direction, KeyPart};
+
+use super::bounds::{Interval, MAX_RANGES};
+use super::exec::Query;
+use super::filter::{Node, Op};
+use super::sort::Sort;
+
+/// How a query is carried out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Where the rows come from.
+    pub path: Path,
+    /// True if they must be sorted after that.
+    pub sort_in_memory: bool,
+}
+
+/// Where a plan's rows come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Path {
+    /// Nowhere: no document can match.
+    Nothing,
+    /// From every row of the collection.
+    Rows,
+    /// From ranges of an index.
+    Index {
+        /// Its position in [`Source::indexes`].
+        index: usize,
+        /// Its name.
+        name: String,
+        /// The ranges, in the order they are walked.
+        ranges: Vec<KeyRange>,
+        /// Which way.
+        way: Way,
+        /// True if no row can be met twice.
+        distinct: bool,
+    },
+}
+
+/// A plan with what speaks for it.
+struct Candidate {
+    plan: Plan,
+    /// Fields with equalities, then whether the next field is bounded on one side or two.
+    equalities: usize,
+    bounds: usize,
+    unique: bool,
+}
+
+impl Candidate {
+    /// Greater is better.
+    fn rank(&self) -> (bool, usize, usize, bool) {
+        (self.unique, self.equalities, self.bounds, !self.plan.sort_in_memory)
+    }
+}
+
+impl Plan {
+    /// The plan for `query` over `source`.
+    ///
+    /// # Errors
+    /// `BadValue` if the hint names an index that does not exist.
+    pub fn choose(source: &dyn Source, query: &Query) -> Result<Plan> {
+        let all_rows = Plan { path: Path::Rows, sort_in_memory: query.sort.is_some() };
+        let conditions = query.filter.conjuncts();
+        let indexes = source.indexes().iter().enumerate();
+        match query.hint.as_deref() {
+            Some("$natural") => return Ok(all_rows),
+            Some(name) => {
+                let Some((number, index)) = indexes.clone().find(|(_, index)| index.def.name == name) else {
+                    return Err(QueryError::new(
+                        ErrorCode::BadValue,
+                        format!("hint provided does not correspond to an existing index: {name}"),
+                    ));
+                };
+                return Ok(candidate(number, index, &conditions, query.sort.as_ref()).plan);
+            }
+            None => {}
+        }
+        let best = indexes
+            .map(|(number, index)| candidate(number, index, &conditions, query.sort.as_ref()))
+            .filter(|one| one.equalities + one.bounds > 0 || query.sort.is_some() && !one.plan.sort_in_memory)
+            // The first of equals, so that a plan does not depend on how often one asks.
+            .reduce(|best, one| if one.rank() > best.rank() { one } else { best });
+        Ok(best.map_or(all_rows, |best| best.plan))
+    }
+}
+
+/// The best use of one index.
+fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Option<&Sort>) -> Candidate {
+    let parts = &index.def.keys;
+    let mut prefixes = vec![Vec::new()];
+    let (mut equalities, mut bounds) = (0, 0);
+    let mut ranges = None;
+    for part in parts {
+        // The entries of a multikey index combine the elements of an array with the other fields; two conditions
+        // may be met by two elements, that is by two entries. Only the first field bounds the walk then.
+        if index.multikey && equalities > 0 {
+            break;
+        }
+        let Some(intervals) = intervals(part, conditions, index.multikey) else { break };
+        if intervals.is_empty() {
+            let plan = Plan { path: Path::Nothing, sort_in_memory: false };
+            return Candidate { plan, equalities: usize::MAX, bounds: 0, unique: true };
+        }
+        let mut directed: Vec<Interval> = intervals.iter().map(|interval| interval.directed(part.direction)).collect();
+        if part.direction == Direction::Descending {
+            directed.reverse();
+        }
+        if prefixes.len() * directed.len() > MAX_RANGES {
+            break;
+        }
+        let points: Option<Vec<&[u8]>> = directed.iter().map(Interval::single).collect();
+        match points {
+            Some(points) => {
+                prefixes = prefixes
+                    .iter()
+                    .flat_map(|prefix| points.iter().map(move |point| [prefix.as_slice(), point].concat()))
+                    .collect();
+                equalities += 1;
+            }
+            None => {
+                bounds = if intervals.iter().all(Interval::is_bounded) { 2 } else { 1 };
+                let found = prefixes
+                    .iter()
+                    .flat_map(|prefix| directed.iter().filter_map(|interval| interval.range(prefix)))
+                    .collect();
+                ranges = Some(found);
+                break;
+            }
+        }
+    }
+    let mut ranges: Vec<KeyRange> =
+        ranges.unwrap_or_else(|| prefixes.iter().map(|prefix| KeyRange::prefix(prefix.clone())).collect());
+    let way = sort.and_then(|sort| gives_order(index, equalities, &ranges, sort));
+    if way == Some(Way::Backward) {
+        ranges.reverse();
+    }
+    // Equal to one value in each field of a unique index: one row at most, or the few of an array's elements.
+    let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
+    let path = Path::Index {
+        index: number,
+        name: index.def.name.clone(),
+        ranges,
+        way: way.unwrap_or(Way::Forward),
+        distinct: !index.multikey,
+    };
+    let plan = Plan { path, sort_in_memory: sort.is_some() && way.is_none() };
+    Candidate { plan, equalities, bounds, unique }
+}
+
+/// Which way walking `ranges` gives the order of `sort`, if either does. `equal` fields at the front of the index
+/// have the same value in all entries of a range.
+fn gives_order(index: &IndexInfo, equal: usize, ranges: &[KeyRange], sort: &Sort) -> Option<Way> {
+    // A row of a multikey index comes first under its least key, which is what the sort goes by, but only if all of
+    // its keys are walked.
+    if !index.ordered || index.multikey && ranges != [KeyRange::ALL] {
+        return None;
+    }
+    let parts = &index.def.keys;
+    // One range has one value in each equal field, so those may be left out of the sort; several ranges follow each
+    // other in the order of all the fields.
+    let first = if ranges.len() == 1 { (0..=equal.min(parts.len())).rev().collect() } else { vec![0] };
+    first.into_iter().find_map(|skipped| {
+        let used = parts.get(skipped..)?;
+        // Of the skipped fields the sort may name any; they decide nothing.
+        let asked: Vec<&KeyPart> =
+            sort.keys.iter().filter(|key| !parts.iter().take(skipped).any(|part| part.path == key.path)).collect();
+        if asked.len() > used.len() || asked.iter().zip(used).any(|(asked, part)| asked.path != part.path) {
+            return None;
+        }
+        let same = asked.iter().zip(used).all(|(asked, part)| asked.direction == part.direction);
+        let turned = asked.iter().zip(used).all(|(asked, part)| asked.direction == part.direction.reversed());
+        match (same, turned) {
+            (true, _) => Some(Way::Forward),
+            (_, true) => Some(Way::Backward),
+            _ => None,
+        }
+    })
+}
+
+/// The values the conditions leave for a field, in order and apart from each other; `None` if they leave all.
+fn intervals(part: &KeyPart, conditions: &[&Node], multikey: bool) -> Option<Vec<Interval>> {
+    let mut left: Option<Vec<Interval>> = None;
+    for condition in conditions {
+        let Some(allowed) = allowed(part, condition) else { continue };
+        left = match left {
+            None => Some(allowed),
+            // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
+            Some(old) if multikey => Some(if points(&allowed) && !points(&old) { allowed } else { old }),
+            Some(old) => {
+                Some(old.iter().flat_map(|a| allowed.iter().filter_map(move |b| a.intersect(b))).collect())
+            }
+        };
+    }
+    left.map(|mut intervals| {
+        intervals.sort_by(|a, b| a.order(b));
+        intervals.dedup();
+        intervals
+    })
+}
+
+fn points(intervals: &[Interval]) -> bool {
+    intervals.iter().all(|interval| interval.single().is_some())
+}
+
+/// The values one condition allows a field; `None` if it says nothing that an index could use.
+fn allowed(part: &KeyPart, condition: &Node) -> Option<Vec<Interval>> {
+    match condition {
+        Node::In { path, values } if *path == part.path => {
+            values.iter().map(|value| Interval::equal(value.value())).collect::<Option<Vec<_>>>().map(|all| all.concat())
+        }
+        Node::Compare { path, op, value } if *path == part.path => {
+            let value = value.value();
+            let one = match op {
+                Op::Eq => return Interval::equal(value),
+                Op::Gt => Interval::above(value, false),
+                Op::Gte => Interval::above(value, true),
+                Op::Lt => Interval::below(value, false),
+                Op::Lte => Interval::below(value, true),
+            };
+            one.map(|interval| vec![interval])
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! Sorting: the order a `sort` document asks for, as bytes that compare like it.
+//!
+//! A document's sort key is the concatenation of its fields' encodings ([`crate::doc::key`]), descending ones
+//! inverted, so that comparing two keys bytewise compares the documents. A missing field counts as null. Of an
+//! array the least element counts when the order is ascending and the greatest when it is descending, an empty
+//! array being below null: MongoDB's rule, and that of an index over the same fields.
+
+use bson::RawDocument;
+
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::{Doc, Path, Value};
+use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
+
+/// A parsed sort.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sort {
+    /// The fields, the first deciding first.
+    pub keys: Vec<KeyPart>,
+}
+
+impl Sort {
+    /// Reads `{ a: 1, "b.c": -1 }`; an empty one is `None`: any order.
+    ///
+    /// # Errors
+    /// `Location15975` for a direction that is not 1 or -1, `BadValue` for `$meta` and other operators.
+    pub fn parse(sort: &RawDocument) -> Result<Option<Self>> {
+        let mut keys: Vec<KeyPart> = Vec::new();
+        for element in Doc::from(sort).elements() {
+            let path = element.name_str();
+            let direction = match element.value() {
+                value if value.is_number() => match value.as_integer() {
+                    Some(1) => Direction::Ascending,
+                    Some(-1) => Direction::Descending,
+                    _ => return Err(bad_direction(path)),
+                },
+                Value::Document(_) => {
+                    return Err(QueryError::bad_value(format!("sort by an expression is not supported (field '{path}')")));
+                }
+                _ => return Err(bad_direction(path)),
+            };
+            if path.split('.').any(str::is_empty) {
+                return Err(QueryError::new(
+                    ErrorCode::Location40352,
+                    format!("FieldPath '{path}' has an empty field name"),
+                ));
+            }
+            if path.starts_with('$') {
+                return Err(QueryError::bad_value(format!("FieldPath field names may not start with '$': '{path}'")));
+            }
+            if !keys.iter().any(|key| key.path.as_str() == path) {
+                keys.push(KeyPart { path: Path::new(path), direction });
+            }
+        }
+        if keys.len() > MAX_KEY_PARTS {
+            return Err(QueryError::bad_value(format!("too many sort keys: {} (at most {MAX_KEY_PARTS})", keys.len())));
+        }
+        Ok((!keys.is_empty()).then_some(Sort { keys }))
+    }
+
+    /// The document's place in the order: keys compare bytewise like their documents.
+    ///
+    /// # Errors
+    /// `BadValue` if two of the fields are (in) different arrays: MongoDB's "parallel arrays".
+    pub fn key(&self, document: &RawDocument) -> Result<Vec<u8>> {
+        let keys = keys_of(&self.keys, document)
+            .map_err(|_| QueryError::bad_value("cannot sort with keys that are parallel arrays"))?;
+        Ok(keys.keys.into_iter().next().unwrap_or_default())
+    }
+}
+
+fn bad_direction(path: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::Location15975,
+        format!("$sort key ordering must be 1 (for ascending) or -1 (for descending), field '{path}'"),
+    )
+}

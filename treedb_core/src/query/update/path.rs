@@ -1,0 +1,177 @@
+//! Dotted paths of updates: reading, setting and removing the one value a path means.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use bson::{Bson, Document};
+
+use crate::code::{ErrorCode, QueryError, Result};
+
+/// How far past its end an array may be set: MongoDB's limit on the nulls put in between.
+const MAX_PADDING: usize = 1_500_000;
+
+/// A path of one or more field names or array positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path(Vec<String>);
+
+impl Path {
+    /// Reads a path.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
+        if parts.iter().any(String::is_empty) {
+            let what = if text.is_empty() { "An empty update path is not valid.".to_owned() } else {
+                format!("The update path '{text}' contains an empty field name, which is not allowed.")
+            };
+            return Err(QueryError::new(ErrorCode::EmptyFieldName, what));
+        }
+        if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
+            if *part == "$" || part.starts_with("$[") {
+                return Err(QueryError::new(
+                    ErrorCode::NotImplemented,
+                    format!("the positional operator '{part}' in '{text}' is not supported: name the position, as in 'a.0'"),
+                ));
+            }
+            return Err(QueryError::new(
+                ErrorCode::DollarPrefixedFieldName,
+                format!("The dollar ($) prefixed field '{part}' in '{text}' is not valid for storage."),
+            ));
+        }
+        Ok(Path(parts))
+    }
+
+    /// The path's last name.
+    pub(super) fn last(&self) -> &str {
+        self.0.last().map(String::as_str).unwrap_or_default()
+    }
+
+    /// True if `other` is this path or leads to something that contains it.
+    pub(super) fn starts_with(&self, other: &Path) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// The value the path means, if it is there.
+    pub(super) fn get<'d>(&self, document: &'d Document) -> Option<&'d Bson> {
+        let (first, rest) = self.0.split_first()?;
+        let mut value = document.get(first)?;
+        for part in rest {
+            value = match value {
+                Bson::Document(document) => document.get(part)?,
+                Bson::Array(array) => array.get(position(part)?)?,
+                _ => return None,
+            };
+        }
+        Some(value)
+    }
+
+    /// Sets the value, creating the documents on the way.
+    pub(super) fn set(&self, document: &mut Document, value: Bson) -> Result<()> {
+        let Some((first, rest)) = self.0.split_first() else { return Ok(()) };
+        if rest.is_empty() {
+            document.insert(first, value);
+            return Ok(());
+        }
+        let slot = document.entry(first.clone()).or_insert_with(|| Bson::Document(Document::new()));
+        self.set_in(slot, first, rest, value)
+    }
+
+    fn set_in<'p>(&self, mut slot: &mut Bson, mut name: &'p str, mut rest: &'p [String], value: Bson) -> Result<()> {
+        while let Some((part, after)) = rest.split_first() {
+            let last = after.is_empty();
+            let empty = || if last { Bson::Null } else { Bson::Document(Document::new()) };
+            slot = match slot {
+                Bson::Document(document) => document.entry(part.clone()).or_insert_with(empty),
+                Bson::Array(array) => {
+                    let Some(at) = position(part) else { return Err(self.not_viable(part, name, &Bson::Array(array.clone()))) };
+                    if at > array.len() + MAX_PADDING {
+                        return Err(QueryError::new(
+                            ErrorCode::BadValue,
+                            format!("setting '{self}' would put over {MAX_PADDING} nulls before position {at}"),
+                        ));
+                    }
+                    while array.len() < at {
+                        array.push(Bson::Null);
+                    }
+                    if array.len() == at {
+                        array.push(empty());
+                    }
+                    match array.get_mut(at) {
+                        Some(slot) => slot,
+                        None => return Ok(()),
+                    }
+                }
+                other => {
+                    let held = other.clone();
+                    return Err(self.not_viable(part, name, &held));
+                }
+            };
+            name = part;
+            rest = after;
+        }
+        *slot = value;
+        Ok(())
+    }
+
+    fn not_viable(&self, part: &str, name: &str, held: &Bson) -> QueryError {
+        QueryError::new(
+            ErrorCode::PathNotViable,
+            format!("Cannot create field '{part}' in element {{{name}: {held}}} (path '{self}')"),
+        )
+    }
+
+    /// Removes the field; an array's element becomes null, so that the others keep their positions.
+    pub(super) fn unset(&self, document: &mut Document) {
+        let Some((last, way)) = self.0.split_last() else { return };
+        let Some((first, way)) = way.split_first() else {
+            document.remove(last);
+            return;
+        };
+        let mut slot = document.get_mut(first);
+        for part in way {
+            slot = match slot {
+                Some(Bson::Document(document)) => document.get_mut(part),
+                Some(Bson::Array(array)) => position(part).and_then(|at| array.get_mut(at)),
+                _ => return,
+            };
+        }
+        match slot {
+            Some(Bson::Document(document)) => {
+                document.remove(last);
+            }
+            Some(Bson::Array(array)) => {
+                if let Some(element) = position(last).and_then(|at| array.get_mut(at)) {
+                    *element = Bson::Null;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The array position a name means: digits without a leading zero.
+fn position(name: &str) -> Option<usize> {
+    let digits = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+    if digits { name.parse().ok() } else { None }
+}
+
+impl Ord for Path {
+    /// By name, positions by value; a path before what it contains.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let parts = self.0.iter().zip(&other.0).map(|(a, b)| match (position(a), position(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => a.cmp(b),
+        });
+        parts.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
+    }
+}
+
+impl PartialOrd for Path {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
