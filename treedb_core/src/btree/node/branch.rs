@@ -1,6 +1,7 @@
 //! Branches: separators and the children between them.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::change::RawMut;
 use super::raw::{Layout, Load, Raw};
@@ -72,6 +73,12 @@ impl<'a> Branch<'a> {
         Ok(Layout::parse::<true>(self.raw.page)?.free::<true>())
     }
 
+    /// The bytes between the entry arrays and the lowest cell: they mean nothing, an owner that logs or compresses
+    /// pages may leave them out.
+    pub fn gap(&self) -> Result<Range<usize>, NodeDamage> {
+        Ok(Layout::parse::<true>(self.raw.page)?.gap())
+    }
+
     /// Checks every entry; see the module's header.
     pub fn validate(&self) -> Result<(), NodeDamage> {
         self.raw.validate()
@@ -126,6 +133,14 @@ pub struct BranchSplit<'a> {
 }
 
 impl BranchSplit<'_> {
+    /// Moves the cut so that the left half and the separator fit `left` bytes together and the right half fits
+    /// `right` bytes; see [`LeafSplit::fit_beside`](super::LeafSplit::fit_beside).
+    pub fn fit_beside(&mut self, left: usize, right: usize) -> Result<bool, NodeDamage> {
+        let Some(at) = self.run.cut_beside(self.at, left, right)? else { return Ok(false) };
+        self.at = at;
+        Ok(true)
+    }
+
     /// Writes the left half over `page`.
     pub fn left(&self, page: &mut [u8]) -> Result<(), NodeDamage> {
         self.run.fill_best(0..self.at, self.leftmost, page)

@@ -1,6 +1,7 @@
 //! Leaves: keys and their values.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::change::RawMut;
 use super::raw::{Load, Raw};
@@ -61,6 +62,12 @@ impl<'a> Leaf<'a> {
     /// Bytes that are not used by any entry, dead cells included.
     pub fn free(&self) -> Result<usize, NodeDamage> {
         Ok(super::raw::Layout::parse::<false>(self.raw.page)?.free::<false>())
+    }
+
+    /// The bytes between the entry arrays and the lowest cell: they mean nothing, an owner that logs or compresses
+    /// pages may leave them out.
+    pub fn gap(&self) -> Result<Range<usize>, NodeDamage> {
+        Ok(super::raw::Layout::parse::<false>(self.raw.page)?.gap())
     }
 
     /// Checks every entry; see the module's header.
@@ -125,6 +132,16 @@ impl LeafSplit<'_> {
     /// Whether the left half is the old leaf as it stands: `left` need not be called.
     pub fn left_unchanged(&self) -> bool {
         self.append
+    }
+
+    /// Moves the cut so that the left half and its separator fit `left` bytes together and the right half fits
+    /// `right` bytes, for owners that keep the upper bound of a page beside the node; an append still leaves the
+    /// left leaf as full as it can. `false` if no such cut was found: then [`Leaf::divide`] makes room first.
+    pub fn fit_beside(&mut self, left: usize, right: usize) -> Result<bool, NodeDamage> {
+        let Some(at) = self.run.cut_beside(self.at, left, right)? else { return Ok(false) };
+        self.at = at;
+        self.append = false;
+        Ok(true)
     }
 
     /// Writes the left half over `page`.
@@ -225,5 +242,92 @@ impl<'a> LeafMut<'a> {
     /// Writes the leaf anew over itself: takes the longest common prefix, drops dead cells.
     pub fn compact(&mut self) -> Result<(), NodeDamage> {
         self.raw.compact()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::max_key;
+    use super::*;
+    use crate::btree::testing::Rng;
+
+    /// A page of an owner that keeps the upper bound of a leaf beside it: both share `PAGE` bytes.
+    struct Bounded {
+        node: Vec<u8>,
+        bound: Option<Vec<u8>>,
+    }
+
+    const PAGE: usize = 2048;
+
+    fn insert(pages: &mut Vec<Bounded>, key: &[u8]) {
+        loop {
+            let at = pages.iter().position(|p| p.bound.as_deref().is_none_or(|bound| key < bound)).unwrap();
+            let mut leaf = LeafMut::open(&mut pages[at].node).unwrap();
+            let Err(i) = leaf.view().unwrap().search(key).unwrap() else { return };
+            if leaf.insert(i, key, Value::inline(b"v")).unwrap() {
+                return;
+            }
+            let old = pages[at].node.clone();
+            let view = Leaf::open(&old).unwrap();
+            let mut split = view.split(i, false, key, Value::inline(b"v")).unwrap();
+            let whole = split.fit_beside(PAGE, old.len()).unwrap();
+            if !whole {
+                split = view.divide().unwrap();
+                assert!(split.fit_beside(PAGE, old.len()).unwrap());
+            }
+            let mut bound = Vec::new();
+            split.separator(&mut bound).unwrap();
+            let (mut left, mut right) = (vec![0; PAGE - bound.len()], vec![0; old.len()]);
+            split.left(&mut left).unwrap();
+            split.right(&mut right).unwrap();
+            let old_bound = pages[at].bound.replace(bound);
+            pages[at].node = left;
+            pages.insert(at + 1, Bounded { node: right, bound: old_bound });
+            if whole {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_split_leaves_room_for_the_bound_beside_the_left_leaf() {
+        for seed in 0..6 {
+            let mut rng = Rng::new(seed + 1);
+            let mut first = vec![0; PAGE];
+            LeafMut::init(&mut first, Keys::Bytewise).unwrap();
+            let mut pages = vec![Bounded { node: first, bound: None }];
+            let mut keys = std::collections::BTreeSet::new();
+            let longest = max_key(PAGE) * 3 / 4;
+            for n in 0..1500_u32 {
+                let number = n.to_be_bytes();
+                let key = match (seed, rng.below(3)) {
+                    (0, _) => number.to_vec(),
+                    // A long prefix that most keys share and some do not.
+                    (1..=3, 0 | 1) => {
+                        [&vec![b'm'; longest - 4][..], &(rng.next() as u32).to_be_bytes()].concat()
+                    }
+                    (1..=3, _) => vec![rng.next() as u8; rng.below(longest)],
+                    _ => (0..rng.below(longest)).map(|_| rng.next() as u8).collect(),
+                };
+                insert(&mut pages, &key);
+                keys.insert(key);
+            }
+            let mut found = Vec::new();
+            for page in &pages {
+                let leaf = Leaf::open(&page.node).unwrap();
+                leaf.validate().unwrap();
+                assert!(leaf.gap().unwrap().end <= page.node.len());
+                for i in 0..leaf.count() {
+                    let mut key = Vec::new();
+                    leaf.key_into(i, &mut key).unwrap();
+                    assert!(page.bound.as_ref().is_none_or(|bound| key < *bound));
+                    found.push(key);
+                }
+            }
+            assert_eq!(found, keys.into_iter().collect::<Vec<_>>(), "seed {seed}");
+            if seed == 0 {
+                assert!(pages.len() < 30, "keys that only grow fill every page: {}", pages.len());
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What leaf and branch have in common, for reading: the header, the arrays, search, the putting together of keys.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::bytes::{compare, head_of, starts_with, u16_at};
 use super::search::lower_bound;
@@ -87,6 +88,11 @@ impl Layout {
         let leftmost = u32::from_le_bytes([h[12], h[13], h[14], h[15]]);
         let keys = if h[1] & CUSTOM == 0 { Keys::Bytewise } else { Keys::Custom };
         Ok(Layout { keys, count, cap, prefix, cells, dead, leftmost, heads, kids, slots, end })
+    }
+
+    /// The bytes between arrays and lowest cell.
+    pub(super) fn gap(&self) -> Range<usize> {
+        self.end..self.cells
     }
 
     /// Bytes that no entry uses: the gap, unused places in the arrays, dead cells.

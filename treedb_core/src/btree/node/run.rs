@@ -191,6 +191,35 @@ impl<'a, const B: bool> Run<'a, B> {
         Err(NodeDamage::new(2, "entries that fit two nodes", total))
     }
 
+    /// Where to cut the run for an owner that keeps a page's upper bound beside its node: the left part and the
+    /// separator must fit `left` bytes together, the right part `right` bytes. `wish` is tried first, then shorter
+    /// left parts down to the middle, then the edges. `None` if nothing fits.
+    pub(super) fn cut_beside(
+        &self,
+        wish: usize,
+        left: usize,
+        right: usize,
+    ) -> Result<Option<usize>, NodeDamage> {
+        let len = self.len();
+        let Some(last) = len.checked_sub(1).filter(|last| *last > 0) else { return Ok(None) };
+        let middle = self.cut(left.max(right)).unwrap_or(len / 2);
+        let mut separator = Scratch::new();
+        for k in [wish, wish - wish / 32, wish - wish / 8, middle, len / 2, len / 4, 3 * len / 4, 1, last] {
+            let k = k.clamp(1, last);
+            self.parting_key(k, &mut separator)?;
+            let from = if B { k + 1 } else { k };
+            if self.best_size(0..k)? + separator.len() <= left && self.best_size(from..len)? <= right {
+                return Ok(Some(k));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What parts the halves of a cut at `k`: in a branch the separator there, in a leaf the shortest.
+    fn parting_key(&self, k: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        if B { self.key_into(k, out) } else { self.separator(k, out) }
+    }
+
     fn parts_fit(&self, k: usize, payload: usize) -> Result<bool, NodeDamage> {
         let right = if B { k + 1 } else { k };
         Ok(self.best_size(0..k)? <= payload && self.best_size(right..self.len())? <= payload)
