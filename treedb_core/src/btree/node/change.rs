@@ -197,13 +197,17 @@ impl<'a, const B: bool> RawMut<'a, B> {
         Ok(true)
     }
 
-    /// Writes the node anew over itself with its best prefix.
+    /// Writes the node anew over itself with its best prefix, if it has room for that one: where heads hold the keys
+    /// whole, a longer prefix gains nothing and takes its own bytes.
     pub(super) fn compact(&mut self) -> Result<(), NodeDamage> {
         let copy = Scratch::copy_of(self.page);
         let node = Raw::<B>::open(&copy)?;
         let leftmost = Layout::parse::<B>(&copy)?.leftmost;
         let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
-        run.fill_best(0..run.len(), leftmost, self.page)
+        let best = run.prefix(0..run.len())?;
+        let fits = run.size(0..run.len(), best)? <= self.page.len();
+        let prefix = if fits || node.count() == 0 { best } else { node.prefix.len() };
+        run.fill(0..run.len(), prefix, leftmost, self.page)
     }
 
     /// Removes entry `i`, in a branch with the child right of it.

@@ -49,6 +49,8 @@ mod raw;
 mod run;
 mod scratch;
 mod search;
+#[cfg(test)]
+mod tests;
 
 pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
 pub(super) use bytes::compare;

@@ -235,6 +235,9 @@ impl<'a, const B: bool> Run<'a, B> {
     ) -> Result<(), NodeDamage> {
         let size = self.size(range.clone(), prefix)?;
         let count = range.len();
+        // Seen before anything is written: a page that cannot take the entries stays as it is.
+        let gap =
+            page.len().checked_sub(size).ok_or(NodeDamage::new(2, "entries that fit the node", size))?;
         let mut scratch = Scratch::new();
         if prefix > 0 {
             // A single key's prefix is shared with its neighbour: any key of the range has it.
