@@ -8,6 +8,7 @@ use std::fmt::Write;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use super::value::{Doc, Element, Value};
+use super::write::Writer;
 use crate::code::{ErrorCode, QueryError, Result};
 
 /// The last millisecond of the year 9999.
@@ -108,18 +109,9 @@ fn write_text(text: &[u8], out: &mut String) {
 
 /// The rarer types, by way of the `bson` crate.
 fn extended(element: &Element<'_>) -> serde_json::Value {
-    let mut bytes = vec![0; 4];
-    bytes.extend_from_slice(&[element.kind, b'v', 0]);
-    bytes.extend_from_slice(element.bytes);
-    bytes.push(0);
-    let len = bytes.len() as u32;
-    if let Some(prefix) = bytes.first_chunk_mut() {
-        *prefix = len.to_le_bytes();
-    }
-    let value = RawDocumentBuf::from_bytes(bytes)
-        .ok()
-        .and_then(|raw| Document::try_from(raw).ok())
-        .and_then(|mut document| document.remove("v"));
+    let mut holder = Writer::new(element.bytes.len() + 8);
+    holder.put(b"v", element);
+    let value = Document::try_from(holder.finish()).ok().and_then(|mut document| document.remove("v"));
     value.map_or(serde_json::Value::Null, Bson::into_relaxed_extjson)
 }
 

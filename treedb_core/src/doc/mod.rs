@@ -6,7 +6,7 @@
 pub mod compare;
 pub mod json;
 pub mod key;
-mod number;
+pub(crate) mod number;
 mod owned;
 pub mod path;
 mod show;
@@ -14,6 +14,7 @@ mod show;
 pub(crate) mod testing;
 mod validate;
 mod value;
+pub(crate) mod write;
 
 pub use owned::OwnedValue;
 pub use path::Path;

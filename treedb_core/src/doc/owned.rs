@@ -4,6 +4,7 @@ use bson::raw::{RawBsonRef, cstr};
 use bson::{RawDocument, RawDocumentBuf};
 
 use super::value::{Doc, Element, Value};
+use super::write::Writer;
 
 /// One BSON value with its bytes.
 #[derive(Clone, PartialEq)]
@@ -15,14 +16,9 @@ pub struct OwnedValue {
 impl OwnedValue {
     /// A copy of an element's value.
     pub fn from_element(element: &Element<'_>) -> Self {
-        let mut bytes = vec![0, 0, 0, 0, element.kind, 0];
-        bytes.extend_from_slice(element.bytes);
-        bytes.push(0);
-        let len = bytes.len() as u32;
-        if let Some(prefix) = bytes.first_chunk_mut() {
-            *prefix = len.to_le_bytes();
-        }
-        OwnedValue { holder: bytes.into_boxed_slice() }
+        let mut holder = Writer::new(element.bytes.len() + 8);
+        holder.put(b"", element);
+        OwnedValue { holder: holder.into_bytes().into_boxed_slice() }
     }
 
     /// The value.

@@ -13,8 +13,9 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use super::def::{Direction, IndexDef, KeyPart};
-use crate::code::{ErrorCode, QueryError, Result};
+use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 use crate::doc::key::{encode_value, invert};
+use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value};
 
 /// A document's keys, encoded, in order, each once. Never empty.
@@ -48,6 +49,14 @@ impl IndexDef {
         });
         found
     }
+
+    /// The error for a key of `doc` that this unique index of collection `namespace` has already.
+    pub fn duplicate(&self, namespace: &str, key: &[u8], doc: &RawDocument) -> QueryError {
+        let key_value = self.key_value(doc, key);
+        let shown = crate::doc::shown(Value::Document((&key_value).into()));
+        let duplicate = DuplicateKey { index: self.name.clone(), key_pattern: self.key_pattern(), key_value };
+        QueryError::duplicate_key(namespace, duplicate, &shown)
+    }
 }
 
 /// [`IndexDef::keys`] for a bare list of fields: a sort has keys as an index has.
@@ -76,25 +85,15 @@ fn encode_key(parts: &[KeyPart], values: &[Slot<'_>]) -> Vec<u8> {
 }
 
 fn named(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
-    let mut bytes = vec![0; 4];
+    let mut key = Writer::new(64);
     for (part, slot) in parts.iter().zip(values) {
-        let Some(element) = slot.element else {
-            bytes.push(0x0a);
-            bytes.extend_from_slice(part.path.as_str().as_bytes());
-            bytes.push(0);
-            continue;
-        };
-        bytes.push(element.kind);
-        bytes.extend_from_slice(part.path.as_str().as_bytes());
-        bytes.push(0);
-        bytes.extend_from_slice(element.bytes);
+        let name = part.path.as_str().as_bytes();
+        match slot.element {
+            Some(element) => key.put(name, &element),
+            None => key.null(name),
+        }
     }
-    bytes.push(0);
-    let len = bytes.len() as u32;
-    if let Some(prefix) = bytes.first_chunk_mut() {
-        *prefix = len.to_le_bytes();
-    }
-    RawDocumentBuf::from_bytes(bytes).unwrap_or_default()
+    key.finish()
 }
 
 /// How far one field of the pattern has come.
@@ -205,11 +204,6 @@ fn advance(part: &KeyPart, slot: &mut Slot<'_>, multikey: &mut bool) -> Result<(
     Ok(())
 }
 
-/// The document `{ a: 5 }` in a duplicate key message.
-pub fn shown(key_value: &RawDocumentBuf) -> String {
-    crate::doc::shown(Value::Document(key_value.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,6 +267,18 @@ mod tests {
         let error = keys(rawdoc! { "a": 1, "b": 1 }, rawdoc! { "a": [1], "b": [2] }).unwrap_err();
         assert_eq!(error.code, ErrorCode::CannotIndexParallelArrays);
         assert_eq!(error.message, "cannot index parallel arrays [b] [a]");
+    }
+
+    #[test]
+    fn a_duplicate_is_reported_in_mongodbs_words() {
+        let def = IndexDef::parse(&rawdoc! { "a": 1, "b": -1 }, None, true).unwrap();
+        let doc = rawdoc! { "a": ["x", "y"] };
+        let key = def.keys(&doc).unwrap().keys.remove(1);
+        let error = def.duplicate("db.c", &key, &doc);
+        let message =
+            "E11000 duplicate key error collection: db.c index: a_1_b_-1 dup key: { a: \"y\", b: null }";
+        assert_eq!((error.code, error.message.as_str()), (ErrorCode::DuplicateKey, message));
+        assert_eq!(error.duplicate.unwrap().key_value, rawdoc! { "a": "y", "b": null });
     }
 
     #[test]

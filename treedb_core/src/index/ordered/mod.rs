@@ -14,4 +14,4 @@ mod def;
 mod keys;
 
 pub use def::{Direction, IndexDef, KeyPart, MAX_KEY_PARTS, pattern_of};
-pub use keys::{KeySet, keys_of, shown};
+pub use keys::{KeySet, keys_of};
