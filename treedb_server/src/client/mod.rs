@@ -1,1 +1,55 @@
-//! A client of the native protocol.
+//! A client of the native protocol: blocking, one connection.
+//!
+//! ```no_run
+//! use bson::rawdoc;
+//! use treedb_server::client::{Client, Find};
+//!
+//! # fn main() -> Result<(), treedb_server::client::Error> {
+//! let mut client = Client::connect("127.0.0.1:27117")?;
+//! client.insert_one("shop.films", &rawdoc! { "_id": 1, "title": "Alien", "year": 1979 })?;
+//! let alien = client.get("shop.films", 1)?;
+//! let filter = rawdoc! { "year": { "$lt": 1990 } };
+//! for film in client.find(&Find::new("shop.films", &filter).limit(10))? {
+//!     println!("{:?}", film?);
+//! }
+//!
+//! // Several requests under way at a time; answers are taken in any order.
+//! let mut pipeline = client.pipeline();
+//! let tickets = (0..100_u32)
+//!     .map(|n| pipeline.kv_get("numbers", &n.to_be_bytes()))
+//!     .collect::<Result<Vec<_>, _>>()?;
+//! for ticket in tickets {
+//!     println!("{:?}", pipeline.wait(ticket)?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `simple` | [`Client`]: one call, one answer |
+//! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
+//! | `iterate` | [`Documents`] and [`Pairs`]: answers that come in batches |
+//! | `connection` | the socket, frames, and which answers are still owed |
+//! | `error` | [`Error`] |
+//!
+//! A client belongs to one thread at a time (it may move); threads that work at once open one each. After an error
+//! of the connection itself every further call fails with the same reason: connect again.
+
+mod connection;
+mod error;
+mod iterate;
+mod pipeline;
+mod simple;
+#[cfg(test)]
+mod tests;
+
+pub use crate::native::Fault;
+pub use crate::native::call::{
+    Ack, Batch, Bound, Call, Count, Delete, DocumentFault, Find, Get, Insert, Inserted, KvBatch, KvDelete,
+    KvGet, KvPut, KvRange, Op, Ping, Update, Updated, Welcome,
+};
+pub use error::{Error, Result};
+pub use iterate::{Documents, Pairs};
+pub use pipeline::{Pipeline, Ticket};
+pub use simple::Client;

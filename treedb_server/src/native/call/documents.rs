@@ -192,6 +192,11 @@ pub struct Updated {
 }
 
 impl<'a> Update<'a> {
+    /// A change of the first document that matches.
+    pub fn one(namespace: &'a str, filter: &'a RawDocument, update: &'a RawDocument) -> Self {
+        Update { namespace, filter, update, multi: false, upsert: false, ack: Ack::Server }
+    }
+
     /// Reads the request.
     pub fn read(flags: u16, body: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(Update {

@@ -101,6 +101,36 @@ impl BatchWriter {
 }
 
 impl<'a> Find<'a> {
+    /// Every document of `namespace` that `filter` matches.
+    pub fn new(namespace: &'a str, filter: &'a RawDocument) -> Self {
+        Find { namespace, batch: 0, skip: 0, limit: 0, filter, sort: None, projection: None }
+    }
+
+    /// The same, in this order.
+    pub fn sort(self, sort: &'a RawDocument) -> Self {
+        Find { sort: Some(sort), ..self }
+    }
+
+    /// The same, with these fields only.
+    pub fn projection(self, projection: &'a RawDocument) -> Self {
+        Find { projection: Some(projection), ..self }
+    }
+
+    /// The same, without the first `skip`.
+    pub fn skip(self, skip: u64) -> Self {
+        Find { skip, ..self }
+    }
+
+    /// The same, `limit` documents at most; 0 for no limit.
+    pub fn limit(self, limit: u64) -> Self {
+        Find { limit, ..self }
+    }
+
+    /// The same, at most `batch` documents in the first answer; 0 leaves it to the server.
+    pub fn batch(self, batch: u32) -> Self {
+        Find { batch, ..self }
+    }
+
     /// Reads the request.
     pub fn read(body: &mut Reader<'a>) -> Result<Self, Malformed> {
         let namespace = body.text("namespace")?;

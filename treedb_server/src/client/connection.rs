@@ -1,0 +1,291 @@
+//! The socket, frames, and which answers are still owed.
+//!
+//! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. Only sending must not block
+//! without reading: a server that has many answers to send stops reading requests until they are taken, and two
+//! sides that both only write wait for ever. So `send` is asked not to wait, and where it would have to,
+//! whatever has arrived is read before it is tried again.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use super::error::{Error, Result};
+use crate::native::bytes::Reader;
+use crate::native::call::{Call, Hello, Welcome};
+use crate::native::fault::Fault;
+use crate::native::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
+
+/// Bytes of requests that are collected before they are sent.
+const COLLECT: usize = 32 * 1024;
+
+/// Bytes asked of the socket at a time.
+const CHUNK: usize = 64 * 1024;
+
+/// A connection after its greeting.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    timeout: Option<Duration>,
+    welcome: Welcome,
+    /// Requests not sent yet.
+    out: Vec<u8>,
+    /// Bytes received from `start` on: whole frames and the beginning of one.
+    received: Vec<u8>,
+    start: usize,
+    next_id: u64,
+    /// Requests whose answer somebody will take, and that has not arrived.
+    owed: HashSet<u64>,
+    /// Requests whose answer nobody will take any more.
+    unwanted: HashSet<u64>,
+    /// Answers that arrived while another one was waited for.
+    arrived: HashMap<u64, Frame>,
+    /// Why the connection has ended, once it has.
+    ended: Option<String>,
+}
+
+/// A frame as it was received.
+#[derive(Debug)]
+struct Frame {
+    header: Header,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects and greets. `timeout` bounds every wait from here on.
+    pub(super) fn open(address: impl ToSocketAddrs, timeout: Option<Duration>) -> Result<Self> {
+        let io = |op| move |source| Error::Io { op, source };
+        let stream = match timeout {
+            None => TcpStream::connect(address).map_err(io("connect"))?,
+            Some(timeout) => {
+                let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+                let mut stream = None;
+                for address in address.to_socket_addrs().map_err(io("look up"))? {
+                    match TcpStream::connect_timeout(&address, timeout) {
+                        Ok(connected) => {
+                            stream = Some(connected);
+                            break;
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                stream.ok_or(last).map_err(io("connect"))?
+            }
+        };
+        stream.set_nodelay(true).map_err(io("set up"))?;
+        stream.set_read_timeout(timeout).map_err(io("set up"))?;
+        let welcome =
+            Welcome { version: VERSION, max_body: MAX_BODY, max_requests: 1, server: String::new() };
+        let mut connection = Connection {
+            stream,
+            timeout,
+            welcome,
+            out: Vec::new(),
+            received: Vec::new(),
+            start: 0,
+            next_id: 1,
+            owed: HashSet::new(),
+            unwanted: HashSet::new(),
+            arrived: HashMap::new(),
+            ended: None,
+        };
+        let id = connection.submit(&Hello { oldest: VERSION, newest: VERSION })?;
+        let welcome = connection.wait::<Hello>(id)?;
+        if welcome.version != VERSION {
+            return Err(Error::Protocol(format!("it speaks version {}", welcome.version)));
+        }
+        connection.welcome = welcome;
+        Ok(connection)
+    }
+
+    /// What the server said of itself.
+    pub(super) fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Puts a request on its way and returns its id. It is sent when enough have been collected, or when an answer
+    /// is waited for.
+    pub(super) fn submit<C: Call>(&mut self, call: &C) -> Result<u64> {
+        self.alive()?;
+        let id = self.next_id;
+        let before = self.out.len();
+        call.frame(id, &mut self.out).map_err(Error::TooLarge)?;
+        let body = self.out.len().saturating_sub(before + HEADER);
+        let limit = self.welcome.max_body;
+        if body > limit as usize {
+            self.out.truncate(before);
+            let header = Header { length: body as u32, opcode: C::OPCODE, flags: 0, request: id };
+            return header.within(limit).map_err(Error::TooLarge).map(|()| id);
+        }
+        self.next_id += 1;
+        self.owed.insert(id);
+        if self.out.len() >= COLLECT {
+            self.flush()?;
+        }
+        Ok(id)
+    }
+
+    /// Waits for the answer to request `id`, which was submitted as a `C`.
+    pub(super) fn wait<C: Call>(&mut self, id: u64) -> Result<C::Answer> {
+        let frame = match self.arrived.remove(&id) {
+            Some(frame) => frame,
+            None => {
+                self.alive()?;
+                self.flush()?;
+                loop {
+                    match self.arrived.remove(&id) {
+                        Some(frame) => break frame,
+                        None => self.receive()?,
+                    }
+                }
+            }
+        };
+        let mut body = Reader::new(&frame.body);
+        if frame.header.opcode == ERROR {
+            let fault = Fault::read(&mut body);
+            return match fault {
+                Ok(fault) => Err(Error::Server(fault)),
+                Err(malformed) => Err(self.end(Error::Protocol(malformed.to_string()))),
+            };
+        }
+        if frame.header.opcode != C::OPCODE | ANSWER {
+            let what = format!("opcode {:#06x} answers request {:#06x}", frame.header.opcode, C::OPCODE);
+            return Err(self.end(Error::Protocol(what)));
+        }
+        let answer = C::read_answer(&mut body).and_then(|answer| body.finish().map(|()| answer));
+        answer.map_err(|malformed| self.end(Error::Protocol(malformed.to_string())))
+    }
+
+    /// Nobody will take the answer to `id`.
+    pub(super) fn forget(&mut self, id: u64) {
+        if self.arrived.remove(&id).is_none() && self.owed.remove(&id) {
+            self.unwanted.insert(id);
+        }
+    }
+
+    /// Sends what has been collected.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let mut sent = 0;
+        while let Some(rest) = self.out.get(sent..).filter(|rest| !rest.is_empty()) {
+            match send(&self.stream, rest, SendFlags::DONTWAIT) {
+                Ok(bytes) => sent += bytes,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if self.readable_before_writable()? {
+                        self.receive()?;
+                    }
+                }
+                Err(error) => return Err(self.end(Error::Io { op: "send", source: error.into() })),
+            }
+        }
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Waits until the socket can be read or written; true if it can be read.
+    fn readable_before_writable(&mut self) -> Result<bool> {
+        let timeout = self.timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::OUT)];
+        let ready = loop {
+            match poll(&mut fds, timeout.as_ref()) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        let [fd] = fds;
+        let events = fd.revents();
+        match ready {
+            Ok(0) => Err(self.end(Error::Io { op: "send", source: io::ErrorKind::TimedOut.into() })),
+            // What comes before the end of the stream, or the error, tells why: read it first.
+            Ok(_) => Ok(events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)),
+            Err(error) => Err(self.end(Error::Io { op: "poll", source: error.into() })),
+        }
+    }
+
+    /// Waits for bytes, and files the answers that are complete with them.
+    fn receive(&mut self) -> Result<()> {
+        if self.start > 0 {
+            self.received.drain(..self.start);
+            self.start = 0;
+        }
+        let old = self.received.len();
+        // A long body is asked for as a whole, up to a limit that a lying header cannot raise.
+        let wanted = self.missing().clamp(CHUNK, 16 * CHUNK);
+        self.received.resize(old + wanted, 0);
+        let read = loop {
+            let space = self.received.get_mut(old..).unwrap_or_default();
+            match self.stream.read(space) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.received.truncate(old + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => {
+                let source = io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
+                Err(self.end(Error::Io { op: "receive", source }))
+            }
+            Ok(_) => self.file(),
+            Err(source) => Err(self.end(Error::Io { op: "receive", source })),
+        }
+    }
+
+    /// Bytes that the frame at the front still lacks.
+    fn missing(&self) -> usize {
+        let rest = self.received.get(self.start..).unwrap_or_default();
+        match rest.first_chunk::<HEADER>() {
+            Some(header) => (HEADER + Header::from_bytes(header).length as usize).saturating_sub(rest.len()),
+            None => HEADER,
+        }
+    }
+
+    /// Files every complete frame.
+    fn file(&mut self) -> Result<()> {
+        loop {
+            let rest = self.received.get(self.start..).unwrap_or_default();
+            let Some(header) = rest.first_chunk::<HEADER>().map(Header::from_bytes) else { return Ok(()) };
+            if let Err(malformed) = header.within(MAX_BODY) {
+                return Err(self.end(Error::Protocol(malformed.what)));
+            }
+            let Some(body) = rest.get(HEADER..HEADER + header.length as usize) else { return Ok(()) };
+            let frame = Frame { header, body: body.to_vec() };
+            self.start += HEADER + frame.body.len();
+            let id = header.request;
+            if header.opcode == ERROR && header.flags & CLOSING != 0 {
+                return Err(self.closing(&frame));
+            }
+            if self.owed.remove(&id) {
+                self.arrived.insert(id, frame);
+            } else if !self.unwanted.remove(&id) {
+                return Err(
+                    self.end(Error::Protocol(format!("an answer to request {id}, which was not made")))
+                );
+            }
+        }
+    }
+
+    /// The server's last words.
+    fn closing(&mut self, frame: &Frame) -> Error {
+        match Fault::read(&mut Reader::new(&frame.body)) {
+            Ok(fault) => self.end(Error::Server(fault)),
+            Err(malformed) => self.end(Error::Protocol(malformed.to_string())),
+        }
+    }
+
+    /// Marks the connection as ended by `error`. Answers that arrived before can still be taken.
+    fn end(&mut self, error: Error) -> Error {
+        self.ended.get_or_insert_with(|| error.to_string());
+        error
+    }
+
+    fn alive(&self) -> Result<()> {
+        match &self.ended {
+            Some(reason) => Err(Error::Ended(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What a client returns.
+
+use std::io;
+
+use crate::native::bytes::Malformed;
+use crate::native::fault::Fault;
+
+/// What a call of a client returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server refused the request; the connection goes on.
+    #[error(transparent)]
+    Server(#[from] Fault),
+    /// The request does not fit into a frame; nothing was sent.
+    #[error("the request cannot be sent: {0}")]
+    TooLarge(Malformed),
+    /// The connection failed. Whether a write that was under way happened is not known.
+    #[error("{op}: {source}")]
+    Io {
+        /// What was being done.
+        op: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// What came is not the native protocol, or not a version of it that this client speaks.
+    #[error("not an answer of a TreeDB server: {0}; is this the native port (`treedb serve --native`)?")]
+    Protocol(String),
+    /// An earlier failure ended this connection.
+    #[error("the connection has ended ({0}): connect again")]
+    Ended(String),
+}
+
+impl Error {
+    /// MongoDB's number of the server's error; `None` if it was not the server that failed.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Error::Server(fault) => Some(fault.code),
+            _ => None,
+        }
+    }
+}

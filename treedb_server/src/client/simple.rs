@@ -1,0 +1,207 @@
+//! One call, one answer.
+
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
+
+use super::connection::Connection;
+use super::error::{Error, Result};
+use super::iterate::{Documents, Pairs};
+use super::pipeline::Pipeline;
+use crate::native::call::{
+    Ack, Bound, Call, Count, Delete, Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, Op, Ping,
+    Update, Updated, Welcome,
+};
+
+/// A connection to a server's native port.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) connection: Connection,
+    ack: Ack,
+}
+
+/// `{_id: id}`.
+pub(super) fn id_document(id: impl Into<RawBson>) -> RawDocumentBuf {
+    let id: RawBson = id.into();
+    rawdoc! { "_id": id }
+}
+
+impl Client {
+    /// Connects to `address` and greets the server. Waits without limit.
+    ///
+    /// # Errors
+    /// Nobody listens there, or not a TreeDB server's native port.
+    pub fn connect(address: impl ToSocketAddrs) -> Result<Self> {
+        Ok(Client { connection: Connection::open(address, None)?, ack: Ack::Server })
+    }
+
+    /// [`Self::connect`], with a limit to each wait, then and later. When it has passed, the connection has ended.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_timeout(address: impl ToSocketAddrs, timeout: Duration) -> Result<Self> {
+        Ok(Client { connection: Connection::open(address, Some(timeout))?, ack: Ack::Server })
+    }
+
+    /// When the writes of this client are acknowledged, from now on.
+    pub fn set_ack(&mut self, ack: Ack) {
+        self.ack = ack;
+    }
+
+    /// What the server said of itself.
+    pub fn server(&self) -> &Welcome {
+        self.connection.welcome()
+    }
+
+    /// Makes any request and waits for its answer.
+    ///
+    /// # Errors
+    /// The server's, or the connection's.
+    pub fn call<C: Call>(&mut self, call: &C) -> Result<C::Answer> {
+        let id = self.connection.submit(call)?;
+        self.connection.wait::<C>(id)
+    }
+
+    /// Requests that do not wait for each other.
+    pub fn pipeline(&mut self) -> Pipeline<'_> {
+        Pipeline::new(&mut self.connection, self.ack)
+    }
+
+    /// Asks whether the server answers.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn ping(&mut self) -> Result<()> {
+        self.call(&Ping { payload: &[] }).map(|_| ())
+    }
+
+    /// Inserts a document. Without an `_id` it gets one, which the server does not tell.
+    ///
+    /// # Errors
+    /// Code 11000 if the `_id`, or the key of a unique index, exists already.
+    pub fn insert_one(&mut self, namespace: &str, document: &RawDocument) -> Result<()> {
+        let insert = Insert { namespace, documents: vec![document], ordered: true, ack: self.ack };
+        match self.call(&insert)?.faults.into_iter().next() {
+            Some(failed) => Err(Error::Server(failed.fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Inserts documents in one transaction. Documents that are refused are told in the answer; if `ordered`, the
+    /// first of them ends the insert, and those before it stay.
+    ///
+    /// # Errors
+    /// Nothing was inserted.
+    pub fn insert_many<D: AsRef<RawDocument>>(
+        &mut self,
+        namespace: &str,
+        documents: &[D],
+        ordered: bool,
+    ) -> Result<Inserted> {
+        let documents = documents.iter().map(AsRef::as_ref).collect();
+        self.call(&Insert { namespace, documents, ordered, ack: self.ack })
+    }
+
+    /// The document with this `_id`.
+    ///
+    /// # Errors
+    /// The server's, or the connection's.
+    pub fn get(&mut self, namespace: &str, id: impl Into<RawBson>) -> Result<Option<RawDocumentBuf>> {
+        self.call(&Get { namespace, id: &id_document(id) })
+    }
+
+    /// The documents that match, fetched in batches while they are iterated. All of them are of one snapshot.
+    ///
+    /// # Errors
+    /// The filter, sort or projection is not valid.
+    pub fn find(&mut self, find: &Find<'_>) -> Result<Documents<'_>> {
+        Documents::new(self, find)
+    }
+
+    /// Changes the first document that matches: with operators (`{$set: {a: 1}}`), or as a replacement.
+    ///
+    /// # Errors
+    /// The filter or the update is not valid.
+    pub fn update_one(
+        &mut self,
+        namespace: &str,
+        filter: &RawDocument,
+        update: &RawDocument,
+    ) -> Result<Updated> {
+        self.call(&Update { ack: self.ack, ..Update::one(namespace, filter, update) })
+    }
+
+    /// Changes every document that matches.
+    ///
+    /// # Errors
+    /// The filter or the update is not valid; nothing was changed then.
+    pub fn update_many(
+        &mut self,
+        namespace: &str,
+        filter: &RawDocument,
+        update: &RawDocument,
+    ) -> Result<Updated> {
+        self.call(&Update { ack: self.ack, multi: true, ..Update::one(namespace, filter, update) })
+    }
+
+    /// Deletes the documents that match, `limit` of them at most (0: all), and returns how many they were.
+    ///
+    /// # Errors
+    /// The filter is not valid.
+    pub fn delete(&mut self, namespace: &str, filter: &RawDocument, limit: u64) -> Result<u64> {
+        self.call(&Delete { namespace, limit, filter, ack: self.ack })
+    }
+
+    /// How many documents match.
+    ///
+    /// # Errors
+    /// The filter is not valid.
+    pub fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64> {
+        self.call(&Count { namespace, skip: 0, limit: 0, filter })
+    }
+
+    /// The value of a key. A table that does not exist has no keys.
+    ///
+    /// # Errors
+    /// The server's, or the connection's.
+    pub fn kv_get(&mut self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.call(&KvGet { table, key })
+    }
+
+    /// Sets the value of a key. Creates the table if it does not exist.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn kv_put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        self.call(&KvPut { table, key, value, ack: self.ack })
+    }
+
+    /// Deletes a key; false if it was not there.
+    ///
+    /// # Errors
+    /// The server's, or the connection's.
+    pub fn kv_delete(&mut self, table: &str, key: &[u8]) -> Result<bool> {
+        self.call(&KvDelete { table, key, ack: self.ack })
+    }
+
+    /// Puts and deletes that happen all or not at all.
+    ///
+    /// # Errors
+    /// A key is too long; nothing happened then.
+    pub fn kv_batch(&mut self, table: &str, ops: Vec<Op<'_>>) -> Result<()> {
+        self.call(&KvBatch { table, ops, ack: self.ack })
+    }
+
+    /// The keys between two bounds with their values, in order, or from the last down. Fetched in batches while they
+    /// are iterated, each batch from the newest state.
+    pub fn kv_range<'c>(
+        &'c mut self,
+        table: &'c str,
+        low: Bound<'_>,
+        high: Bound<'_>,
+        descending: bool,
+    ) -> Pairs<'c> {
+        Pairs::new(self, table, low, high, descending)
+    }
+}
