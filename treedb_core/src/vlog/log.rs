@@ -294,6 +294,12 @@ impl ValueLog {
     }
 }
 
+impl std::fmt::Debug for ValueLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ValueLog").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
 /// The number after `id`; 0 is no segment's.
 fn following(id: u32) -> u32 {
     id.checked_add(1).unwrap_or(1)

@@ -193,6 +193,12 @@ impl Log {
     }
 }
 
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("dir", &self.dir).field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Log {
     /// Hands what is buffered to the system; nobody was promised that it is durable.
     fn drop(&mut self) {

@@ -18,6 +18,12 @@ pub struct Recovery {
     last: Lsn,
 }
 
+impl std::fmt::Debug for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recovery").field("next", &self.next).field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
 impl Recovery {
     pub(super) fn new(segments: Vec<(Arc<Segment>, u64)>, above: Lsn, last: Lsn) -> Recovery {
         let next = segments.first().map_or(Lsn(last.0 + 1), |(s, _)| s.header.first);
