@@ -22,6 +22,7 @@ LOGS = ROOT / "target" / "test-logs"
 # others count as one test each.
 SUITES = [
     ("layers", "python3 scripts/check_layers.py", "modules use only the layers below them"),
+    ("format_doc", "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
     ("format", "cargo fmt --all --check", "rustfmt finds nothing to change"),
     ("clippy", "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -- -D warnings",
      "lints, missing docs and undocumented unsafe"),

@@ -22,7 +22,7 @@ pub mod access;
 pub mod aggregate;
 pub mod btree;
 pub mod code;
-//pub mod collection;
+pub mod collection;
 pub mod disk;
 pub mod doc;
 pub mod error;
@@ -35,5 +35,16 @@ pub mod vlog;
 pub mod wal;
 
 pub use access::RowId;
+pub use bson;
 pub use code::{DuplicateKey, ErrorCode, QueryError};
+pub use collection::{
+    Collection, CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, FindRequest, IndexSpec,
+    IndexesCreated, InsertOutcome, Namespace, UpdateOutcome, UpdateRequest,
+};
 pub use error::{Corruption, Error, Result};
+pub use kv::{Durability, Options, Store};
+
+// The README's Rust examples are compiled and run as tests of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -6,11 +6,11 @@
 //! instead of decoding its collection's entry.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bson::Document;
 
-use crate::access::IndexInfo;
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::IndexDef;
 use crate::kv::{ReadTxn, Reads, Table, TableKind, WriteTxn};
@@ -104,12 +104,12 @@ impl Catalog {
     /// Every namespace whose name starts with `prefix`, in order.
     pub(crate) fn list(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<Namespace>> {
         let mut found = Vec::new();
-        for entry in reads.range(&self.table, prefix.as_bytes()..)? {
+        for entry in reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))? {
             let (key, _) = entry?;
             if !key.starts_with(prefix.as_bytes()) {
                 break;
             }
-            if let Ok(name) = std::str::from_utf8(key)
+            if let Ok(name) = std::str::from_utf8(&key)
                 && !name.is_empty()
             {
                 found.push(Namespace::parse(name)?);
@@ -141,7 +141,7 @@ impl Catalog {
             next_index: 1,
             rows,
             indexes: vec![IndexMeta { id: 0, def, multikey: false, building: None, table }],
-            infos: Vec::<IndexInfo>::new(),
+            infos: Vec::new(),
         };
         meta.arrange();
         self.write(txn, &meta)?;

@@ -98,7 +98,7 @@ impl<'a> Edit<'a> {
     pub(crate) fn backfill(&mut self, index: usize, from: u64, limit: usize) -> Result<Option<u64>> {
         let Some(target) = self.meta.indexes.get(index) else { return Ok(None) };
         let (mut found, mut multikey, mut seen, mut next) = (Vec::new(), false, 0, None);
-        for row in self.txn.rows(&self.meta.rows, from..)? {
+        for row in self.txn.rows(&self.meta.rows, from)? {
             let (id, bytes) = row?;
             if seen == limit {
                 next = Some(id);

@@ -79,11 +79,6 @@ impl Meta {
             .collect();
     }
 
-    /// The index of this name.
-    pub(crate) fn index(&self, name: &str) -> Option<&IndexMeta> {
-        self.indexes.iter().find(|index| index.def.name == name)
-    }
-
     /// The entry's bytes.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let indexes: Vec<Bson> = self.indexes.iter().map(|index| index.encode().into()).collect();
@@ -103,8 +98,8 @@ impl Meta {
             )
         };
         let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
-        let (v, format) = (entry.get_i32("v"), entry.get_i32("format"));
-        if v != Ok(VERSION) || format != Ok(FORMAT_BSON) {
+        let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
+        if v != Some(VERSION) || format != Some(FORMAT_BSON) {
             return Err(QueryError::new(
                 ErrorCode::InternalError,
                 format!("{namespace} was written by a newer TreeDB (entry {v:?}, rows {format:?}): use that version"),

@@ -88,7 +88,7 @@ impl std::str::FromStr for Namespace {
 }
 
 /// `InvalidNamespace` if `database` cannot name a database.
-pub fn check_database(database: &str) -> Result<()> {
+pub(crate) fn check_database(database: &str) -> Result<()> {
     let why = if database.is_empty() {
         "it is empty".to_owned()
     } else if database.len() > MAX_DATABASE {

@@ -4,13 +4,11 @@
 //! come by row id) and an empty value; a unique one has `key` and the row id, 8 bytes big endian, as its value.
 //! Encoded keys delimit themselves, so appending the row id keeps their order.
 
-use std::ops::Bound;
-
 use bson::RawDocument;
 
 use crate::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::Reads;
+use crate::kv::{Cursor, Reads};
 
 use super::meta::{IndexMeta, Meta};
 
@@ -42,9 +40,9 @@ pub(crate) fn split_entry<'e>(index: &IndexMeta, key: &'e [u8], value: &[u8]) ->
     }
 }
 
-impl<R: Reads> View<'_, R> {
+impl<'a, R: Reads> View<'a, R> {
     /// The stored document at `id`.
-    pub(crate) fn document(&self, id: RowId) -> Result<Option<&RawDocument>> {
+    pub(crate) fn document(&self, id: RowId) -> Result<Option<&'a RawDocument>> {
         match self.reads.row(&self.meta.rows, id.0)? {
             Some(bytes) => Ok(Some(RawDocument::from_bytes(bytes)?)),
             None => Ok(None),
@@ -61,41 +59,45 @@ impl<R: Reads> View<'_, R> {
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
         let resume = after.map(|(key, row)| entry(index.def.unique, key, row).0);
-        let (mut low, mut high) = (Bound::Included(range.low.as_slice()), Bound::Unbounded);
-        if let Some(above) = &range.high {
-            high = Bound::Excluded(above.as_slice());
-        }
-        match (way, &resume) {
-            (Way::Forward, Some(last)) => low = Bound::Excluded(last.as_slice()),
-            (Way::Backward, Some(last)) => high = Bound::Excluded(last.as_slice()),
-            (_, None) => {}
-        }
-        if empty(low, high) {
-            return Ok(());
-        }
-        let mut entries = self.reads.range(&index.table, (low, high))?;
-        loop {
-            let next = match way {
-                Way::Forward => entries.next(),
-                Way::Backward => entries.next_back(),
+        let mut cursor = self.reads.cursor(&index.table)?;
+        let mut on = match (way, &resume, &range.high) {
+            (Way::Forward, Some(last), _) => cursor.seek(last)? && step_off(&mut cursor, way, last)?,
+            (Way::Forward, None, _) => cursor.seek(&range.low)?,
+            (Way::Backward, Some(last), _) => cursor.seek_back(last)? && step_off(&mut cursor, way, last)?,
+            (Way::Backward, None, Some(high)) => cursor.seek_back(high)? && step_off(&mut cursor, way, high)?,
+            (Way::Backward, None, None) => cursor.last()?,
+        };
+        while on {
+            let Some((key, value)) = cursor.entry()? else { return Ok(()) };
+            let past = match way {
+                Way::Forward => range.high.as_deref().is_some_and(|high| key >= high),
+                Way::Backward => key < range.low.as_slice(),
             };
-            let Some(next) = next else { return Ok(()) };
-            let (key, value) = next?;
+            if past {
+                return Ok(());
+            }
             let (key, row) = split_entry(index, key, value)?;
             if visit(row, key)? == Flow::Break(()) {
                 return Ok(());
             }
+            on = match way {
+                Way::Forward => cursor.next()?,
+                Way::Backward => cursor.prev()?,
+            };
         }
+        Ok(())
     }
 }
 
-/// True if no byte string lies between the bounds.
-fn empty(low: Bound<&[u8]>, high: Bound<&[u8]>) -> bool {
-    match (low, high) {
-        (Bound::Included(low), Bound::Excluded(high)) => low >= high,
-        (Bound::Excluded(low), Bound::Excluded(high)) => low >= high,
-        _ => false,
+/// Goes one entry on if the cursor stands on `key`; false if there is none behind it.
+fn step_off(cursor: &mut Cursor<'_>, way: Way, key: &[u8]) -> Result<bool> {
+    if cursor.key()? != Some(key) {
+        return Ok(true);
     }
+    Ok(match way {
+        Way::Forward => cursor.next()?,
+        Way::Backward => cursor.prev()?,
+    })
 }
 
 impl<R: Reads> Source for View<'_, R> {
@@ -111,12 +113,14 @@ impl<R: Reads> Source for View<'_, R> {
     }
 
     fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        let bounds = match (way, after) {
-            (_, None) => (Bound::Unbounded, Bound::Unbounded),
-            (Way::Forward, Some(RowId(last))) => (Bound::Excluded(last), Bound::Unbounded),
-            (Way::Backward, Some(RowId(last))) => (Bound::Unbounded, Bound::Excluded(last)),
+        let from = match (way, after) {
+            (Way::Forward, Some(RowId(last))) => match last.checked_add(1) {
+                Some(next) => next,
+                None => return Ok(()),
+            },
+            _ => 0,
         };
-        let mut rows = self.reads.rows(&self.meta.rows, bounds)?;
+        let mut rows = self.reads.rows(&self.meta.rows, from)?;
         loop {
             let next = match way {
                 Way::Forward => rows.next(),
@@ -124,6 +128,9 @@ impl<R: Reads> Source for View<'_, R> {
             };
             let Some(next) = next else { return Ok(()) };
             let (id, bytes) = next?;
+            if way == Way::Backward && after.is_some_and(|RowId(last)| id >= last) {
+                continue;
+            }
             if visit(RowId(id), RawDocument::from_bytes(bytes)?)? == Flow::Break(()) {
                 return Ok(());
             }

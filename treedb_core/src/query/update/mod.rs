@@ -7,10 +7,10 @@
 mod path;
 mod upsert;
 
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use bson::{Bson, Decimal128, Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, validate};
+use crate::doc::{Decimal, Doc, validate};
 use crate::query::filter::Filter;
 
 use path::Path;
@@ -133,7 +133,6 @@ impl FieldUpdate {
 enum NoSum {
     NotANumber,
     TooLarge,
-    Decimal,
 }
 
 impl NoSum {
@@ -152,10 +151,6 @@ impl NoSum {
                 "Failed to apply $inc operations to current value ({old}) of field '{path}' for document {id}: {old} + \
                  {by} is over 64 bits"
             )),
-            NoSum::Decimal => QueryError::new(
-                ErrorCode::NotImplemented,
-                format!("$inc of field '{path}': arithmetic on decimal128 values is not supported, use $set"),
-            ),
         }
     }
 }
@@ -170,8 +165,10 @@ fn add(old: &Bson, by: &Bson) -> Result<Bson, NoSum> {
         (Bson::Int32(_) | Bson::Int64(_), Bson::Int32(_) | Bson::Int64(_)) => {
             Bson::Int64(integer(old).checked_add(integer(by)).ok_or(NoSum::TooLarge)?)
         }
-        (Bson::Decimal128(_), b) if is_number(b) => return Err(NoSum::Decimal),
-        (a, Bson::Decimal128(_)) if is_number(a) => return Err(NoSum::Decimal),
+        (a @ Bson::Decimal128(_), b) | (a, b @ Bson::Decimal128(_)) => match (decimal(a), decimal(b)) {
+            (Some(a), Some(b)) => Bson::Decimal128(Decimal128::from_bytes(a.add(b).to_bytes())),
+            _ => return Err(NoSum::NotANumber),
+        },
         (a, b) if is_number(a) && is_number(b) => Bson::Double(double(a) + double(b)),
         _ => return Err(NoSum::NotANumber),
     })
@@ -193,6 +190,15 @@ fn double(value: &Bson) -> f64 {
     match value {
         Bson::Double(n) => *n,
         other => integer(other) as f64,
+    }
+}
+
+fn decimal(value: &Bson) -> Option<Decimal> {
+    match value {
+        Bson::Decimal128(value) => Some(Decimal::new(value.bytes())),
+        Bson::Double(value) => Some(Decimal::from_double(*value)),
+        Bson::Int32(_) | Bson::Int64(_) => Some(Decimal::from_integer(integer(value))),
+        _ => None,
     }
 }
 

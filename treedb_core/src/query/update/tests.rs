@@ -8,6 +8,10 @@ fn raw(document: Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(&document).unwrap()
 }
 
+fn decimal(text: &str) -> Bson {
+    Bson::Decimal128(text.parse().unwrap())
+}
+
 fn parse(update: Document) -> Result<Update> {
     Update::parse(&raw(update))
 }
@@ -64,6 +68,8 @@ fn inc_widens_as_it_must_and_refuses_what_is_no_number() {
         (Bson::Int32(i32::MAX), Bson::Int32(1), Bson::Int64(1 << 31)),
         (Bson::Int32(1), Bson::Int64(2), Bson::Int64(3)),
         (Bson::Int64(1), Bson::Double(0.5), Bson::Double(1.5)),
+        (decimal("0.10"), decimal("0.2"), decimal("0.30")),
+        (Bson::Int32(1), decimal("0.5"), decimal("1.5")),
     ];
     for (old, by, sum) in sums {
         assert_eq!(applied(doc! { "a": old }, doc! { "$inc": { "a": by } }), doc! { "a": sum });
