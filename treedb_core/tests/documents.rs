@@ -1,9 +1,7 @@
 //! The document API from outside, on a real directory.
 
 use treedb_core::bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
-use treedb_core::{
-    Collection, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, UpdateRequest,
-};
+use treedb_core::{Collection, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, UpdateRequest};
 
 fn open() -> (tempfile::TempDir, Database) {
     let dir = tempfile::tempdir().unwrap();
@@ -34,7 +32,10 @@ fn what_goes_in_comes_out_after_a_restart() {
     let films = db.collection("cinema.films").unwrap();
     assert_eq!(films.len().unwrap(), 3000);
     let found = films.find_one(rawdoc! { "_id": 77 }).unwrap().unwrap();
-    assert_eq!(Document::try_from(&*found).unwrap(), doc! { "_id": 77, "title": "film 00077", "year": 1957, "cast": [0, 0] });
+    assert_eq!(
+        Document::try_from(&*found).unwrap(),
+        doc! { "_id": 77, "title": "film 00077", "year": 1957, "cast": [0, 0] }
+    );
     let checked = db.check().unwrap();
     assert_eq!(checked.collections[0].rows, 3000);
     assert_eq!(checked.collections[0].indexes, [("_id_".to_owned(), 3000), ("year_1".to_owned(), 3000)]);
@@ -45,10 +46,17 @@ fn an_index_is_used_and_gives_the_same_answer_as_a_scan() {
     let (_dir, db) = open();
     let films = films(&db, 2000);
     let requests = [
-        FindRequest::filter(rawdoc! { "year": { "$gte": 1990, "$lt": 1993 } }).sort(rawdoc! { "year": -1, "_id": 1 }),
-        FindRequest::filter(rawdoc! { "year": { "$in": [1960, 1955, 2000] } }).sort(rawdoc! { "_id": 1 }).skip(3).limit(9),
+        FindRequest::filter(rawdoc! { "year": { "$gte": 1990, "$lt": 1993 } })
+            .sort(rawdoc! { "year": -1, "_id": 1 }),
+        FindRequest::filter(rawdoc! { "year": { "$in": [1960, 1955, 2000] } })
+            .sort(rawdoc! { "_id": 1 })
+            .skip(3)
+            .limit(9),
         FindRequest::filter(rawdoc! { "cast": 10 }).sort(rawdoc! { "_id": -1 }),
-        FindRequest::default().sort(rawdoc! { "year": 1, "title": -1 }).limit(20).projection(rawdoc! { "title": 1 }),
+        FindRequest::default()
+            .sort(rawdoc! { "year": 1, "title": -1 })
+            .limit(20)
+            .projection(rawdoc! { "title": 1 }),
     ];
     let scanned: Vec<_> = requests.iter().map(|request| all(&films, request.clone())).collect();
     for keys in [rawdoc! { "year": -1, "title": 1 }, rawdoc! { "cast": 1 }] {
@@ -77,7 +85,10 @@ fn a_duplicate_key_is_refused_with_mongodbs_message_and_nothing_half_done() {
     assert_eq!((outcome.inserted, outcome.errors.len()), (2, 2));
     let (at, error) = &outcome.errors[0];
     assert_eq!((*at, error.code), (1, ErrorCode::DuplicateKey));
-    assert_eq!(error.message, r#"E11000 duplicate key error collection: app.users index: mail_1 dup key: { mail: "a" }"#);
+    assert_eq!(
+        error.message,
+        r#"E11000 duplicate key error collection: app.users index: mail_1 dup key: { mail: "a" }"#
+    );
     let duplicate = error.duplicate.as_ref().unwrap();
     assert_eq!(duplicate.key_pattern, rawdoc! { "mail": 1 });
     assert_eq!(duplicate.key_value, rawdoc! { "mail": "a" });
@@ -85,7 +96,10 @@ fn a_duplicate_key_is_refused_with_mongodbs_message_and_nothing_half_done() {
 
     let update = UpdateRequest::one(rawdoc! { "_id": 3 }, rawdoc! { "$set": { "mail": "a" } });
     assert_eq!(users.update(update).unwrap_err().code, ErrorCode::DuplicateKey);
-    assert_eq!(all(&users, FindRequest::default().sort(rawdoc! { "_id": 1 })), [doc! { "_id": 1, "mail": "a" }, doc! { "_id": 3, "mail": "c" }]);
+    assert_eq!(
+        all(&users, FindRequest::default().sort(rawdoc! { "_id": 1 })),
+        [doc! { "_id": 1, "mail": "a" }, doc! { "_id": 3, "mail": "c" }]
+    );
     db.check().unwrap();
 }
 
@@ -106,10 +120,23 @@ fn updates_and_deletes_keep_every_index_in_step() {
     let films = films(&db, 1500);
     films.create_index(rawdoc! { "year": 1, "title": -1 }).unwrap();
     films.create_index(rawdoc! { "cast": 1 }).unwrap();
-    let outcome =
-        films.update(UpdateRequest::many(rawdoc! { "year": { "$lt": 1960 } }, rawdoc! { "$inc": { "year": 100 }, "$set": { "cast": [1, 2, 3] } })).unwrap();
+    let outcome = films
+        .update(UpdateRequest::many(
+            rawdoc! { "year": { "$lt": 1960 } },
+            rawdoc! { "$inc": { "year": 100 }, "$set": { "cast": [1, 2, 3] } },
+        ))
+        .unwrap();
     assert_eq!((outcome.matched, outcome.modified), (220, 220));
-    assert_eq!(films.update(UpdateRequest::many(rawdoc! { "year": { "$gte": 2050 } }, rawdoc! { "$set": { "cast": [1, 2, 3] } })).unwrap().modified, 0);
+    assert_eq!(
+        films
+            .update(UpdateRequest::many(
+                rawdoc! { "year": { "$gte": 2050 } },
+                rawdoc! { "$set": { "cast": [1, 2, 3] } }
+            ))
+            .unwrap()
+            .modified,
+        0
+    );
     assert_eq!(films.delete(DeleteRequest::many(rawdoc! { "cast": 3 })).unwrap(), films_deleted());
     assert_eq!(films.delete(DeleteRequest::one(rawdoc! { "year": 1970 })).unwrap(), 1);
     db.check().unwrap();
@@ -125,7 +152,8 @@ fn an_upsert_inserts_once_and_updates_then() {
     let (_dir, db) = open();
     let counters = db.collection("app.counters").unwrap();
     for turn in 0..3 {
-        let request = UpdateRequest::one(rawdoc! { "name": "visits" }, rawdoc! { "$inc": { "n": 1 } }).upsert();
+        let request =
+            UpdateRequest::one(rawdoc! { "name": "visits" }, rawdoc! { "$inc": { "n": 1 } }).upsert();
         let outcome = counters.update(request).unwrap();
         assert_eq!(outcome.upserted.is_some(), turn == 0);
         assert_eq!(outcome.matched, u64::from(turn > 0));
@@ -153,7 +181,8 @@ fn collections_and_databases_are_listed_and_dropped() {
         db.create_collection(name, doc! {}).unwrap();
     }
     assert_eq!(db.create_collection("a.x", doc! {}).err().unwrap().code, ErrorCode::NamespaceExists);
-    let names: Vec<String> = db.list_collections("a").unwrap().iter().map(|info| info.namespace.to_string()).collect();
+    let names: Vec<String> =
+        db.list_collections("a").unwrap().iter().map(|info| info.namespace.to_string()).collect();
     assert_eq!(names, ["a.x", "a.y"]);
     assert_eq!(db.list_databases().unwrap(), ["a", "ab", "b"]);
     assert_eq!(db.drop_database("a").unwrap(), 2);

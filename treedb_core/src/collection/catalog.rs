@@ -119,7 +119,12 @@ impl Catalog {
     }
 
     /// Creates a collection with its index on `_id`; `NamespaceExists` if there is one.
-    pub(crate) fn create(&self, txn: &mut WriteTxn, namespace: &Namespace, options: Document) -> Result<Meta> {
+    pub(crate) fn create(
+        &self,
+        txn: &mut WriteTxn,
+        namespace: &Namespace,
+        options: Document,
+    ) -> Result<Meta> {
         if txn.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
             return Err(QueryError::new(
                 ErrorCode::NamespaceExists,

@@ -26,7 +26,10 @@ pub struct CollectionCheck {
 pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck> {
     let view = View { reads, meta };
     let wrong = |what: String| {
-        QueryError::new(ErrorCode::InternalError, format!("{}: {what}; restore from a backup", meta.namespace))
+        QueryError::new(
+            ErrorCode::InternalError,
+            format!("{}: {what}; restore from a backup", meta.namespace),
+        )
     };
     let mut rows = 0;
     // Entries that the rows call for, by index: counted here, and found again one by one below.
@@ -37,7 +40,10 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
         for (index, wanted) in meta.indexes.iter().zip(&mut wanted) {
             let keys = index.def.keys(document)?;
             if keys.multikey && !index.multikey && index.building.is_none() {
-                return Err(wrong(format!("index {} is not marked multikey, row {row:?} is", index.def.name)));
+                return Err(wrong(format!(
+                    "index {} is not marked multikey, row {row:?} is",
+                    index.def.name
+                )));
             }
             *wanted += keys.keys.len() as u64;
         }
@@ -56,18 +62,30 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                 }
                 let keys = match view.document(row)? {
                     Some(document) => index.def.keys(document)?.keys,
-                    None => return Err(wrong(format!("index {} leads to row {row:?}, which is not there", index.def.name))),
+                    None => {
+                        return Err(wrong(format!(
+                            "index {} leads to row {row:?}, which is not there",
+                            index.def.name
+                        )));
+                    }
                 };
                 lately.insert(row, keys);
             }
-            if !lately.get(&row).is_some_and(|keys| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_ok()) {
-                return Err(wrong(format!("index {} has a key for row {row:?} that the row does not have", index.def.name)));
+            if !lately.get(&row).is_some_and(|keys| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_ok())
+            {
+                return Err(wrong(format!(
+                    "index {} has a key for row {row:?} that the row does not have",
+                    index.def.name
+                )));
             }
             Ok(Flow::Continue(()))
         })?;
         // Every entry belongs to its row and entries are distinct, so equal counts mean that none is missing.
         if entries != wanted && index.building.is_none() {
-            return Err(wrong(format!("index {} has {entries} entries, its rows have {wanted} keys", index.def.name)));
+            return Err(wrong(format!(
+                "index {} has {entries} entries, its rows have {wanted} keys",
+                index.def.name
+            )));
         }
         indexes.push((index.def.name.clone(), entries));
     }

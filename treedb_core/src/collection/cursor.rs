@@ -73,7 +73,11 @@ impl Cursor {
             self.more = execution.run(&View { reads: &*reads, meta }, &mut |document| {
                 bytes += document.as_bytes().len();
                 ready.push_back(document);
-                if ready.len() >= BATCH || bytes >= BATCH_BYTES { Flow::Break(()) } else { Flow::Continue(()) }
+                if ready.len() >= BATCH || bytes >= BATCH_BYTES {
+                    Flow::Break(())
+                } else {
+                    Flow::Continue(())
+                }
             })?;
         }
         Ok(())

@@ -7,8 +7,7 @@
 use bson::RawDocument;
 
 use crate::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
-use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
-use crate::index::ordered::shown;
+use crate::code::{ErrorCode, QueryError, Result};
 use crate::kv::{Reads, WriteTxn};
 
 use super::catalog::Catalog;
@@ -60,10 +59,11 @@ impl<'a> Edit<'a> {
                 }
                 None => Vec::new(),
             };
-            change.remove = old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
+            change.remove =
+                old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
             change.add = new_keys.into_iter().filter(|key| old_keys.binary_search(key).is_err()).collect();
-            for key in &change.add {
-                check_key(self.txn, &self.meta, index, key, row, new)?;
+            for (key, document) in change.add.iter().zip(new.into_iter().cycle()) {
+                check_key(self.txn, &self.meta, index, key, row, document)?;
             }
             changes.push(change);
         }
@@ -113,8 +113,9 @@ impl<'a> Edit<'a> {
         found.sort_unstable();
         for (key, row) in found {
             let view = View { reads: &*self.txn, meta: &self.meta };
-            let document = view.document(row)?.map(RawDocument::to_owned);
-            check_key(self.txn, &self.meta, target, &key, Some(row), document.as_deref())?;
+            if let Some(document) = view.document(row)? {
+                check_key(self.txn, &self.meta, target, &key, Some(row), document)?;
+            }
             let (key, value) = entry(target.def.unique, &key, row);
             self.txn.put(&target.table, &key, &value)?;
         }
@@ -135,7 +136,7 @@ fn check_key(
     index: &IndexMeta,
     key: &[u8],
     row: Option<RowId>,
-    document: Option<&RawDocument>,
+    document: &RawDocument,
 ) -> Result<()> {
     let limit = crate::kv::MAX_KEY - 8;
     if key.len() > limit {
@@ -157,11 +158,7 @@ fn check_key(
     if Some(holder) == row {
         return Ok(());
     }
-    let key_value = document.map(|document| index.def.key_value(document, key)).unwrap_or_default();
-    let text = shown(&key_value);
-    let duplicate =
-        DuplicateKey { index: index.def.name.clone(), key_pattern: index.def.key_pattern(), key_value };
-    Err(QueryError::duplicate_key(meta.namespace.as_str(), duplicate, &text))
+    Err(index.def.duplicate(meta.namespace.as_str(), key, document))
 }
 
 /// Removes the entry of `row` under `key`; nothing happens if another row has the key, or none (an index that is

@@ -67,7 +67,11 @@ impl Collection {
     ///
     /// # Errors
     /// Only those of the storage engine: nothing was inserted then.
-    pub fn insert_many<D: AsRef<RawDocument>>(&self, documents: &[D], ordered: bool) -> Result<InsertOutcome> {
+    pub fn insert_many<D: AsRef<RawDocument>>(
+        &self,
+        documents: &[D],
+        ordered: bool,
+    ) -> Result<InsertOutcome> {
         let done = self.edit(true, |edit| {
             let mut outcome = InsertOutcome::default();
             for (at, document) in documents.iter().enumerate() {
@@ -259,7 +263,8 @@ fn parse(request: &FindRequest) -> Result<Query> {
         None | Some((_, Some(true))) => None,
         Some((sort, _)) => Sort::parse(sort)?,
     };
-    query.projection = request.projection.as_ref().map(|fields| Projection::parse(fields)).transpose()?.flatten();
+    query.projection =
+        request.projection.as_ref().map(|fields| Projection::parse(fields)).transpose()?.flatten();
     query.skip = request.skip;
     query.limit = request.limit;
     query.hint = request.hint.clone();

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
+use bson::RawDocument;
 use bson::oid::ObjectId;
-use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Value, validate};
+use crate::doc::write::Writer;
+use crate::doc::{Doc, Element, Value, validate};
+
+/// BSON's type byte of an object id.
+const OBJECT_ID: u8 = 0x07;
 
 /// `document`, valid and with its `_id` first: as it is if it has one there, otherwise a copy with the `_id` moved or
 /// a new [`ObjectId`] put in front.
@@ -26,27 +30,15 @@ pub(crate) fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
             return Ok(Cow::Borrowed(document));
         }
     }
-    let mut bytes = Vec::with_capacity(document.as_bytes().len() + 17);
-    bytes.extend_from_slice(&[0; 4]);
-    let mut push = |kind: u8, name: &[u8], value: &[u8]| {
-        bytes.push(kind);
-        bytes.extend_from_slice(name);
-        bytes.push(0);
-        bytes.extend_from_slice(value);
-    };
+    let mut out = Writer::new(document.as_bytes().len() + 17);
     match &id {
-        Some(id) => push(id.kind, id.name, id.bytes),
-        None => push(0x07, b"_id", &ObjectId::new().bytes()),
+        Some(id) => out.copy(id),
+        None => out.copy(&Element { name: b"_id", kind: OBJECT_ID, bytes: &ObjectId::new().bytes() }),
     }
     for element in doc.elements().filter(|element| element.name != b"_id") {
-        push(element.kind, element.name, element.bytes);
+        out.copy(&element);
     }
-    bytes.push(0);
-    let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
-    if let Some(head) = bytes.first_chunk_mut::<4>() {
-        *head = length.to_le_bytes();
-    }
-    Ok(Cow::Owned(RawDocumentBuf::from_bytes(bytes)?))
+    Ok(Cow::Owned(out.finish()))
 }
 
 fn check(id: Value<'_>) -> Result<()> {
@@ -61,7 +53,7 @@ fn check(id: Value<'_>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use bson::{Bson, Document, doc};
+    use bson::{Bson, Document, RawDocumentBuf, doc};
 
     use super::*;
 

@@ -173,7 +173,9 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
 
 /// Removes an index and its entries. False if there is none of that name.
 fn remove(edit: &mut Edit<'_>, name: &str) -> Result<bool> {
-    let Some(at) = edit.meta.indexes.iter().position(|index| index.def.name == name) else { return Ok(false) };
+    let Some(at) = edit.meta.indexes.iter().position(|index| index.def.name == name) else {
+        return Ok(false);
+    };
     let gone = edit.meta.indexes.remove(at);
     edit.txn.drop_table(&index_table(edit.meta.id, gone.id))?;
     edit.meta.arrange();

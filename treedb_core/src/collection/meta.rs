@@ -94,7 +94,9 @@ impl Meta {
         let damaged = |what: &str| {
             QueryError::new(
                 ErrorCode::InternalError,
-                format!("the catalog entry of {namespace} is damaged ({what}): restore the database from a backup"),
+                format!(
+                    "the catalog entry of {namespace} is damaged ({what}): restore the database from a backup"
+                ),
             )
         };
         let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
@@ -102,7 +104,9 @@ impl Meta {
         if v != Some(VERSION) || format != Some(FORMAT_BSON) {
             return Err(QueryError::new(
                 ErrorCode::InternalError,
-                format!("{namespace} was written by a newer TreeDB (entry {v:?}, rows {format:?}): use that version"),
+                format!(
+                    "{namespace} was written by a newer TreeDB (entry {v:?}, rows {format:?}): use that version"
+                ),
             ));
         }
         let id = entry.get_i64("id").map_err(|e| damaged(&e.to_string()))?;
@@ -143,7 +147,8 @@ impl Meta {
             .iter()
             .filter(|index| index.building.is_none())
             .map(|index| {
-                let mut shown = doc! { "v": 2, "key": key_pattern(&index.def), "name": index.def.name.clone() };
+                let mut shown =
+                    doc! { "v": 2, "key": key_pattern(&index.def), "name": index.def.name.clone() };
                 if index.def.unique && !index.def.is_id() {
                     shown.insert("unique", true);
                 }

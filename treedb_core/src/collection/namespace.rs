@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn names_mongodb_refuses_are_refused() {
         let long = "x".repeat(MAX_NAMESPACE);
-        let bad = ["", "films", ".films", "a b.c", "a$.c", "a.c$d", "a.", "a..b", "a.b.", "a.system.x", "a.b\0"];
+        let bad =
+            ["", "films", ".films", "a b.c", "a$.c", "a.c$d", "a.", "a..b", "a.b.", "a.system.x", "a.b\0"];
         for full in bad.iter().copied().chain([long.as_str(), &format!("a.{long}")]) {
             let error = Namespace::parse(full).expect_err(full);
             assert_eq!(error.code, ErrorCode::InvalidNamespace, "{full}");

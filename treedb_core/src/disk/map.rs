@@ -60,7 +60,8 @@ impl Mapping {
     }
 
     fn owning(base: *mut core::ffi::c_void, len: usize) -> io::Result<Mapping> {
-        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let base =
+            NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Mapping { base, len })
     }
 
@@ -100,7 +101,9 @@ impl Mapping {
             if bytes == &known[start..start + stride] {
                 continue;
             }
-            for (i, (new, old)) in bytes.chunks(unit).zip(known[start..start + stride].chunks(unit)).enumerate() {
+            for (i, (new, old)) in
+                bytes.chunks(unit).zip(known[start..start + stride].chunks(unit)).enumerate()
+            {
                 if new != old {
                     differs(start + i * unit, new);
                 }

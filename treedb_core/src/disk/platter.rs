@@ -264,7 +264,8 @@ impl Platter {
             Crash::EvenPages => medium.after(newest, |n, v| (n / 8 % 2 == 0).then(|| last(v))?),
             Crash::Torn => medium.after(newest, |n, v| {
                 let torn = self.last_write.is_some_and(|(file, from, to)| {
-                    file == inode && n <= to && n > from + (to - from) / 2 || file == inode && from == to && n == to
+                    file == inode && n <= to && n > from + (to - from) / 2
+                        || file == inode && from == to && n == to
                 });
                 // The version before the torn write: an older one, or what was durable.
                 if torn { v.len().checked_sub(2) } else { last(v) }

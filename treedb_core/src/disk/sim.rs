@@ -197,7 +197,9 @@ impl State {
         let mut stores: Vec<Change> = Vec::new();
         for (&inode, map) in &self.maps {
             map.compare(self.platter.newest(inode), SECTOR, |at, new| match stores.last_mut() {
-                Some(Change::Bytes { inode: i, offset, bytes }) if *i == inode && *offset + bytes.len() == at => {
+                Some(Change::Bytes { inode: i, offset, bytes })
+                    if *i == inode && *offset + bytes.len() == at =>
+                {
                     bytes.extend_from_slice(new);
                 }
                 _ => stores.push(Change::Bytes { inode, offset: at, bytes: new.to_vec() }),
@@ -445,11 +447,18 @@ impl DiskFile for SimFile {
         state.alive("mmap", &self.path)?;
         let len = to_usize(len);
         if let Some(map) = state.maps.get(&self.inode) {
-            return if map.len() >= len { Ok(Box::new(Arc::clone(map))) } else { Err(self.too_large("mmap")) };
+            return if map.len() >= len {
+                Ok(Box::new(Arc::clone(map)))
+            } else {
+                Err(self.too_large("mmap"))
+            };
         }
         let bytes = state.platter.newest(self.inode);
-        let map = Mapping::anonymous(len.max(bytes.len()).max(MAP_ROOM))
-            .map_err(|source| Error::Io { op: "mmap", path: self.path.clone(), source })?;
+        let map = Mapping::anonymous(len.max(bytes.len()).max(MAP_ROOM)).map_err(|source| Error::Io {
+            op: "mmap",
+            path: self.path.clone(),
+            source,
+        })?;
         // Untouched pages of the mapping are zero already, and stay untouched.
         for (i, page) in bytes.chunks(4096).enumerate() {
             if page.iter().any(|&b| b != 0) {

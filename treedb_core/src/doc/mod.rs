@@ -16,8 +16,8 @@ mod validate;
 mod value;
 pub(crate) mod write;
 
-pub use owned::OwnedValue;
 pub(crate) use number::Decimal;
+pub use owned::OwnedValue;
 pub use path::Path;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, validate, validate_with};
 pub use value::{Doc, Element, Elements, Value};

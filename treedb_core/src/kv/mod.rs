@@ -1,1 +1,76 @@
 //! The key/value store: tables, transactions, cursors, recovery.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `store` | [`Store`]: a directory opened |
+//! | `options` | [`Options`], [`Durability`] |
+//! | `catalog` | [`Table`]: names, kinds and roots, in a tree of their own |
+//! | `reads` | [`Reads`]: what every transaction offers |
+//! | `cursor` | [`Cursor`], [`Range`], [`Rows`] |
+//! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
+//! | `write` | [`WriteTxn`]: the one writer |
+//! | `batch` | [`Batch`]: changes put together beforehand |
+//! | `command` | the changes of a transaction as a log frame |
+//! | `edit` | commands applied to pages, by a transaction or by recovery |
+//! | `values` | large values, in the value log |
+//! | `gate` | who is the writer |
+//! | `recover` | opening: the newest checkpoint and the log's frames after it |
+//! | `checkpoint` | making the page file catch up, and the thread that does |
+//! | `check` | everything in the directory against everything else |
+//!
+//! # A directory
+//!
+//! ```text
+//! pages     the page file: trees of tables, and the catalog tree
+//! log/      the command log: what happened since the page file's last checkpoint
+//! values/   the value log: values too large for a page
+//! LOCK      held while a process has the directory open
+//! ```
+//!
+//! # Promises
+//!
+//! * A transaction is all or nothing: for readers, and after any crash.
+//! * A durable commit that returned survives a power cut, and with it every commit before it, but for those made
+//!   with [`Durability::None`]. Relaxed commits lose at most a complete recent suffix.
+//! * Readers see the state of one moment, are never blocked and block nobody.
+//! * A failed write or flush poisons the store: it refuses writes until it is opened again.
+//!
+//! # How a commit goes
+//!
+//! The transaction changes copies of pages in the map, and writes its commands, values included, into a frame.
+//! Commit appends the frame to the log, publishes the new root in memory, lets the next writer in, and then, if
+//! durable, waits for the log's group flush. A checkpoint later flushes pages and values and switches the meta
+//! page; the log up to there is cut. A crash loses the map's unflushed pages, and recovery replays the frames.
+
+mod batch;
+mod catalog;
+mod check;
+mod checkpoint;
+mod command;
+mod cursor;
+mod edit;
+mod gate;
+mod options;
+mod reads;
+mod recover;
+mod snapshot;
+mod store;
+mod values;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::Batch;
+pub use catalog::{MAX_NAME, Table, TableKind};
+pub use check::CheckReport;
+pub use cursor::{Cursor, Range, Rows};
+pub use edit::MAX_VALUE;
+pub use options::{Durability, Options};
+pub use reads::{Bounds, Reads};
+pub use snapshot::{ReadTxn, Snapshot};
+pub use store::{Stats, Store};
+pub use write::WriteTxn;
+
+/// The longest key of an ordered table, in bytes.
+pub const MAX_KEY: usize = crate::btree::MAX_KEY;

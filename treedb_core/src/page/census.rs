@@ -66,7 +66,11 @@ impl<'a> Census<'a> {
             })))
         };
         if let Some(page) = self.doubled {
-            return corrupt(page, "a page in one place", "a page that two trees, or a tree and the free list, hold");
+            return corrupt(
+                page,
+                "a page in one place",
+                "a page that two trees, or a tree and the free list, hold",
+            );
         }
         if let Some(page) = self.seen.iter().find(|&page| page >= used) {
             return corrupt(page, &format!("pages below {used}"), "a page that was never allocated");

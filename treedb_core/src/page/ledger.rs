@@ -103,7 +103,12 @@ pub(crate) fn read(view: &View, head: u32, len: u64, used: u32) -> Result<Ledger
     for at in (4..end).step_by(4) {
         let page = word(&bytes, at).unwrap_or(0);
         if page < FIRST_PAGE || page >= used || !seen.insert(page) {
-            return Err(damaged(head, 24, format!("free pages from 2 to {}, each once", used - 1), page.to_string()));
+            return Err(damaged(
+                head,
+                24,
+                format!("free pages from 2 to {}, each once", used - 1),
+                page.to_string(),
+            ));
         }
         ledger.free.push(page);
     }

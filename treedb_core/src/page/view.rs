@@ -155,7 +155,8 @@ impl View {
     fn sum(&self, page: u32) -> u32 {
         // SAFETY: the page is inside the mapped file, and is not being stored to: it is either untouched since
         // the file was opened or frozen by the checkpoint that asks.
-        let bytes = unsafe { std::slice::from_raw_parts(self.start(page).add(NUMBER_AT), PAGE_SIZE - NUMBER_AT) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(self.start(page).add(NUMBER_AT), PAGE_SIZE - NUMBER_AT) };
         crc32c::crc32c(bytes)
     }
 
@@ -251,6 +252,9 @@ impl PageSource for View {
 
 impl std::fmt::Debug for View {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("View").field("file", &self.path()).field("pages", &self.pages()).finish_non_exhaustive()
+        f.debug_struct("View")
+            .field("file", &self.path())
+            .field("pages", &self.pages())
+            .finish_non_exhaustive()
     }
 }

@@ -39,7 +39,12 @@ fn encoded(value: Value<'_>) -> Vec<u8> {
 /// `None` for values whose comparisons reach across types, or into arrays.
 fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
     match value {
-        Value::Array(_) | Value::Null | Value::Undefined | Value::MinKey | Value::MaxKey | Value::Regex(..) => None,
+        Value::Array(_)
+        | Value::Null
+        | Value::Undefined
+        | Value::MinKey
+        | Value::MaxKey
+        | Value::Regex(..) => None,
         Value::Bool(_) => Some((class(&value), class(&value) + 2)),
         value if value.is_number() => {
             // NaN is compared with itself alone, and its tag lies below those of all other numbers.
@@ -100,7 +105,8 @@ impl Interval {
 
     /// The encoding, if the interval holds just one.
     pub(super) fn single(&self) -> Option<&[u8]> {
-        (self.low.bytes == self.high.bytes && !self.low.after && self.high.after).then_some(self.low.bytes.as_slice())
+        (self.low.bytes == self.high.bytes && !self.low.after && self.high.after)
+            .then_some(self.low.bytes.as_slice())
     }
 
     /// True if a condition bounds it at both ends, not only the type.
@@ -189,7 +195,10 @@ mod tests {
         if direction == Direction::Descending {
             invert(&mut key);
         }
-        interval.directed(direction).range(b"p").is_some_and(|range| range.contains(&[b"p", key.as_slice()].concat()))
+        interval
+            .directed(direction)
+            .range(b"p")
+            .is_some_and(|range| range.contains(&[b"p", key.as_slice()].concat()))
     }
 
     #[test]

@@ -84,7 +84,14 @@ impl Execution {
     pub fn new(source: &dyn Source, query: Query) -> Result<Self> {
         let plan = Plan::choose(source, &query)?;
         let to_skip = query.skip;
-        Ok(Execution { query, plan, walk: Walk::default(), to_skip, sorted: None, counters: Counters::default() })
+        Ok(Execution {
+            query,
+            plan,
+            walk: Walk::default(),
+            to_skip,
+            sorted: None,
+            counters: Counters::default(),
+        })
     }
 
     /// The plan.
@@ -122,7 +129,11 @@ impl Execution {
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
-    fn run_sorted(&mut self, source: &dyn Source, take: &mut dyn FnMut(RawDocumentBuf) -> Flow) -> Result<bool> {
+    fn run_sorted(
+        &mut self,
+        source: &dyn Source,
+        take: &mut dyn FnMut(RawDocumentBuf) -> Flow,
+    ) -> Result<bool> {
         if self.sorted.is_none() {
             let answer = self.sort(source)?;
             self.sorted = Some(answer);

@@ -17,7 +17,6 @@ mod projection;
 mod sort;
 mod update;
 
-
 pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use exec::{Counters, Execution, Query, count, find_rows};
 pub use filter::Filter;

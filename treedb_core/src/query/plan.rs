@@ -110,7 +110,8 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
             let plan = Plan { path: Path::Nothing, sort_in_memory: false };
             return Candidate { plan, equalities: usize::MAX, bounds: 0, unique: true };
         }
-        let mut directed: Vec<Interval> = intervals.iter().map(|interval| interval.directed(part.direction)).collect();
+        let mut directed: Vec<Interval> =
+            intervals.iter().map(|interval| interval.directed(part.direction)).collect();
         if part.direction == Direction::Descending {
             directed.reverse();
         }
@@ -171,8 +172,11 @@ fn gives_order(index: &IndexInfo, equal: usize, ranges: &[KeyRange], sort: &Sort
     first.into_iter().find_map(|skipped| {
         let used = parts.get(skipped..)?;
         // Of the skipped fields the sort may name any; they decide nothing.
-        let asked: Vec<&KeyPart> =
-            sort.keys.iter().filter(|key| !parts.iter().take(skipped).any(|part| part.path == key.path)).collect();
+        let asked: Vec<&KeyPart> = sort
+            .keys
+            .iter()
+            .filter(|key| !parts.iter().take(skipped).any(|part| part.path == key.path))
+            .collect();
         if asked.len() > used.len() || asked.iter().zip(used).any(|(asked, part)| asked.path != part.path) {
             return None;
         }
@@ -214,9 +218,11 @@ fn points(intervals: &[Interval]) -> bool {
 /// The values one condition allows a field; `None` if it says nothing that an index could use.
 fn allowed(part: &KeyPart, condition: &Node) -> Option<Vec<Interval>> {
     match condition {
-        Node::In { path, values } if *path == part.path => {
-            values.iter().map(|value| Interval::equal(value.value())).collect::<Option<Vec<_>>>().map(|all| all.concat())
-        }
+        Node::In { path, values } if *path == part.path => values
+            .iter()
+            .map(|value| Interval::equal(value.value()))
+            .collect::<Option<Vec<_>>>()
+            .map(|all| all.concat()),
         Node::Compare { path, op, value } if *path == part.path => {
             let value = value.value();
             let one = match op {

@@ -6,6 +6,7 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value};
 
 /// A parsed projection.
@@ -87,9 +88,15 @@ impl Projection {
         for (path, kept) in &paths {
             if *kept != keep {
                 let (code, what) = if keep {
-                    (ErrorCode::Location31254, format!("Cannot do exclusion on field {path} in inclusion projection"))
+                    (
+                        ErrorCode::Location31254,
+                        format!("Cannot do exclusion on field {path} in inclusion projection"),
+                    )
                 } else {
-                    (ErrorCode::Location31253, format!("Cannot do inclusion on field {path} in exclusion projection"))
+                    (
+                        ErrorCode::Location31253,
+                        format!("Cannot do inclusion on field {path} in exclusion projection"),
+                    )
                 };
                 return Err(QueryError::new(code, what));
             }
@@ -100,56 +107,50 @@ impl Projection {
 
     /// The part of `document` that is handed out.
     pub fn apply(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
-        let mut out = Vec::with_capacity(document.as_bytes().len());
-        write(&mut out, |out| {
-            for element in Doc::from(document).elements() {
-                // Only a whole `_id` has a rule of its own; `_id.x` is a path like any other.
-                if element.name == b"_id" && self.fields.find(b"_id").is_none() {
-                    if self.id {
-                        push(out, element.kind, element.name, element.bytes);
-                    }
-                    continue;
+        let mut out = Writer::new(document.as_bytes().len());
+        for element in Doc::from(document).elements() {
+            // Only a whole `_id` has a rule of its own; `_id.x` is a path like any other.
+            if element.name == b"_id" && self.fields.find(b"_id").is_none() {
+                if self.id {
+                    out.copy(&element);
                 }
-                self.field(out, &element, &self.fields);
+                continue;
             }
-        });
-        Ok(RawDocumentBuf::from_bytes(out)?)
+            self.field(&mut out, &element, &self.fields);
+        }
+        Ok(out.finish())
     }
 
     /// Writes what `fields` leave of an element: of a document its fields, of an array its elements, of anything
     /// else itself or nothing. `name` is the element's name or its new position.
-    fn part(&self, out: &mut Vec<u8>, name: &[u8], element: &Element<'_>, fields: &Fields) {
+    fn part(&self, out: &mut Writer, name: &[u8], element: &Element<'_>, fields: &Fields) {
         match element.value() {
             Value::Document(inner) => {
-                head(out, element.kind, name);
-                write(out, |out| self.document_part(out, inner, fields));
+                let open = out.open_document(name);
+                for element in inner.elements() {
+                    self.field(out, &element, fields);
+                }
+                out.close(open);
             }
             Value::Array(inner) => {
-                head(out, element.kind, name);
-                write(out, |out| {
-                    let mut at = 0_usize;
-                    for element in inner.elements() {
-                        let before = out.len();
-                        self.part(out, at.to_string().as_bytes(), &element, fields);
-                        at += usize::from(out.len() > before);
-                    }
-                });
+                let open = out.open_array(name);
+                let nested =
+                    |element: &Element<'_>| matches!(element.value(), Value::Document(_) | Value::Array(_));
+                let stays = inner.elements().filter(|element| !self.keep || nested(element));
+                for (at, element) in stays.enumerate() {
+                    self.part(out, at.to_string().as_bytes(), &element, fields);
+                }
+                out.close(open);
             }
             _ if self.keep => {}
-            _ => push(out, element.kind, name, element.bytes),
-        }
-    }
-
-    fn document_part(&self, out: &mut Vec<u8>, document: Doc<'_>, fields: &Fields) {
-        for element in document.elements() {
-            self.field(out, &element, fields);
+            _ => out.put(name, element),
         }
     }
 
     /// Writes what is left of one field of a document.
-    fn field(&self, out: &mut Vec<u8>, element: &Element<'_>, fields: &Fields) {
+    fn field(&self, out: &mut Writer, element: &Element<'_>, fields: &Fields) {
         match (fields.find(element.name), self.keep) {
-            (Some(Named::Whole), true) | (None, false) => push(out, element.kind, element.name, element.bytes),
+            (Some(Named::Whole), true) | (None, false) => out.copy(element),
             (Some(Named::Whole), false) | (None, true) => {}
             (Some(Named::Part(inner)), _) => self.part(out, element.name, element, inner),
         }
@@ -161,14 +162,18 @@ fn collect(projection: Doc<'_>, prefix: &str, paths: &mut Vec<(String, bool)>) -
     for element in projection.elements() {
         let path = format!("{prefix}{}", element.name_str());
         if let Some(operator) = element.name_str().strip_prefix('$') {
-            return Err(QueryError::bad_value(format!("unknown projection operator ${operator} on field '{prefix}'")));
+            return Err(QueryError::bad_value(format!(
+                "unknown projection operator ${operator} on field '{prefix}'"
+            )));
         }
         if path.split('.').any(|part| part.starts_with('$')) {
             return Err(QueryError::bad_value(format!("positional projection '{path}' is not supported")));
         }
         match element.value() {
             Value::Document(inner) if !inner.is_empty() => collect(inner, &format!("{path}."), paths)?,
-            value if value.is_number() || matches!(value, Value::Bool(_)) => paths.push((path, value.truthy())),
+            value if value.is_number() || matches!(value, Value::Bool(_)) => {
+                paths.push((path, value.truthy()))
+            }
             value => {
                 return Err(QueryError::bad_value(format!(
                     "projection of field '{path}' must be 0 or 1, found a value of type {}: computed fields are not \
@@ -179,31 +184,6 @@ fn collect(projection: Doc<'_>, prefix: &str, paths: &mut Vec<(String, bool)>) -
         }
     }
     Ok(())
-}
-
-/// Appends an element's type and name.
-fn head(out: &mut Vec<u8>, kind: u8, name: &[u8]) {
-    out.push(kind);
-    out.extend_from_slice(name);
-    out.push(0);
-}
-
-/// Appends an element.
-fn push(out: &mut Vec<u8>, kind: u8, name: &[u8], bytes: &[u8]) {
-    head(out, kind, name);
-    out.extend_from_slice(bytes);
-}
-
-/// Appends a document whose elements `fill` writes.
-fn write(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    fill(out);
-    out.push(0);
-    let length = i32::try_from(out.len() - start).unwrap_or(i32::MAX);
-    if let Some(head) = out.get_mut(start..start + 4) {
-        head.copy_from_slice(&length.to_le_bytes());
-    }
 }
 
 #[cfg(test)]
@@ -223,12 +203,15 @@ mod tests {
 
     fn film() -> Document {
         doc! { "_id": 1, "title": "Alien", "cast": [ { "name": "Weaver", "role": "Ripley" }, "extras", [ { "name": "Holm" } ] ],
-            "by": { "name": "Scott", "born": 1937 }, "year": 1979 }
+        "by": { "name": "Scott", "born": 1937 }, "year": 1979 }
     }
 
     #[test]
     fn kept_fields_come_in_the_documents_order_with_the_id() {
-        assert_eq!(project(doc! { "year": 1, "title": true }, film()).unwrap(), doc! { "_id": 1, "title": "Alien", "year": 1979 });
+        assert_eq!(
+            project(doc! { "year": 1, "title": true }, film()).unwrap(),
+            doc! { "_id": 1, "title": "Alien", "year": 1979 }
+        );
         assert_eq!(project(doc! { "year": 1, "_id": 0 }, film()).unwrap(), doc! { "year": 1979 });
         assert_eq!(project(doc! { "_id": 1 }, film()).unwrap(), doc! { "_id": 1 });
         assert_eq!(project(doc! { "nothing": 1 }, film()).unwrap(), doc! { "_id": 1 });
@@ -256,7 +239,10 @@ mod tests {
             project(doc! { "cast.name": 0, "by": 0, "title": 0 }, film()).unwrap(),
             doc! { "_id": 1, "cast": [ { "role": "Ripley" }, "extras", [ {} ] ], "year": 1979 }
         );
-        assert_eq!(project(doc! { "title.x": 1, "by": { "name": 1 } }, film()).unwrap(), doc! { "_id": 1, "by": { "name": "Scott" } });
+        assert_eq!(
+            project(doc! { "title.x": 1, "by": { "name": 1 } }, film()).unwrap(),
+            doc! { "_id": 1, "by": { "name": "Scott" } }
+        );
         assert_eq!(project(doc! { "year.x": 0 }, film()).unwrap(), film());
     }
 

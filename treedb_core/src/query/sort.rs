@@ -34,7 +34,9 @@ impl Sort {
                     _ => return Err(bad_direction(path)),
                 },
                 Value::Document(_) => {
-                    return Err(QueryError::bad_value(format!("sort by an expression is not supported (field '{path}')")));
+                    return Err(QueryError::bad_value(format!(
+                        "sort by an expression is not supported (field '{path}')"
+                    )));
                 }
                 _ => return Err(bad_direction(path)),
             };
@@ -45,14 +47,19 @@ impl Sort {
                 ));
             }
             if path.starts_with('$') {
-                return Err(QueryError::bad_value(format!("FieldPath field names may not start with '$': '{path}'")));
+                return Err(QueryError::bad_value(format!(
+                    "FieldPath field names may not start with '$': '{path}'"
+                )));
             }
             if !keys.iter().any(|key| key.path.as_str() == path) {
                 keys.push(KeyPart { path: Path::new(path), direction });
             }
         }
         if keys.len() > MAX_KEY_PARTS {
-            return Err(QueryError::bad_value(format!("too many sort keys: {} (at most {MAX_KEY_PARTS})", keys.len())));
+            return Err(QueryError::bad_value(format!(
+                "too many sort keys: {} (at most {MAX_KEY_PARTS})",
+                keys.len()
+            )));
         }
         Ok((!keys.is_empty()).then_some(Sort { keys }))
     }

@@ -53,7 +53,8 @@ impl Update {
     pub fn parse(update: &RawDocument) -> Result<Self> {
         let document = Document::try_from(update)?;
         let operators = document.keys().next().is_some_and(|name| name.starts_with('$'));
-        let kind = if operators { Kind::Fields(parse_operators(document)?) } else { parse_replacement(document)? };
+        let kind =
+            if operators { Kind::Fields(parse_operators(document)?) } else { parse_replacement(document)? };
         Ok(Update { kind })
     }
 
@@ -137,7 +138,10 @@ enum NoSum {
 
 impl NoSum {
     fn explain(&self, path: &Path, document: &Document, old: &Bson, by: &Bson) -> QueryError {
-        let id = document.get("_id").map(|id| format!("{{_id: {id}}}")).unwrap_or_else(|| "the document".to_owned());
+        let id = document
+            .get("_id")
+            .map(|id| format!("{{_id: {id}}}"))
+            .unwrap_or_else(|| "the document".to_owned());
         match self {
             NoSum::NotANumber => QueryError::new(
                 ErrorCode::TypeMismatch,
@@ -222,7 +226,9 @@ fn replace(old: &Document, new: &Document) -> Result<Document> {
         (Some(old), Some(new)) if old != new => {
             return Err(QueryError::new(
                 ErrorCode::ImmutableField,
-                format!("After applying the update, the (immutable) field '_id' was found to have been altered to _id: {new}"),
+                format!(
+                    "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {new}"
+                ),
             ));
         }
         (Some(id), _) | (None, Some(id)) => {
@@ -230,7 +236,9 @@ fn replace(old: &Document, new: &Document) -> Result<Document> {
         }
         (None, None) => {}
     }
-    after.extend(new.iter().filter(|(name, _)| *name != "_id").map(|(name, value)| (name.clone(), value.clone())));
+    after.extend(
+        new.iter().filter(|(name, _)| *name != "_id").map(|(name, value)| (name.clone(), value.clone())),
+    );
     Ok(after)
 }
 
@@ -240,7 +248,8 @@ fn check_id(before: &Document, after: &Document, fields: &[FieldUpdate]) -> Resu
     if old.is_none() || old == after.get("_id") {
         return Ok(());
     }
-    let path = fields.iter().map(|field| field.path.to_string()).find(|path| path.split('.').next() == Some("_id"));
+    let path =
+        fields.iter().map(|field| field.path.to_string()).find(|path| path.split('.').next() == Some("_id"));
     Err(QueryError::new(
         ErrorCode::ImmutableField,
         format!(

@@ -19,7 +19,9 @@ impl Path {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
-            let what = if text.is_empty() { "An empty update path is not valid.".to_owned() } else {
+            let what = if text.is_empty() {
+                "An empty update path is not valid.".to_owned()
+            } else {
                 format!("The update path '{text}' contains an empty field name, which is not allowed.")
             };
             return Err(QueryError::new(ErrorCode::EmptyFieldName, what));
@@ -28,7 +30,9 @@ impl Path {
             if *part == "$" || part.starts_with("$[") {
                 return Err(QueryError::new(
                     ErrorCode::NotImplemented,
-                    format!("the positional operator '{part}' in '{text}' is not supported: name the position, as in 'a.0'"),
+                    format!(
+                        "the positional operator '{part}' in '{text}' is not supported: name the position, as in 'a.0'"
+                    ),
                 ));
             }
             return Err(QueryError::new(
@@ -74,18 +78,28 @@ impl Path {
         self.set_in(slot, first, rest, value)
     }
 
-    fn set_in<'p>(&self, mut slot: &mut Bson, mut name: &'p str, mut rest: &'p [String], value: Bson) -> Result<()> {
+    fn set_in<'p>(
+        &self,
+        mut slot: &mut Bson,
+        mut name: &'p str,
+        mut rest: &'p [String],
+        value: Bson,
+    ) -> Result<()> {
         while let Some((part, after)) = rest.split_first() {
             let last = after.is_empty();
             let empty = || if last { Bson::Null } else { Bson::Document(Document::new()) };
             slot = match slot {
                 Bson::Document(document) => document.entry(part.clone()).or_insert_with(empty),
                 Bson::Array(array) => {
-                    let Some(at) = position(part) else { return Err(self.not_viable(part, name, &Bson::Array(array.clone()))) };
+                    let Some(at) = position(part) else {
+                        return Err(self.not_viable(part, name, &Bson::Array(array.clone())));
+                    };
                     if at > array.len() + MAX_PADDING {
                         return Err(QueryError::new(
                             ErrorCode::BadValue,
-                            format!("setting '{self}' would put over {MAX_PADDING} nulls before position {at}"),
+                            format!(
+                                "setting '{self}' would put over {MAX_PADDING} nulls before position {at}"
+                            ),
                         ));
                     }
                     while array.len() < at {
@@ -149,7 +163,9 @@ impl Path {
 
 /// The array position a name means: digits without a leading zero.
 fn position(name: &str) -> Option<usize> {
-    let digits = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+    let digits = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_digit())
+        && (name == "0" || !name.starts_with('0'));
     if digits { name.parse().ok() } else { None }
 }
 

@@ -41,7 +41,10 @@ fn set_creates_the_documents_on_its_way_and_keeps_the_order_of_old_fields() {
 fn numbers_in_a_path_index_arrays_and_pad_them_with_null() {
     let old = doc! { "a": [ { "x": 1 }, 2 ] };
     assert_eq!(applied(old.clone(), doc! { "$set": { "a.0.x": 5 } }), doc! { "a": [ { "x": 5 }, 2 ] });
-    assert_eq!(applied(old.clone(), doc! { "$set": { "a.3": 5 } }), doc! { "a": [ { "x": 1 }, 2, Bson::Null, 5 ] });
+    assert_eq!(
+        applied(old.clone(), doc! { "$set": { "a.3": 5 } }),
+        doc! { "a": [ { "x": 1 }, 2, Bson::Null, 5 ] }
+    );
     assert_eq!(applied(old, doc! { "$unset": { "a.0": "" } }), doc! { "a": [ Bson::Null, 2 ] });
     assert_eq!(applied(doc! { "a": {} }, doc! { "$set": { "a.0": 5 } }), doc! { "a": { "0": 5 } });
 }
@@ -84,9 +87,12 @@ fn inc_widens_as_it_must_and_refuses_what_is_no_number() {
 #[test]
 fn the_id_cannot_be_changed_but_may_be_named() {
     let old = doc! { "_id": 1, "a": 1 };
-    for update in [doc! { "$set": { "_id": 2 } }, doc! { "$unset": { "_id": 1 } }, doc! { "$inc": { "_id": 1 } },
-        doc! { "_id": 2, "a": 1 }]
-    {
+    for update in [
+        doc! { "$set": { "_id": 2 } },
+        doc! { "$unset": { "_id": 1 } },
+        doc! { "$inc": { "_id": 1 } },
+        doc! { "_id": 2, "a": 1 },
+    ] {
         assert_eq!(code(apply(old.clone(), update)), ErrorCode::ImmutableField);
     }
     assert_eq!(applied(old.clone(), doc! { "$set": { "_id": 1, "a": 2 } }), doc! { "_id": 1, "a": 2 });
@@ -125,12 +131,18 @@ fn an_upsert_takes_the_equalities_of_its_filter() {
         parse(update)?.upsert(&Filter::parse(&raw(filter))?).map(|new| Document::try_from(&*new).unwrap())
     };
     assert_eq!(
-        upsert(doc! { "a": 1, "b.c": { "$eq": 2 }, "$and": [ { "d": 3 } ], "e": { "$gt": 4 } },
-            doc! { "$set": { "x": 1 }, "$setOnInsert": { "y": 2 }, "$inc": { "a": 1 } }).unwrap(),
+        upsert(
+            doc! { "a": 1, "b.c": { "$eq": 2 }, "$and": [ { "d": 3 } ], "e": { "$gt": 4 } },
+            doc! { "$set": { "x": 1 }, "$setOnInsert": { "y": 2 }, "$inc": { "a": 1 } }
+        )
+        .unwrap(),
         doc! { "a": 2, "b": { "c": 2 }, "d": 3, "x": 1, "y": 2 }
     );
     assert_eq!(upsert(doc! { "_id": 7, "a": 1 }, doc! { "b": 2 }).unwrap(), doc! { "_id": 7, "b": 2 });
     assert_eq!(upsert(doc! { "a": 1 }, doc! { "$set": { "_id": 5 } }).unwrap(), doc! { "_id": 5, "a": 1 });
     assert_eq!(code(upsert(doc! { "_id": 1 }, doc! { "_id": 2 })), ErrorCode::ImmutableField);
-    assert_eq!(code(upsert(doc! { "a": 1, "a.b": 2 }, doc! { "$set": { "x": 1 } })), ErrorCode::NotSingleValueField);
+    assert_eq!(
+        code(upsert(doc! { "a": 1, "a.b": 2 }, doc! { "$set": { "x": 1 } })),
+        ErrorCode::NotSingleValueField
+    );
 }

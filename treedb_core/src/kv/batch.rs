@@ -1,0 +1,73 @@
+//! Changes put together beforehand, to be made in one transaction.
+
+use super::catalog::{Table, TableKind};
+use super::command::Command;
+use crate::error::Result;
+
+/// A list of changes to any number of tables. [`WriteTxn::write`](super::WriteTxn::write) makes them in order.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    pub(crate) commands: Vec<u8>,
+    len: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    fn push(&mut self, command: Command<'_>) {
+        command.encode(&mut self.commands);
+        self.len += 1;
+    }
+
+    /// Stores `value` under `key`. `TableMismatch` if the table holds rows.
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        self.push(Command::Put { table: table.id, key, value });
+        Ok(())
+    }
+
+    /// Removes `key`, if it is there. `TableMismatch` if the table holds rows.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        self.push(Command::Delete { table: table.id, key });
+        Ok(())
+    }
+
+    /// Stores row `row`. `TableMismatch` if the table maps keys.
+    pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        self.push(Command::PutRow { table: table.id, row, value });
+        Ok(())
+    }
+
+    /// Removes row `row`, if it is there. `TableMismatch` if the table maps keys.
+    pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        self.push(Command::DeleteRow { table: table.id, row });
+        Ok(())
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there is nothing to change.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the changes, keys and values included.
+    pub fn bytes(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Forgets the changes, keeping the memory.
+    pub fn clear(&mut self) {
+        self.commands.clear();
+        self.len = 0;
+    }
+}

@@ -1,0 +1,106 @@
+//! Everything in the directory against everything else.
+
+use std::sync::PoisonError;
+
+use super::catalog::{self, Record, Table, TableKind};
+use super::store::Inner;
+use super::values::{INLINE, resolve};
+use crate::btree::{RowRoot, RowTree, Tree, Value};
+use crate::error::{Error, Result};
+use crate::page::{Census, PageSource};
+
+/// What [`Store::check`](super::Store::check) counted; it returns an error instead if anything is wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Tables.
+    pub tables: u64,
+    /// Entries and rows in them.
+    pub entries: u64,
+    /// Pages accounted for: of trees, free ones, and the ledger's.
+    pub pages: u64,
+    /// Large values read in the value log.
+    pub large_values: u64,
+    /// Bytes of those.
+    pub large_bytes: u64,
+}
+
+/// See [`Store::check`](super::Store::check).
+pub(super) fn check(inner: &Inner) -> Result<CheckReport> {
+    // No checkpoint, no writer: the free pages and the roots stay as they are.
+    let _quiet = inner.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+    let writer = inner.gate.take();
+    let report = (|| {
+        let mut census = inner.pager.census(&writer.alloc);
+        let mut report = CheckReport::default();
+        let stats = Tree::check(&inner.pager, &writer.catalog, &mut |id| census.visit(id))?;
+        let tables = catalog::all(&inner.pager, &writer.catalog)?;
+        let records = catalog::records(&inner.pager, &writer.catalog)?;
+        let names = tables.len();
+        if records != names || stats.entries < 2 * names as u64 || stats.entries > 2 * names as u64 + 1 {
+            return Err(inner.pager.damaged(
+                writer.catalog.root,
+                0,
+                "as many records as names in the catalog",
+                &format!("{records} records, {names} names, {} entries", stats.entries),
+            ));
+        }
+        for table in &tables {
+            let record = writer.record(&inner.pager, table.id)?.ok_or_else(|| table.gone())?;
+            check_table(inner, table, &record, &mut census, &mut report)?;
+        }
+        report.tables = names as u64;
+        report.pages = census.finish()?;
+        Ok(report)
+    })();
+    inner.gate.give(writer);
+    report
+}
+
+fn check_table(
+    inner: &Inner,
+    table: &Table,
+    record: &Record,
+    census: &mut Census<'_>,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let mut large = 0;
+    match record.kind {
+        TableKind::Ordered => {
+            report.entries += Tree::check(&inner.pager, &record.root, &mut |id| census.visit(id))?.entries;
+            let mut cursor = Tree::cursor(&inner.pager, &record.root);
+            while cursor.next()? {
+                large += check_value(inner, cursor.value(), report)?;
+            }
+        }
+        TableKind::Rows => {
+            let root = RowRoot { tree: record.root, next: record.next_row };
+            report.entries += RowTree::check(&inner.pager, &root, &mut |id| census.visit(id))?.entries;
+            let mut cursor = RowTree::cursor(&inner.pager, &root);
+            while cursor.next()? {
+                large += check_value(inner, cursor.row().map(|(_, cell)| cell), report)?;
+            }
+        }
+    }
+    if large != record.large {
+        return Err(inner.pager.damaged(
+            record.root.root,
+            0,
+            &format!("{} large values in table {:?}", record.large, table.name()),
+            &large.to_string(),
+        ));
+    }
+    Ok(())
+}
+
+/// Reads a large value; 1 if the cell is one.
+fn check_value(inner: &Inner, cell: Option<Value<'_>>, report: &mut CheckReport) -> Result<u64> {
+    let Some(cell) = cell.filter(|cell| cell.pointer) else { return Ok(0) };
+    let value = resolve(&inner.pager, &inner.values, cell)?;
+    if value.len() <= INLINE {
+        return Err(Error::Invalid(format!("a value of {} bytes lies in the value log", value.len())));
+    }
+    report.large_values += 1;
+    report.large_bytes += value.len() as u64;
+    Ok(1)
+}

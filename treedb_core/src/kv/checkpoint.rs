@@ -1,0 +1,177 @@
+//! Making the page file catch up with the log.
+//!
+//! A checkpoint holds the writer up only to take a number, write down the free pages and take the list of changed
+//! ones. Everything slow happens beside readers and writers: the log is flushed first (so that it is never behind the
+//! page file), then the values, then the pages, then the meta page; then the log is cut and values that nobody needs
+//! any more are given back.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use super::edit::Writer;
+use super::store::Inner;
+use super::values::{decode_state, encode_state};
+use crate::error::{Error, Result};
+use crate::wal::Lsn;
+
+/// How urgent a checkpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    No,
+    /// The worker may make it, if there is one.
+    Soon,
+    /// The log has grown far beyond its limit: whoever wrote last waits for the checkpoint.
+    Now,
+}
+
+/// The log may be this many times its limit before commits wait for a checkpoint.
+const PATIENCE: u64 = 4;
+
+impl Inner {
+    /// Whether the transaction just published made a checkpoint due. Call as the writer.
+    pub(crate) fn checkpoint_due(&self, writer: &Writer) -> Due {
+        let limit = self.options.checkpoint_log_bytes;
+        if writer.logged > limit.saturating_mul(PATIENCE) {
+            return Due::Now;
+        }
+        let dead = self.pager.kept_by_checkpoint(&writer.alloc);
+        let many = dead > self.options.checkpoint_dead_pages
+            && dead as u64 * 5 > u64::from(self.pager.counts(&writer.alloc).live) * 2;
+        if many || writer.logged > limit { Due::Soon } else { Due::No }
+    }
+
+    /// Sees to a checkpoint that is due. Its failure is not the commit's: a failed flush poisons the store, a full
+    /// disk is tried again at the next commit.
+    pub(crate) fn checkpoint_if(&self, due: Due) {
+        match due {
+            Due::No => {}
+            Due::Soon if self.options.background => self.worker.wake(),
+            Due::Soon | Due::Now => {
+                let _ = self.checkpoint();
+            }
+        }
+    }
+
+    /// Makes a checkpoint of the current transaction, unless the last one already is.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let _one = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = self.poisoned() {
+            return Err(Error::Poisoned { reason });
+        }
+        let mut writer = self.gate.take();
+        if self.pager.current() == self.pager.durable() {
+            self.gate.give(writer);
+            return Ok(());
+        }
+        let lsn = self.log.last_lsn();
+        let state = encode_state(&self.values.state(), &self.dead);
+        let started = self.pager.start_checkpoint(&mut writer.alloc, lsn.0, state.clone());
+        if started.is_ok() {
+            writer.logged = 0;
+        }
+        self.gate.give(writer);
+        let finished = started.and_then(|checkpoint| {
+            let flushed = self
+                .log
+                .wait_durable(lsn)
+                .and_then(|()| self.values.sync())
+                .and_then(|()| self.pager.finish_checkpoint(checkpoint))
+                .and_then(|()| self.tidy(lsn, &state));
+            flushed.inspect_err(|error| self.poison(error))
+        });
+        finished
+    }
+
+    /// Gives back what the checkpoint that is durable now made superfluous.
+    fn tidy(&self, lsn: Lsn, state: &[u8]) -> Result<()> {
+        self.log.cut(lsn)?;
+        let (state, _) = decode_state(state)?;
+        for segment in self.values.removable(&state) {
+            // SAFETY: the segment had no live value when the durable state was taken. A value is released only when
+            // every snapshot that could reach its pointer is gone and a durable checkpoint is without it, so neither
+            // a reader, nor the writer, nor a later opening can come upon a pointer into this segment.
+            unsafe { self.values.remove(segment) }?;
+        }
+        self.dead.release(&self.values, self.pager.durable(), &self.pager.pinned())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Wishes {
+    wanted: bool,
+    stop: bool,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    wishes: Mutex<Wishes>,
+    rung: Condvar,
+}
+
+impl Bell {
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until there is something to do; false if that is to stop.
+    fn wait(&self) -> bool {
+        let mut wishes = self.wishes();
+        loop {
+            if wishes.stop {
+                return false;
+            }
+            if std::mem::take(&mut wishes.wanted) {
+                return true;
+            }
+            wishes = self.rung.wait(wishes).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The thread that makes checkpoints when they fall due.
+#[derive(Debug, Default)]
+pub(crate) struct Worker {
+    bell: Arc<Bell>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    /// Starts the thread, if the options ask for one.
+    pub(crate) fn start(&self, inner: &Arc<Inner>) -> Result<()> {
+        if !inner.options.background {
+            return Ok(());
+        }
+        let (bell, inner_ref): (_, Weak<Inner>) = (Arc::clone(&self.bell), Arc::downgrade(inner));
+        let body = move || {
+            while bell.wait() {
+                let Some(inner) = inner_ref.upgrade() else { return };
+                // Its failures show as poison, or the checkpoint falls due again.
+                let _ = inner.checkpoint();
+            }
+        };
+        let thread = std::thread::Builder::new().name("treedb-checkpoint".into()).spawn(body);
+        let thread = thread.map_err(|source| Error::Io { op: "spawn", path: inner.dir.clone(), source })?;
+        *self.thread() = Some(thread);
+        Ok(())
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a checkpoint.
+    pub(crate) fn wake(&self) {
+        self.bell.wishes().wanted = true;
+        self.bell.rung.notify_one();
+    }
+
+    /// Ends the thread and waits for it, unless this is that thread (which then held the last handle).
+    pub(crate) fn stop(&self) {
+        self.bell.wishes().stop = true;
+        self.bell.rung.notify_one();
+        let thread = self.thread().take();
+        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Commands applied to pages: by a write transaction, and by recovery.
+
+use std::collections::BTreeMap;
+
+use super::catalog::{self, Record, TableKind};
+use super::command::Command;
+use super::values::{INLINE, pointer};
+use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
+use crate::error::{Error, Result};
+use crate::page::{Allocator, Pager};
+use crate::vlog::{self, ValueLog, ValuePtr};
+
+/// The longest value, in bytes.
+pub const MAX_VALUE: u64 = vlog::MAX_VALUE;
+
+/// A table as the writer knows it.
+#[derive(Debug)]
+struct Open {
+    record: Record,
+    changed: bool,
+}
+
+/// What only the writer has: the allocation state, the tables' roots, and the changes of the transaction in
+/// progress.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) alloc: Allocator,
+    /// Root of the catalog, with the changes of the transaction in progress.
+    pub(crate) catalog: TreeRoot,
+    committed: TreeRoot,
+    tables: BTreeMap<u32, Open>,
+    /// The frame being put together.
+    pub(crate) frame: Vec<u8>,
+    /// Values the transaction appended, and values it made dead.
+    appended: Vec<ValuePtr>,
+    died: Vec<ValuePtr>,
+    /// The transaction created or removed a table.
+    pub(crate) ddl: bool,
+    /// Bytes logged since the last checkpoint began.
+    pub(crate) logged: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(alloc: Allocator, catalog: TreeRoot) -> Writer {
+        Writer {
+            alloc,
+            catalog,
+            committed: catalog,
+            tables: BTreeMap::new(),
+            frame: Vec::new(),
+            appended: Vec::new(),
+            died: Vec::new(),
+            ddl: false,
+            logged: 0,
+        }
+    }
+
+    /// The record of a table as the transaction sees it.
+    pub(crate) fn record(&self, pager: &Pager, id: u32) -> Result<Option<Record>> {
+        match self.tables.get(&id) {
+            Some(open) => Ok(Some(open.record)),
+            None => catalog::record(pager, &self.catalog, id),
+        }
+    }
+
+    /// The transaction is published: returns the values it made dead.
+    pub(crate) fn committed(&mut self) -> Vec<ValuePtr> {
+        self.committed = self.catalog;
+        self.appended.clear();
+        self.ddl = false;
+        // One frame of a huge transaction must not keep its memory for good.
+        if self.frame.capacity() > 4 << 20 {
+            self.frame = Vec::new();
+        }
+        self.frame.clear();
+        std::mem::take(&mut self.died)
+    }
+
+    /// The transaction is given up: its values are released.
+    pub(crate) fn rolled_back(&mut self, values: &ValueLog) -> Result<()> {
+        self.catalog = self.committed;
+        self.tables.clear();
+        self.ddl = false;
+        self.frame.clear();
+        self.died.clear();
+        self.appended.drain(..).try_for_each(|ptr| values.release(ptr))
+    }
+}
+
+/// The writer at work.
+pub(crate) struct Edit<'a> {
+    pub(crate) pager: &'a Pager,
+    pub(crate) values: &'a ValueLog,
+    pub(crate) writer: &'a mut Writer,
+}
+
+/// What a command met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// The key, row or table was there before.
+    There,
+    /// It was not.
+    Nothing,
+    /// The table does not exist, or is of the other kind: nothing was done.
+    NoTable,
+}
+
+impl From<bool> for Met {
+    fn from(there: bool) -> Met {
+        if there { Met::There } else { Met::Nothing }
+    }
+}
+
+impl Edit<'_> {
+    /// Takes a table's record out to be changed; [`Edit::put_record`] puts it back.
+    fn record(&mut self, id: u32, kind: TableKind) -> Result<Option<Record>> {
+        let record = self.writer.record(self.pager, id)?;
+        Ok(record.filter(|record| record.kind == kind))
+    }
+
+    fn put_record(&mut self, id: u32, record: Record) {
+        self.writer.tables.insert(id, Open { record, changed: true });
+    }
+
+    /// The cell for a value: itself, or a pointer to where it was put.
+    fn cell<'v>(&mut self, owner: &[u8], value: &'v [u8], place: &'v mut [u8; 16]) -> Result<Value<'v>> {
+        if value.len() <= INLINE {
+            return Ok(Value::inline(value));
+        }
+        let ptr = self.values.append(owner, value)?;
+        self.writer.appended.push(ptr);
+        *place = ptr.to_bytes();
+        Ok(Value::pointer(place))
+    }
+
+    /// Notes that a cell goes away. Counts the table's large values.
+    fn bury(&mut self, record: &mut Record, cell: Option<Value<'_>>) -> Result<()> {
+        if let Some(cell) = cell.filter(|cell| cell.pointer) {
+            self.writer.died.push(pointer(self.pager, cell)?);
+            record.large = record.large.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// Applies a command. An error leaves the transaction unusable.
+    pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Met> {
+        match *command {
+            Command::Put { table, key, value } => self.put(table, key, value),
+            Command::Delete { table, key } => self.delete(table, key),
+            Command::PutRow { table, row, value } => self.put_row(table, row, value),
+            Command::DeleteRow { table, row } => self.delete_row(table, row),
+            Command::Create { table, kind, name } => self.create(table, kind, name),
+            Command::Drop { table, name } => self.drop(table, name),
+        }
+    }
+
+    fn put(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
+        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
+        let pager = self.pager;
+        if record.large > 0 {
+            let old = Tree::get(pager, &record.root, key)?;
+            self.bury(&mut record, old)?;
+        }
+        let mut place = [0; 16];
+        let cell = if value.len() <= INLINE {
+            Value::inline(value)
+        } else {
+            let mut owner = Vec::with_capacity(5 + key.len());
+            owner.push(TableKind::Ordered.to_byte());
+            owner.extend_from_slice(&id.to_le_bytes());
+            owner.extend_from_slice(key);
+            self.cell(&owner, value, &mut place)?
+        };
+        record.large += u64::from(cell.pointer);
+        let new = Tree::put(&mut pager.writer(&mut self.writer.alloc), &mut record.root, key, cell)?;
+        self.put_record(id, record);
+        Ok(Met::from(!new))
+    }
+
+    fn delete(&mut self, id: u32, key: &[u8]) -> Result<Met> {
+        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
+        let pager = self.pager;
+        if record.large > 0 {
+            let old = Tree::get(pager, &record.root, key)?;
+            self.bury(&mut record, old)?;
+        }
+        let before = record.root;
+        let there = Tree::delete(&mut pager.writer(&mut self.writer.alloc), &mut record.root, key)?;
+        if record.root != before {
+            self.put_record(id, record);
+        }
+        Ok(Met::from(there))
+    }
+
+    fn put_row(&mut self, id: u32, row: u64, value: &[u8]) -> Result<Met> {
+        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
+        let pager = self.pager;
+        let mut root = RowRoot { tree: record.root, next: record.next_row };
+        if record.large > 0 {
+            let old = RowTree::get(pager, &root, row)?;
+            self.bury(&mut record, old)?;
+        }
+        let mut place = [0; 16];
+        let cell = if value.len() <= INLINE {
+            Value::inline(value)
+        } else {
+            let mut owner = [0; 13];
+            owner[0] = TableKind::Rows.to_byte();
+            owner[1..5].copy_from_slice(&id.to_le_bytes());
+            owner[5..].copy_from_slice(&row.to_le_bytes());
+            self.cell(&owner, value, &mut place)?
+        };
+        record.large += u64::from(cell.pointer);
+        let new = RowTree::put(&mut pager.writer(&mut self.writer.alloc), &mut root, row, cell)?;
+        (record.root, record.next_row) = (root.tree, root.next);
+        self.put_record(id, record);
+        Ok(Met::from(!new))
+    }
+
+    fn delete_row(&mut self, id: u32, row: u64) -> Result<Met> {
+        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
+        let pager = self.pager;
+        let mut root = RowRoot { tree: record.root, next: record.next_row };
+        if record.large > 0 {
+            let old = RowTree::get(pager, &root, row)?;
+            self.bury(&mut record, old)?;
+        }
+        let there = RowTree::delete(&mut pager.writer(&mut self.writer.alloc), &mut root, row)?;
+        if record.root != root.tree {
+            (record.root, record.next_row) = (root.tree, root.next);
+            self.put_record(id, record);
+        }
+        Ok(Met::from(there))
+    }
+
+    fn create(&mut self, id: u32, kind: TableKind, name: &str) -> Result<Met> {
+        if catalog::by_name(self.pager, &self.writer.catalog, name)?.is_some() {
+            return Ok(Met::There);
+        }
+        let mut sink = self.pager.writer(&mut self.writer.alloc);
+        catalog::create(&mut sink, &mut self.writer.catalog, id, kind, name)?;
+        self.writer.tables.insert(id, Open { record: Record::new(kind), changed: false });
+        self.writer.ddl = true;
+        Ok(Met::Nothing)
+    }
+
+    fn drop(&mut self, id: u32, name: &str) -> Result<Met> {
+        let pager = self.pager;
+        let named = catalog::by_name(pager, &self.writer.catalog, name)?.is_some_and(|table| table.id == id);
+        let Some(mut record) = self.writer.record(pager, id)?.filter(|_| named) else {
+            return Ok(Met::NoTable);
+        };
+        let mut root = RowRoot { tree: record.root, next: record.next_row };
+        if record.large > 0 {
+            match record.kind {
+                TableKind::Ordered => {
+                    let mut cursor = Tree::cursor(pager, &record.root);
+                    while cursor.next()? {
+                        self.bury(&mut record, cursor.value())?;
+                    }
+                }
+                TableKind::Rows => {
+                    let mut cursor = RowTree::cursor(pager, &root);
+                    while cursor.next()? {
+                        self.bury(&mut record, cursor.row().map(|(_, cell)| cell))?;
+                    }
+                }
+            }
+        }
+        let mut sink = pager.writer(&mut self.writer.alloc);
+        match record.kind {
+            TableKind::Ordered => Tree::clear(&mut sink, &mut record.root)?,
+            TableKind::Rows => RowTree::clear(&mut sink, &mut root)?,
+        }
+        catalog::remove(&mut sink, &mut self.writer.catalog, id, name)?;
+        self.writer.tables.remove(&id);
+        self.writer.ddl = true;
+        Ok(Met::There)
+    }
+
+    /// Writes the changed records into the catalog and returns its root, ready to be published.
+    pub(crate) fn finish(&mut self) -> Result<[u8; 16]> {
+        let Writer { alloc, catalog, tables, .. } = &mut *self.writer;
+        let mut sink = self.pager.writer(alloc);
+        for (&id, open) in tables.iter_mut().filter(|(_, open)| open.changed) {
+            catalog::store(&mut sink, catalog, id, &open.record)?;
+            open.changed = false;
+        }
+        Ok(catalog.to_bytes())
+    }
+}
+
+/// Refuses what no table takes, before anything is changed.
+pub(crate) fn check_limits(key: &[u8], value_len: usize) -> Result<()> {
+    if key.len() > super::MAX_KEY {
+        return Err(Error::KeyTooLong { len: key.len(), limit: super::MAX_KEY });
+    }
+    if value_len as u64 > MAX_VALUE {
+        return Err(Error::ValueTooLong { len: value_len as u64, limit: MAX_VALUE });
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! How a store is opened, and how far a commit goes before it returns.
+
+use std::sync::Arc;
+
+use crate::disk::{Disk, RealDisk};
+
+/// What a commit promises when it returns. Chosen per commit; a store has a default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// It survives a power cut: its log frame, and all before it, have been flushed. Concurrent commits share a
+    /// flush.
+    #[default]
+    Durable,
+    /// It survives the death of the process. A power cut may lose a complete recent suffix of such commits, never
+    /// one from the middle.
+    Relaxed,
+    /// It is visible, and durable after the next checkpoint; a crash before that loses it. Only the creation and
+    /// removal of tables is logged.
+    None,
+}
+
+impl Durability {
+    /// The durability that a profile name of earlier databases stands for: `command_wal_durable`,
+    /// `command_wal_relaxed` or `bench`.
+    pub fn of_profile(name: &str) -> Option<Durability> {
+        match name {
+            "command_wal_durable" => Some(Durability::Durable),
+            "command_wal_relaxed" => Some(Durability::Relaxed),
+            "bench" => Some(Durability::None),
+            _ => None,
+        }
+    }
+}
+
+/// How a store is opened.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// What [`WriteTxn::commit`](super::WriteTxn::commit) promises.
+    pub durability: Durability,
+    /// Where the files are.
+    pub disk: Arc<dyn Disk>,
+    /// A checkpoint is made when the log has this many bytes that recovery would have to read.
+    pub checkpoint_log_bytes: u64,
+    /// A checkpoint is made when this many dead pages wait for one, and they are more than two fifths of the live
+    /// ones: so the page file stays below one and a half times its live size.
+    pub checkpoint_dead_pages: usize,
+    /// Checkpoints that fall due are made by a thread of the store's own. Without it, the commit that makes one
+    /// due makes it.
+    pub background: bool,
+    /// The most bytes the page file may have: address space reserved for it, not memory.
+    pub max_bytes: u64,
+    /// Pages of 4 KiB that the page file grows by at least.
+    pub growth: u32,
+    /// Bytes of a log segment.
+    pub log_segment_bytes: u64,
+    /// Bytes of a segment of the value log; a larger value gets a segment of its own size.
+    pub value_segment_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            durability: Durability::Durable,
+            disk: Arc::new(RealDisk),
+            checkpoint_log_bytes: 64 << 20,
+            checkpoint_dead_pages: 4096,
+            background: true,
+            max_bytes: 1 << 40,
+            growth: 256,
+            log_segment_bytes: 16 << 20,
+            value_segment_bytes: 64 << 20,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("durability", &self.durability).finish_non_exhaustive()
+    }
+}

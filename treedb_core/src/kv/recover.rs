@@ -1,0 +1,173 @@
+//! Opening a directory: the newest checkpoint, and the log's frames after it.
+//!
+//! A new directory is made in this order: the log, the value log, the page file (which is renamed into place whole).
+//! So a directory with a page file has everything, and one without is either new, or the page file was lost: then
+//! its log has frames, or begins late.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::checkpoint::Worker;
+use super::command::{BadCommand, Command, Commands};
+use super::edit::{Edit, Met, Writer};
+use super::gate::Gate;
+use super::options::Options;
+use super::store::Inner;
+use super::values::{Dead, decode_state};
+use crate::btree::TreeRoot;
+use crate::disk::Disk;
+use crate::error::{Corruption, Error, Result};
+use crate::page::{PageSource, Pager, PagerOptions};
+use crate::vlog::{ValueLog, ValueLogOptions, ValueLogState};
+use crate::wal::{Log, LogOptions, Lsn, Recovery};
+
+const PAGES: &str = "pages";
+const LOG: &str = "log";
+const VALUES: &str = "values";
+
+/// Opens `dir` and recovers it.
+pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
+    let disk = Arc::clone(&options.disk);
+    create_dir(&*disk, dir)?;
+    let lock = disk.lock(dir)?;
+    let pages = dir.join(PAGES);
+    if !disk.exists(&pages)? {
+        create(&disk, dir, &options)?;
+    }
+    let page_options = PagerOptions { max_bytes: options.max_bytes, growth: options.growth };
+    let (pager, alloc, opened) = Pager::open(&*disk, &pages, page_options)?;
+    // If the other meta page is damaged, this checkpoint may be the one before the newest. It will do if the log
+    // still has everything after it; if not, the damage to the meta page is what went wrong.
+    let blame = |error: Error| match (error, opened.other.clone()) {
+        (Error::Corrupt(_) | Error::Invalid(_), Some(meta)) => Error::Corrupt(Box::new(meta)),
+        (error, _) => error,
+    };
+    let (state, gone) = decode_state(&opened.state)?;
+    let log_options = log_options(&options, Lsn(opened.meta.lsn), true);
+    let (log, mut frames) = Log::open(Arc::clone(&disk), &dir.join(LOG), log_options).map_err(blame)?;
+    let values = open_values(&disk, dir, &options, state).map_err(blame)?;
+    gone.into_iter().try_for_each(|ptr| values.release(ptr))?;
+    let catalog = TreeRoot::from_bytes(&opened.meta.root).ok_or_else(|| {
+        pager.damaged(crate::page::PageId::NONE, 0, "the root of the catalog in the meta page", "other bytes")
+    })?;
+    let mut writer = Writer::new(alloc, catalog);
+    writer.logged = log.stats().bytes;
+    let dead = Dead::default();
+    replay(&pager, &values, &dead, &mut writer, &mut frames, &dir.join(LOG))?;
+    Ok(Inner {
+        dir: dir.to_path_buf(),
+        options,
+        pager,
+        values,
+        log,
+        gate: Gate::new(Box::new(writer)),
+        dead,
+        checkpointing: Mutex::new(()),
+        worker: Worker::default(),
+        failure: OnceLock::new(),
+        closed: AtomicBool::new(false),
+        _lock: lock,
+    })
+}
+
+fn log_options(options: &Options, applied: Lsn, must_exist: bool) -> LogOptions {
+    LogOptions { applied, must_exist, segment_bytes: options.log_segment_bytes, ..LogOptions::default() }
+}
+
+fn open_values(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: &Options,
+    state: ValueLogState,
+) -> Result<ValueLog> {
+    let value_options = ValueLogOptions { state, segment_bytes: options.value_segment_bytes };
+    ValueLog::open(Arc::clone(disk), &dir.join(VALUES), value_options)
+}
+
+/// Creates `dir` and makes its name, and those of the parents that were missing, durable.
+fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().filter(|a| !a.as_os_str().is_empty()) {
+        if disk.exists(ancestor)? {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    disk.create_dir(dir)?;
+    for parent in missing.iter().filter_map(|made| made.parent()) {
+        disk.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    }
+    Ok(())
+}
+
+/// Makes the files of a new store.
+fn create(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<()> {
+    let lost = || Error::Corrupt(Box::new(lost_page_file(dir)));
+    let opened = Log::open(Arc::clone(disk), &dir.join(LOG), log_options(options, Lsn::NONE, false));
+    let (log, mut frames) = match opened {
+        Ok(opened) => opened,
+        // A log that does not begin at the beginning has been cut: there was a page file with a checkpoint.
+        Err(Error::Corrupt(_)) => return Err(lost()),
+        Err(error) => return Err(error),
+    };
+    if frames.next()?.is_some() {
+        return Err(lost());
+    }
+    drop(log);
+    drop(open_values(disk, dir, options, ValueLogState::default())?);
+    disk.sync_dir(dir)?;
+    Pager::create(&**disk, &dir.join(PAGES))
+}
+
+fn lost_page_file(dir: &Path) -> Corruption {
+    Corruption {
+        file: dir.join(PAGES),
+        page: None,
+        offset: 0,
+        expected: "the page file that the directory's log belongs to".into(),
+        found: "no such file".into(),
+    }
+}
+
+/// Applies the frames to the checkpoint, as one transaction that readers then begin with.
+fn replay(
+    pager: &Pager,
+    values: &ValueLog,
+    dead: &Dead,
+    writer: &mut Writer,
+    frames: &mut Recovery,
+    log: &Path,
+) -> Result<()> {
+    let mut any = false;
+    pager.begin(&mut writer.alloc);
+    while let Some(frame) = frames.next()? {
+        any = true;
+        let bad = |bad: BadCommand| {
+            Error::Corrupt(Box::new(Corruption {
+                file: log.to_path_buf(),
+                page: None,
+                offset: bad.at as u64,
+                expected: format!("{} in frame {}", bad.expected, frame.lsn),
+                found: "other bytes".into(),
+            }))
+        };
+        let mut commands = Commands::of_frame(frame.payload).map_err(bad)?;
+        while let Some(command) = commands.next().map_err(bad)? {
+            let met = Edit { pager, values, writer }.apply(&command)?;
+            // Removing what a lost unlogged commit had stored meets nothing; a table is always there.
+            let twice = met == Met::There && matches!(command, Command::Create { .. });
+            if met == Met::NoTable || twice {
+                return Err(bad(BadCommand { at: 0, expected: "commands that fit the tables there are" }));
+            }
+        }
+    }
+    if !any {
+        pager.roll_back(&mut writer.alloc);
+        return Ok(());
+    }
+    let root = Edit { pager, values, writer }.finish()?;
+    let txn = pager.publish(&mut writer.alloc, &root);
+    dead.add(txn, &writer.committed());
+    Ok(())
+}

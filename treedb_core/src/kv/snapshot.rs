@@ -1,0 +1,115 @@
+//! A transaction pinned for reading.
+
+use std::sync::Arc;
+
+use super::catalog::Table;
+use super::reads::{Found, Look, Reads, RecordCache};
+use super::store::Inner;
+use crate::btree::TreeRoot;
+use crate::error::{Error, Result};
+use crate::page::Pin;
+
+/// A pin, and what reads of it need.
+#[derive(Debug)]
+struct Pinned {
+    pin: Pin,
+    catalog: TreeRoot,
+    records: RecordCache,
+}
+
+impl Pinned {
+    #[inline]
+    fn new(inner: &Inner) -> Result<Pinned> {
+        let pin = inner.pager.pin();
+        match TreeRoot::from_bytes(pin.root()) {
+            Some(catalog) => Ok(Pinned { pin, catalog, records: RecordCache::default() }),
+            None => {
+                inner.pager.unpin(&pin);
+                Err(Error::Invalid("the root of the catalog is not one".into()))
+            }
+        }
+    }
+
+    #[inline]
+    fn look<'a>(&self, inner: &'a Inner) -> Look<'a> {
+        Look { pager: &inner.pager, values: &inner.values, catalog: self.catalog }
+    }
+
+    fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
+        self.records.find(self.look(inner), table)
+    }
+}
+
+/// A snapshot that holds its store open: it may go to another thread and outlive the handle it was made from.
+#[derive(Debug)]
+pub struct ReadTxn {
+    pinned: Pinned,
+    inner: Arc<Inner>,
+}
+
+impl ReadTxn {
+    pub(crate) fn new(inner: Arc<Inner>) -> Result<ReadTxn> {
+        Ok(ReadTxn { pinned: Pinned::new(&inner)?, inner })
+    }
+
+    /// Number of the transaction it sees.
+    pub fn txn(&self) -> u64 {
+        self.pinned.pin.txn()
+    }
+}
+
+impl Drop for ReadTxn {
+    fn drop(&mut self) {
+        self.inner.pager.unpin(&self.pinned.pin);
+    }
+}
+
+impl Reads for ReadTxn {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        self.pinned.look(&self.inner)
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        self.pinned.find(&self.inner, table)
+    }
+}
+
+/// A snapshot that borrows its store: begins and ends without a lock, an allocation or a counter that others write.
+#[derive(Debug)]
+pub struct Snapshot<'s> {
+    pinned: Pinned,
+    inner: &'s Inner,
+}
+
+impl<'s> Snapshot<'s> {
+    #[inline]
+    pub(crate) fn new(inner: &'s Inner) -> Result<Snapshot<'s>> {
+        Ok(Snapshot { pinned: Pinned::new(inner)?, inner })
+    }
+
+    /// Number of the transaction it sees.
+    pub fn txn(&self) -> u64 {
+        self.pinned.pin.txn()
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.inner.pager.unpin(&self.pinned.pin);
+    }
+}
+
+impl Reads for Snapshot<'_> {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        self.pinned.look(self.inner)
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        self.pinned.find(self.inner, table)
+    }
+}

@@ -1,0 +1,201 @@
+//! A directory opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::check::{self, CheckReport};
+use super::checkpoint::Worker;
+use super::edit::Writer;
+use super::gate::Gate;
+use super::options::Options;
+use super::recover;
+use super::snapshot::{ReadTxn, Snapshot};
+use super::values::Dead;
+use super::write::WriteTxn;
+use crate::error::{Error, Result};
+use crate::page::{PageCounts, Pager};
+use crate::vlog::{ValueLog, ValueLogStats};
+use crate::wal::{Log, LogStats};
+
+/// A store: tables in a directory. Clones are handles to the same one; it closes when the last handle and the last
+/// transaction are gone, or when [`Store::close`] says so.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) pager: Pager,
+    pub(crate) values: ValueLog,
+    pub(crate) log: Log,
+    /// Whoever takes this is the writer.
+    pub(crate) gate: Gate<Box<Writer>>,
+    pub(crate) dead: Dead,
+    /// Held for the length of a checkpoint.
+    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) worker: Worker,
+    pub(crate) failure: OnceLock<String>,
+    pub(crate) closed: AtomicBool,
+    /// Last, so that the directory is free only when everything else is gone.
+    pub(crate) _lock: Box<dyn Send + Sync>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+/// Figures of a store, each taken as of now but not all at the same moment.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// How the pages of the page file are used.
+    pub pages: PageCounts,
+    /// Bytes of the page file.
+    pub page_file_bytes: u64,
+    /// The command log.
+    pub log: LogStats,
+    /// The value log.
+    pub values: ValueLogStats,
+    /// Snapshots alive.
+    pub readers: usize,
+    /// The current transaction.
+    pub txn: u64,
+    /// The oldest transaction that a snapshot sees.
+    pub oldest_reader: Option<u64>,
+    /// The transaction of the last durable checkpoint.
+    pub checkpoint: u64,
+}
+
+impl Store {
+    /// Opens the store in `dir` with the default options; an empty or missing directory becomes a new store.
+    ///
+    /// # Errors
+    /// `InUse` if a process has it open, naming that process; `Corrupt` and `Format` for files that are damaged,
+    /// foreign or of a newer TreeDB; `Invalid` if files are missing; `DiskFull` and `Io` from the system.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Store> {
+        Store::open_with(dir, Options::default())
+    }
+
+    /// Opens the store in `dir`. Errors as [`Store::open`].
+    pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Store> {
+        let inner = Arc::new(recover::open(dir.as_ref(), options)?);
+        inner.worker.start(&inner)?;
+        Ok(Store { inner })
+    }
+
+    /// Pins the current state for reading.
+    pub fn begin_read(&self) -> Result<ReadTxn> {
+        ReadTxn::new(Arc::clone(&self.inner))
+    }
+
+    /// Pins the current state for reading, borrowing the store: the cheapest way to read.
+    #[inline]
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        Snapshot::new(&self.inner)
+    }
+
+    /// Waits until this is the writer, and begins a transaction. A thread that already has one waits for ever.
+    /// `Poisoned` after a failed write or flush, `Invalid` after [`Store::close`].
+    pub fn begin_write(&self) -> Result<WriteTxn> {
+        WriteTxn::new(Arc::clone(&self.inner))
+    }
+
+    /// Makes everything committed so far durable in the page file and cuts the log. Readers and writers go on
+    /// meanwhile. After a failed flush the store is poisoned.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.refuse_writes()?;
+        self.inner.checkpoint()
+    }
+
+    /// Reads everything and compares it with everything else: each page reachable from exactly one place, checksums,
+    /// order, counts, value pointers, free pages. Writers wait meanwhile. The error is the first damage found.
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(&self.inner)
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> Stats {
+        let inner = &self.inner;
+        let writer = inner.gate.take();
+        let pages = inner.pager.counts(&writer.alloc);
+        inner.gate.give(writer);
+        let pins = inner.pager.pinned();
+        Stats {
+            pages,
+            page_file_bytes: inner.pager.file_bytes(),
+            log: inner.log.stats(),
+            values: inner.values.stats(),
+            readers: pins.len(),
+            txn: inner.pager.current(),
+            oldest_reader: pins.first().copied(),
+            checkpoint: inner.pager.durable(),
+        }
+    }
+
+    /// Why writes are refused, if a failure poisoned the store.
+    pub fn poisoned(&self) -> Option<String> {
+        self.inner.poisoned()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Closes the store in order: a last checkpoint, so that the next opening has nothing to replay. Other handles
+    /// refuse writes from now on; the directory is free when they and their snapshots are gone. Waits for the writer.
+    pub fn close(self) -> Result<()> {
+        self.inner.worker.stop();
+        self.inner.shut()
+    }
+}
+
+impl Inner {
+    pub(crate) fn poisoned(&self) -> Option<String> {
+        self.failure.get().cloned().or_else(|| self.log.poisoned()).or_else(|| self.values.poisoned())
+    }
+
+    /// Refuses writes for good, because of `error`.
+    pub(crate) fn poison(&self, error: &Error) {
+        let _ = self.failure.set(error.to_string());
+    }
+
+    pub(crate) fn refuse_writes(&self) -> Result<()> {
+        if let Some(reason) = self.poisoned() {
+            return Err(Error::Poisoned { reason });
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Invalid("the store is closed".into()));
+        }
+        Ok(())
+    }
+
+    /// The last checkpoint, and the end of writing. Does nothing the second time.
+    fn shut(&self) -> Result<()> {
+        let writer = self.gate.take();
+        let first = !self.closed.swap(true, Ordering::AcqRel);
+        self.gate.give(writer);
+        if !first {
+            return Ok(());
+        }
+        if let Some(reason) = self.poisoned() {
+            return Err(Error::Poisoned { reason });
+        }
+        self.checkpoint()?;
+        self.log.close()
+    }
+}
+
+impl Drop for Inner {
+    /// As `close`; errors have nobody to go to, and the next opening recovers.
+    fn drop(&mut self) {
+        self.worker.stop();
+        let _ = self.shut();
+    }
+}

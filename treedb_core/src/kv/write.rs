@@ -1,0 +1,266 @@
+//! The one writer.
+
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::catalog::{self, MAX_NAME, Table, TableKind};
+use super::command::{Command, Commands, FORMAT};
+use super::edit::{Edit, Met, Writer, check_limits};
+use super::options::Durability;
+use super::reads::{Found, Look, Reads};
+use super::store::Inner;
+use crate::btree::TreeRoot;
+use crate::error::{Error, Result};
+use crate::wal;
+
+/// The write transaction: there is one at a time. It sees its own changes; nobody else does before
+/// [`commit`](WriteTxn::commit). Dropping it without a commit undoes everything.
+///
+/// An error that says the caller asked for something impossible (`KeyTooLong`, `ValueTooLong`, `NoSuchTable`,
+/// `TableMismatch`) leaves the transaction as it was. After any other error of a change (`DiskFull`, `Corrupt`, `Io`)
+/// it can only be dropped.
+#[derive(Debug)]
+pub struct WriteTxn {
+    inner: Arc<Inner>,
+    /// `None` only once the transaction has ended.
+    writer: Option<Box<Writer>>,
+    broken: bool,
+}
+
+impl WriteTxn {
+    pub(crate) fn new(inner: Arc<Inner>) -> Result<WriteTxn> {
+        inner.refuse_writes()?;
+        let mut writer = inner.gate.take();
+        // The store may have been poisoned or closed while this waited.
+        if let Err(error) = inner.refuse_writes() {
+            inner.gate.give(writer);
+            return Err(error);
+        }
+        inner.pager.begin(&mut writer.alloc);
+        writer.frame.clear();
+        writer.frame.push(FORMAT);
+        Ok(WriteTxn { inner, writer: Some(writer), broken: false })
+    }
+
+    fn ended() -> Error {
+        Error::Invalid("the transaction has failed or ended: begin another".into())
+    }
+
+    /// Applies a command and adds it to the frame.
+    fn run(&mut self, command: &Command<'_>) -> Result<Met> {
+        if self.broken {
+            return Err(Self::ended());
+        }
+        let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
+        let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer };
+        match edit.apply(command) {
+            Ok(Met::NoTable) => Ok(Met::NoTable),
+            // Removing nothing changes nothing.
+            Ok(Met::Nothing) if matches!(command, Command::Delete { .. } | Command::DeleteRow { .. }) => {
+                Ok(Met::Nothing)
+            }
+            Ok(met) => {
+                command.encode(&mut writer.frame);
+                Ok(met)
+            }
+            Err(error) => {
+                self.broken = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn run_on(&mut self, table: &Table, command: &Command<'_>) -> Result<bool> {
+        match self.run(command)? {
+            Met::There => Ok(true),
+            Met::Nothing => Ok(false),
+            Met::NoTable => Err(table.gone()),
+        }
+    }
+
+    /// Creates a table. `TableMismatch` if the name is taken; `Invalid` for an empty name or one over [`MAX_NAME`]
+    /// bytes.
+    pub fn create_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(Error::Invalid(format!(
+                "a table's name has 1 to {MAX_NAME} bytes, this one has {}",
+                name.len()
+            )));
+        }
+        if self.table(name)?.is_some() {
+            return Err(Error::TableMismatch { name: name.to_owned(), what: "exists already".into() });
+        }
+        let look = self.look();
+        let id = catalog::next_number(look.pager, &look.catalog)?;
+        self.run(&Command::Create { table: id, kind, name })?;
+        Ok(Table { id, name: name.into(), kind })
+    }
+
+    /// The table with this name, created if there is none. `TableMismatch` if there is one of the other kind.
+    pub fn open_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        match self.table(name)? {
+            Some(table) => table.expect(kind).map(|()| table),
+            None => self.create_table(name, kind),
+        }
+    }
+
+    /// Removes a table and everything in it; false if there is none of this name. Its handles are dead for good.
+    pub fn drop_table(&mut self, name: &str) -> Result<bool> {
+        match self.table(name)? {
+            Some(table) => Ok(self.run(&Command::Drop { table: table.id, name })? == Met::There),
+            None => Ok(false),
+        }
+    }
+
+    /// Stores `value` under `key`, instead of what was there. `KeyTooLong` over [`MAX_KEY`](super::MAX_KEY),
+    /// `ValueTooLong` over [`MAX_VALUE`](super::MAX_VALUE).
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        check_limits(key, value.len())?;
+        self.run_on(table, &Command::Put { table: table.id, key, value }).map(|_| ())
+    }
+
+    /// Removes `key`; false if it was not there.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Ordered)?;
+        self.run_on(table, &Command::Delete { table: table.id, key })
+    }
+
+    /// Stores a row under the next number, counting from 1, and returns that. Numbers of removed rows are not given
+    /// again.
+    pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
+        table.expect(TableKind::Rows)?;
+        let row = self.find(table)?.0.next_row;
+        self.put_row(table, row, value)?;
+        Ok(row)
+    }
+
+    /// Stores row `row`, instead of what was there. `ValueTooLong` over [`MAX_VALUE`](super::MAX_VALUE).
+    pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        check_limits(&[], value.len())?;
+        if row == u64::MAX {
+            return Err(Error::Invalid("row numbers end below 2^64 - 1".into()));
+        }
+        self.run_on(table, &Command::PutRow { table: table.id, row, value }).map(|_| ())
+    }
+
+    /// Removes row `row`; false if it was not there.
+    pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<bool> {
+        table.expect(TableKind::Rows)?;
+        self.run_on(table, &Command::DeleteRow { table: table.id, row })
+    }
+
+    /// Makes all changes of a batch, in order. After an error, whichever it is, the transaction can only be dropped.
+    pub fn write(&mut self, batch: &Batch) -> Result<()> {
+        let mut commands = Commands::new(&batch.commands);
+        let result = self.run_all(&mut commands);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn run_all(&mut self, commands: &mut Commands<'_>) -> Result<()> {
+        loop {
+            let command = match commands.next() {
+                Ok(Some(command)) => command,
+                Ok(None) => return Ok(()),
+                Err(bad) => {
+                    return Err(Error::Invalid(format!("batch, byte {}: expected {}", bad.at, bad.expected)));
+                }
+            };
+            let table = match command {
+                Command::Put { table, key, value } => {
+                    check_limits(key, value.len())?;
+                    table
+                }
+                Command::PutRow { table, value, .. } => {
+                    check_limits(&[], value.len())?;
+                    table
+                }
+                Command::Delete { table, .. } | Command::DeleteRow { table, .. } => table,
+                Command::Create { table, .. } | Command::Drop { table, .. } => table,
+            };
+            if self.run(&command)? == Met::NoTable {
+                return Err(Error::NoSuchTable { name: format!("number {table}") });
+            }
+        }
+    }
+
+    /// Commits with the store's default durability. See [`WriteTxn::commit_with`].
+    pub fn commit(self) -> Result<()> {
+        let durability = self.inner.options.durability;
+        self.commit_with(durability)
+    }
+
+    /// Makes the changes visible at once and durable as `durability` says. A transaction that changed nothing returns
+    /// right away.
+    ///
+    /// # Errors
+    /// `DiskFull`: nothing was committed, the store goes on. `Poisoned` if a write or flush failed now or earlier: if
+    /// it was the flush of this very commit, the changes are visible, and whether they are there after the store is
+    /// opened again is not known. `Invalid` after an earlier error of this transaction.
+    pub fn commit_with(mut self, durability: Durability) -> Result<()> {
+        if self.broken {
+            return Err(Self::ended());
+        }
+        let inner = Arc::clone(&self.inner);
+        let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
+        if writer.frame.len() <= 1 {
+            return Ok(());
+        }
+        let root = Edit { pager: &inner.pager, values: &inner.values, writer }.finish()?;
+        let sync = match durability {
+            Durability::Durable => Some(wal::Sync::Durable),
+            Durability::Relaxed => Some(wal::Sync::Relaxed),
+            Durability::None => writer.ddl.then_some(wal::Sync::Relaxed),
+        };
+        let lsn = match sync {
+            Some(sync) => {
+                let lsn = inner.log.append(&writer.frame, sync)?;
+                writer.logged += writer.frame.len() as u64;
+                Some(lsn)
+            }
+            None => None,
+        };
+        let txn = inner.pager.publish(&mut writer.alloc, &root);
+        let dead = writer.committed();
+        if !dead.is_empty() {
+            inner.dead.add(txn, &dead);
+        }
+        let due = inner.checkpoint_due(writer);
+        if let Some(writer) = self.writer.take() {
+            inner.gate.give(writer);
+        }
+        let flushed = match lsn {
+            Some(lsn) if durability == Durability::Durable => inner.log.wait_durable(lsn),
+            _ => Ok(()),
+        };
+        inner.checkpoint_if(due);
+        flushed
+    }
+}
+
+impl Drop for WriteTxn {
+    fn drop(&mut self) {
+        let Some(mut writer) = self.writer.take() else { return };
+        self.inner.pager.roll_back(&mut writer.alloc);
+        if let Err(error) = writer.rolled_back(&self.inner.values) {
+            self.inner.poison(&error);
+        }
+        self.inner.gate.give(writer);
+    }
+}
+
+impl Reads for WriteTxn {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        let catalog = self.writer.as_ref().map_or(TreeRoot::EMPTY, |writer| writer.catalog);
+        Look { pager: &self.inner.pager, values: &self.inner.values, catalog }
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        let Some(writer) = &self.writer else { return Err(Self::ended()) };
+        writer.record(&self.inner.pager, table.id)?.map(Found).ok_or_else(|| table.gone())
+    }
+}
