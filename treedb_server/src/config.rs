@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use treedb_core::kv::Durability;
 
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
@@ -11,6 +14,10 @@ pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 /// A server's configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// Directory of the database; created if missing.
+    pub dir: PathBuf,
+    /// What a write promises that does not say itself.
+    pub durability: Durability,
     /// Where MongoDB's drivers connect.
     pub mongo: Address,
     /// Where native clients connect.

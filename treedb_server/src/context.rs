@@ -1,36 +1,69 @@
-//! What connections share: the budget for bytes in work, limits, metrics.
+//! What connections share: the database, cursors, the budget for bytes in work, limits, metrics.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use treedb_core::kv::Durability;
+use treedb_core::{Database, QueryError};
 
 use crate::config::Limits;
 use crate::metrics::Metrics;
+use crate::mongo::cursors::Cursors;
 
 /// Shared by every connection of a server.
-#[derive(Debug)]
 pub(crate) struct Context {
+    /// The database. Its calls may wait for the disk: not from a task of the runtime, but from `spawn_blocking`.
+    pub(crate) database: Database,
+    /// Where its files are.
+    pub(crate) dir: PathBuf,
+    /// What a write promises that does not say itself.
+    pub(crate) durability: Durability,
     /// How much is accepted.
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// Results of the Mongo protocol that take more than one message.
+    pub(crate) cursors: Cursors,
+    /// When the server began.
+    pub(crate) started: Instant,
     budget: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    room: Arc<Semaphore>,
+    connections: AtomicI32,
 }
 
 impl Context {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(database: Database, dir: PathBuf, durability: Durability, limits: Limits) -> Self {
+        let metrics = Metrics::new();
         Context {
-            metrics: Metrics::new(),
+            database,
+            dir,
+            durability,
+            cursors: Cursors::new(limits.cursors, metrics.cursors.clone()),
+            metrics,
+            started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
-            connections: Arc::new(Semaphore::new(limits.connections)),
+            room: Arc::new(Semaphore::new(limits.connections)),
+            connections: AtomicI32::new(0),
             limits,
         }
     }
 
     /// Room for one more connection, until the permit is dropped; `None` if there are too many.
-    pub(crate) fn connection(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.connections).try_acquire_owned().ok()
+    pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_owned().ok()
+    }
+
+    /// A number for a new connection.
+    pub(crate) fn next_connection(&self) -> i32 {
+        self.connections.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// Connections that have been given a number.
+    pub(crate) fn connections_so_far(&self) -> i32 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Waits until a request of `bytes` may be taken into work; it is in work until the permit is dropped. Take it
@@ -41,6 +74,20 @@ impl Context {
         let permit = Arc::clone(&self.budget).acquire_many_owned(permits).await.ok();
         self.metrics.inflight.inc_by(i64::from(permits));
         Reserved { context: Arc::clone(self), permits, _permit: permit }
+    }
+
+    /// Waits until everything that has been written is on the disk.
+    pub(crate) fn flush(&self) -> Result<(), QueryError> {
+        self.database.checkpoint()
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("dir", &self.dir)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,5 +102,30 @@ pub(crate) struct Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.context.metrics.inflight.dec_by(i64::from(self.permits));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A context over a new database in a directory that goes with the returned guard.
+    pub(crate) fn context(limits: Limits) -> (Arc<Context>, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let database = Database::open(dir.path()).unwrap();
+        (Arc::new(Context::new(database, dir.path().to_owned(), Durability::Durable, limits)), dir)
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_the_budget() {
+        let (context, _dir) = context(Limits { inflight_bytes: 100, ..Limits::default() });
+        let first = context.reserve(60).await;
+        let second = context.reserve(50);
+        let mut second = std::pin::pin!(second);
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), second.as_mut()).await;
+        assert!(waits.is_err());
+        drop(first);
+        let _second = second.await;
+        assert_eq!(context.metrics.inflight.get(), 50);
     }
 }

@@ -66,7 +66,7 @@ impl Listener {
                     }
                 },
             };
-            let Some(room) = context.connection() else {
+            let Some(room) = context.room() else {
                 context.metrics.refused.get_or_create(&door).inc();
                 tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
                 continue;

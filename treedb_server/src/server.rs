@@ -1,8 +1,12 @@
 //! A server, from bound listeners to a clean stop.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinError;
+use treedb_core::kv::Options;
+use treedb_core::{Database, QueryError};
 
 use crate::config::Config;
 use crate::context::Context;
@@ -10,6 +14,21 @@ use crate::listener::Listener;
 use crate::{admin, mongo, native};
 
 pub use crate::drain::Stopper;
+
+/// Why a server does not start, or does not stop cleanly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The database cannot be opened or closed.
+    #[error(transparent)]
+    Database(#[from] QueryError),
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] std::io::Error),
+    /// The engine panicked.
+    #[error("the engine failed: {0}")]
+    Engine(#[from] JoinError),
+}
 
 /// A server whose listeners are bound and which has not begun to accept.
 #[derive(Debug)]
@@ -22,11 +41,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds every listener of `config`.
+    /// Opens the database, recovering it if it was not closed, and binds every listener.
     ///
     /// # Errors
-    /// An address that is taken or may not be used; the message names it.
-    pub async fn bind(config: Config) -> io::Result<Self> {
+    /// A directory that is in use or damaged; an address that is taken. The message names it.
+    pub async fn bind(config: Config) -> Result<Self, ServeError> {
+        let mut options = Options::default();
+        options.durability = config.durability;
+        let dir = config.dir.clone();
+        let database = tokio::task::spawn_blocking(move || Database::open_with(dir, options)).await??;
+        tracing::info!(dir = %config.dir.display(), "database open");
         let mongo = Listener::bind("mongo", config.mongo).await?;
         let native = match config.native {
             Some(address) => Some(Listener::bind("native", address).await?),
@@ -36,7 +60,7 @@ impl Server {
             Some(address) => Some(Listener::bind("admin", address).await?),
             None => None,
         };
-        let context = Arc::new(Context::new(config.limits));
+        let context = Arc::new(Context::new(database, config.dir, config.durability, config.limits));
         Ok(Server { context, stopper: Stopper::new(), mongo, native, admin })
     }
 
@@ -54,11 +78,11 @@ impl Server {
     }
 
     /// Serves until the stopper is told to stop; then lets running commands finish (as long as
-    /// [`crate::config::Limits::drain`] says).
+    /// [`crate::config::Limits::drain`] says), makes a checkpoint and closes the database.
     ///
     /// # Errors
-    /// None so far.
-    pub async fn run(self) -> io::Result<()> {
+    /// The checkpoint failed. What was acknowledged is in the log, and the next start recovers it.
+    pub async fn run(self) -> Result<(), ServeError> {
         let Server { context, stopper, mongo, native, admin } = self;
         for listener in [Some(&mongo), native.as_ref(), admin.as_ref()].into_iter().flatten() {
             tracing::info!(door = listener.door, address = %listener.address, "listening");
@@ -74,8 +98,30 @@ impl Server {
                 listener.run(Arc::clone(&context), stopper.drain(), admin::connection).await;
             }
         };
+        let reaper = tokio::spawn(reap(Arc::clone(&context)));
         tokio::join!(mongo, native, admin);
-        tracing::info!("stopped");
+        reaper.abort();
+        tokio::task::spawn_blocking(move || {
+            // Cursors hold snapshots of what is about to be closed.
+            context.cursors.clear();
+            context.database.clone().close()
+        })
+        .await??;
+        tracing::info!("checkpoint made, database closed");
         Ok(())
+    }
+}
+
+/// Closes cursors that nobody asks for any more.
+async fn reap(context: Arc<Context>) {
+    let idle = context.limits.cursor_idle;
+    loop {
+        tokio::time::sleep((idle / 4).min(Duration::from_secs(60))).await;
+        let context = Arc::clone(&context);
+        // Closing a cursor ends a snapshot, which may have pages to free.
+        let reaped = tokio::task::spawn_blocking(move || context.cursors.reap(idle)).await;
+        if let Ok(count @ 1..) = reaped {
+            tracing::info!(cursors = count, "closed idle cursors");
+        }
     }
 }

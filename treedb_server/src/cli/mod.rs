@@ -12,7 +12,13 @@ use clap::{Parser, Subcommand};
 
 /// TreeDB: documents, vectors and SQL over one engine.
 #[derive(Debug, Parser)]
-#[command(name = "treedb", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "treedb",
+    version,
+    propagate_version = true,
+    args_override_self = true,
+    max_term_width = 100
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use treedb_core::kv::Durability;
 
 use super::Failure;
 use crate::config::{Address, Config, Limits};
@@ -70,6 +71,12 @@ impl Serve {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         logs::start(self.log_level, self.log_format);
         let config = Config {
+            dir: self.dir,
+            durability: match self.durability {
+                DurabilityFlag::Durable => Durability::Durable,
+                DurabilityFlag::Relaxed => Durability::Relaxed,
+                DurabilityFlag::None => Durability::None,
+            },
             mongo: self.mongo,
             native: self.native,
             admin: self.admin,

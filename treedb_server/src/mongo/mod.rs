@@ -1,15 +1,28 @@
 //! MongoDB's wire protocol.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`wire`] | messages on the socket: header, size limits, stalls |
+//! | [`op_msg`] | the message everything modern is in |
+//! | [`op_query`] | what remains of the old one: the handshake |
+//! | [`connection`](mod@connection) | one connection's loop |
+//! | [`commands`] | the table of commands, one file each |
+//! | [`args`] | reading a command's arguments |
+//! | [`reply`], [`error`] | what goes back |
+//! | [`cursors`] | results that take more than one message |
+//!
+//! A message whose frame cannot be trusted (length, opcode, sections, checksum) ends its connection, with an error
+//! reply where there is somebody to read it. A message that is framed well and says something wrong gets an error
+//! reply and the connection goes on.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+pub(crate) mod args;
+pub(crate) mod commands;
+pub(crate) mod connection;
+pub(crate) mod cursors;
+pub(crate) mod error;
+pub(crate) mod op_msg;
+pub(crate) mod op_query;
+pub(crate) mod reply;
+pub(crate) mod wire;
 
-use tokio::net::TcpStream;
-
-use crate::context::Context;
-use crate::drain::Drain;
-
-/// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, _context: Arc<Context>, _drain: Drain) {
-    tracing::debug!(door = "mongo", %peer, "closed");
-    drop(stream);
-}
+pub(crate) use connection::connection;

@@ -1,0 +1,226 @@
+//! Reading a command's arguments, with MongoDB's errors for arguments that are not understood.
+
+use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use treedb_core::doc::Value;
+use treedb_core::query::ErrorCode;
+
+use super::error::CommandError;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// Arguments that any command may carry and that change nothing here.
+const GENERIC: &[&str] = &[
+    "$audit",
+    "$client",
+    "$clusterTime",
+    "$configTime",
+    "$configServerState",
+    "$db",
+    "$oplogQueryData",
+    "$queryOptions",
+    "$readPreference",
+    "$replData",
+    "$topologyTime",
+    "allowImplicitCollectionCreation",
+    "apiDeprecationErrors",
+    "apiStrict",
+    "apiVersion",
+    "clientOperationKey",
+    "comment",
+    "databaseVersion",
+    "lsid",
+    "maxTimeMS",
+    "mayBypassWriteBlocking",
+    "rawData",
+    "readConcern",
+    "shardVersion",
+    "writeConcern",
+];
+
+/// One argument of a command, or of one of its statements.
+#[derive(Clone, Copy)]
+pub(crate) struct Arg<'a> {
+    owner: &'a str,
+    /// Its name.
+    pub(crate) name: &'a str,
+    value: RawBsonRef<'a>,
+}
+
+/// The arguments in `document`; `owner` names it in messages (`find`, `update.updates`).
+pub(crate) fn args<'a>(owner: &'a str, document: &'a RawDocument) -> impl Iterator<Item = Result<Arg<'a>>> {
+    document.iter().map(move |element| {
+        let (name, value) = element?;
+        Ok(Arg { owner, name: name.as_str(), value })
+    })
+}
+
+impl<'a> Arg<'a> {
+    /// The argument whatever its type.
+    pub(crate) fn value(&self) -> RawBsonRef<'a> {
+        self.value
+    }
+
+    /// True if the argument is there but says nothing.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.value, RawBsonRef::Null | RawBsonRef::Undefined)
+    }
+
+    /// A string.
+    pub(crate) fn str(&self) -> Result<&'a str> {
+        self.value.as_str().ok_or_else(|| self.wrong_type("string"))
+    }
+
+    /// A document.
+    pub(crate) fn document(&self) -> Result<&'a RawDocument> {
+        self.value.as_document().ok_or_else(|| self.wrong_type("object"))
+    }
+
+    /// A document of its own; `None` for an empty one, which asks for nothing.
+    pub(crate) fn some_document(&self) -> Result<Option<RawDocumentBuf>> {
+        if self.is_null() {
+            return Ok(None);
+        }
+        let document = self.document()?;
+        Ok(document.iter().next().is_some().then(|| document.to_owned()))
+    }
+
+    /// An array.
+    pub(crate) fn array(&self) -> Result<&'a RawArray> {
+        self.value.as_array().ok_or_else(|| self.wrong_type("array"))
+    }
+
+    /// A truth value: a boolean, or a number that is not zero.
+    pub(crate) fn bool(&self) -> Result<bool> {
+        match self.value {
+            RawBsonRef::Boolean(value) => Ok(value),
+            RawBsonRef::Null | RawBsonRef::Undefined => Ok(false),
+            _ => match number(self.value) {
+                Some(number) => Ok(number != 0.0),
+                None => Err(self.wrong_type("[bool, long, int, decimal, double]")),
+            },
+        }
+    }
+
+    /// A whole number; one with a fraction is cut, as MongoDB does.
+    pub(crate) fn integer(&self) -> Result<i64> {
+        match self.value {
+            RawBsonRef::Int32(value) => Ok(value.into()),
+            RawBsonRef::Int64(value) => Ok(value),
+            other => match number(other) {
+                // `as` stops at the ends of the range and makes NaN zero.
+                Some(number) => Ok(number as i64),
+                None => Err(self.wrong_type("[long, int, decimal, double]")),
+            },
+        }
+    }
+
+    /// A whole number that is not negative.
+    pub(crate) fn count(&self) -> Result<u64> {
+        let number = self.integer()?;
+        u64::try_from(number).map_err(|_| {
+            CommandError::location(
+                51_024,
+                format!("BSON field '{}' value must be >= 0, actual value '{number}'", self.path()),
+            )
+        })
+    }
+
+    /// What to do with an argument that the command itself does not know: nothing for those that any command may
+    /// carry, an error for others.
+    pub(crate) fn generic(&self) -> Result<()> {
+        if GENERIC.contains(&self.name) {
+            return Ok(());
+        }
+        Err(CommandError::new(
+            ErrorCode::Location40415,
+            format!("BSON field '{}' is an unknown field.", self.path()),
+        ))
+    }
+
+    /// For an option of MongoDB that is not built here: fine as long as it asks for nothing.
+    pub(crate) fn unsupported(&self) -> Result<()> {
+        let asks = match self.value {
+            RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Boolean(false) => false,
+            RawBsonRef::Document(document) => document.iter().next().is_some(),
+            RawBsonRef::Array(array) => array.into_iter().next().is_some(),
+            _ => true,
+        };
+        if asks {
+            return Err(CommandError::not_implemented(format!("'{}' is not supported", self.path())));
+        }
+        Ok(())
+    }
+
+    /// `command.argument`, as messages name it.
+    pub(crate) fn path(&self) -> String {
+        format!("{}.{}", self.owner, self.name)
+    }
+
+    fn wrong_type(&self, expected: &str) -> CommandError {
+        let noun = if expected.starts_with('[') { "types" } else { "type" };
+        CommandError::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "BSON field '{}' is the wrong type '{}', expected {noun} '{expected}'",
+                self.path(),
+                type_name(self.value),
+            ),
+        )
+    }
+}
+
+/// A number of any kind.
+pub(crate) fn number(value: RawBsonRef<'_>) -> Option<f64> {
+    match value {
+        RawBsonRef::Int32(value) => Some(value.into()),
+        RawBsonRef::Int64(value) => Some(value as f64),
+        RawBsonRef::Double(value) => Some(value),
+        RawBsonRef::Decimal128(value) => value.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+/// MongoDB's name of a value's type.
+pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
+    Value::with(value, |value| value.type_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    fn one<T>(document: &RawDocument, read: impl Fn(Arg<'_>) -> Result<T>) -> Result<T> {
+        read(args("find", document).next().unwrap().unwrap())
+    }
+
+    #[test]
+    fn numbers_of_every_kind_are_numbers() {
+        for document in [rawdoc! { "n": 3 }, rawdoc! { "n": 3_i64 }, rawdoc! { "n": 3.7 }] {
+            assert_eq!(one(&document, |arg| arg.integer()).unwrap(), 3);
+            assert!(one(&document, |arg| arg.bool()).unwrap());
+        }
+        let decimal = rawdoc! { "n": "3.5".parse::<bson::Decimal128>().unwrap() };
+        assert_eq!(one(&decimal, |arg| arg.integer()).unwrap(), 3);
+        assert_eq!(one(&rawdoc! { "n": -1 }, |arg| arg.count()).unwrap_err().code, 51_024);
+    }
+
+    #[test]
+    fn a_wrong_type_names_the_field_the_type_and_what_was_expected() {
+        let error = one(&rawdoc! { "limit": "x" }, |arg| arg.integer()).unwrap_err();
+        assert_eq!(error.code, 14);
+        assert_eq!(
+            error.message,
+            "BSON field 'find.limit' is the wrong type 'string', expected types '[long, int, decimal, double]'"
+        );
+    }
+
+    #[test]
+    fn an_unknown_argument_is_an_error_and_a_generic_one_is_not() {
+        assert_eq!(one(&rawdoc! { "limitt": 1 }, |arg| arg.generic()).unwrap_err().code, 40_415);
+        assert!(one(&rawdoc! { "lsid": {} }, |arg| arg.generic()).is_ok());
+        assert!(one(&rawdoc! { "collation": {} }, |arg| arg.unsupported()).is_ok());
+        assert_eq!(one(&rawdoc! { "tailable": true }, |arg| arg.unsupported()).unwrap_err().code, 238);
+    }
+}

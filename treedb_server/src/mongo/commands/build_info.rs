@@ -1,0 +1,26 @@
+//! `buildInfo`: tools read `version` to decide what they may ask; `treedb` is this server's own.
+
+use bson::rawdoc;
+use treedb_core::doc::MAX_DOCUMENT_SIZE;
+
+use super::Result;
+use super::hello::size;
+use super::request::Request;
+
+/// The version of MongoDB whose commands and replies are followed.
+pub(super) const MONGODB_VERSION: &str = "7.0.0";
+
+pub(super) fn run(_request: &Request<'_>) -> Result {
+    Ok(rawdoc! {
+        "version": MONGODB_VERSION,
+        "gitVersion": concat!("treedb-", env!("CARGO_PKG_VERSION")),
+        "modules": [],
+        "sysInfo": "deprecated",
+        "versionArray": [7, 0, 0, 0],
+        "bits": 64,
+        "debug": cfg!(debug_assertions),
+        "maxBsonObjectSize": size(MAX_DOCUMENT_SIZE),
+        "storageEngines": ["treedb"],
+        "treedb": { "version": env!("CARGO_PKG_VERSION") },
+    })
+}

@@ -1,0 +1,146 @@
+//! `explain` of `find` and `count`: the plan, and unless only that is asked for, the work it takes.
+
+use std::time::Instant;
+
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use treedb_core::query::{Counters, ErrorCode, Path, Plan};
+use treedb_core::{Collection, FindRequest};
+
+use super::Result;
+use super::build_info::MONGODB_VERSION;
+use super::find;
+use super::host_info::hostname;
+use super::request::Request;
+use super::writes::append_count;
+use crate::mongo::args::args;
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut verbosity = "allPlansExecution";
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "verbosity" => verbosity = arg.str()?,
+            _ => arg.generic()?,
+        }
+    }
+    if !matches!(verbosity, "queryPlanner" | "executionStats" | "allPlansExecution") {
+        return Err(CommandError::new(
+            ErrorCode::BadValue,
+            "verbosity string must be one of {'queryPlanner', 'executionStats', 'allPlansExecution'}",
+        ));
+    }
+    let subject = request.subject()?;
+    let command = subject.as_document().ok_or_else(|| {
+        CommandError::new(ErrorCode::TypeMismatch, "BSON field 'explain.explain' must be a command")
+    })?;
+    let (name, target) = match command.iter().next().transpose()? {
+        Some((name, target)) => (name.as_str(), target),
+        None => return Err(CommandError::new(ErrorCode::FailedToParse, "explain of an empty command")),
+    };
+    let target = target.as_str().ok_or_else(|| {
+        CommandError::new(ErrorCode::InvalidNamespace, format!("{name} names its collection by a string"))
+    })?;
+    let collection = request.context.database.collection(&format!("{}.{target}", request.database))?;
+    let find = match name {
+        "find" => find::parse(&collection, "find", command)?.request,
+        "count" => count(&collection, command)?,
+        other => {
+            return Err(CommandError::not_implemented(format!(
+                "explain of {other} is not supported: only find and count"
+            )));
+        }
+    };
+    reply(&collection, find, command, verbosity != "queryPlanner")
+}
+
+fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> {
+    let mut find = FindRequest::default();
+    for arg in args("count", command).skip(1) {
+        let arg = arg?;
+        match arg.name {
+            "query" => find.filter = arg.some_document()?,
+            "skip" => find.skip = arg.count()?,
+            "limit" => find.limit = arg.integer()?.unsigned_abs(),
+            "hint" => find.hint = find::hint(collection, &arg)?,
+            _ => arg.generic()?,
+        }
+    }
+    Ok(find)
+}
+
+fn reply(collection: &Collection, find: FindRequest, command: &RawDocument, execute: bool) -> Result {
+    let filter = find.filter.clone().unwrap_or_default();
+    let started = Instant::now();
+    let mut cursor = collection.find(find)?;
+    let mut planner = rawdoc! {
+        "namespace": collection.namespace().as_str(),
+        "parsedQuery": filter,
+        "winningPlan": winning_plan(collection, cursor.plan())?,
+        "rejectedPlans": [],
+    };
+    planner.append(cstr!("optimizationTimeMillis"), millis(started));
+    let mut reply = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    if execute {
+        let mut returned = 0;
+        while let Some(document) = cursor.next() {
+            document?;
+            returned += 1;
+        }
+        reply.append(cstr!("executionStats"), execution(returned, cursor.counters(), millis(started)));
+    }
+    reply.append(cstr!("command"), command);
+    reply.append(
+        cstr!("serverInfo"),
+        rawdoc! { "host": hostname(), "version": MONGODB_VERSION, "gitVersion": concat!("treedb-", env!("CARGO_PKG_VERSION")) },
+    );
+    Ok(reply)
+}
+
+/// The plan in MongoDB's words: `EOF`, `COLLSCAN`, or `FETCH` over `IXSCAN`; under a `SORT` if there is one.
+fn winning_plan(collection: &Collection, plan: Option<&Plan>) -> Result<RawDocumentBuf> {
+    let Some(plan) = plan else { return Ok(rawdoc! { "stage": "EOF" }) };
+    let found = match &plan.path {
+        Path::Nothing => rawdoc! { "stage": "EOF" },
+        Path::Rows => rawdoc! { "stage": "COLLSCAN", "direction": "forward" },
+        Path::Index { name, ranges, way, distinct, .. } => {
+            let indexes = collection.indexes()?.unwrap_or_default();
+            let pattern = indexes.iter().find(|index| index.get_str("name").ok() == Some(name));
+            let pattern =
+                pattern.and_then(|index| index.get_document("key").ok().cloned()).unwrap_or_default();
+            let direction = match way {
+                treedb_core::access::Way::Forward => "forward",
+                treedb_core::access::Way::Backward => "backward",
+            };
+            rawdoc! {
+                "stage": "FETCH",
+                "inputStage": {
+                    "stage": "IXSCAN",
+                    "keyPattern": RawDocumentBuf::try_from(&pattern)?,
+                    "indexName": name.as_str(),
+                    "isMultiKey": !*distinct,
+                    "direction": direction,
+                    "ranges": i32::try_from(ranges.len()).unwrap_or(i32::MAX),
+                },
+            }
+        }
+    };
+    if plan.sort_in_memory {
+        return Ok(rawdoc! { "stage": "SORT", "inputStage": found });
+    }
+    Ok(found)
+}
+
+fn execution(returned: u64, counters: Counters, millis: i64) -> RawDocumentBuf {
+    let mut stats = rawdoc! { "executionSuccess": true };
+    append_count(&mut stats, cstr!("nReturned"), returned);
+    stats.append(cstr!("executionTimeMillis"), millis);
+    append_count(&mut stats, cstr!("totalKeysExamined"), counters.keys_examined);
+    append_count(&mut stats, cstr!("totalDocsExamined"), counters.docs_examined);
+    stats
+}
+
+fn millis(since: Instant) -> i64 {
+    i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,10 @@
+//! `getCmdLineOpts`: nothing about the command line is told; shells ask for it and take an empty answer.
+
+use bson::rawdoc;
+
+use super::Result;
+use super::request::Request;
+
+pub(super) fn run(_request: &Request<'_>) -> Result {
+    Ok(rawdoc! { "argv": ["treedb"], "parsed": {} })
+}

@@ -1,0 +1,39 @@
+//! `getMore`: the next batch of a cursor.
+
+use treedb_core::Namespace;
+use treedb_core::query::ErrorCode;
+
+use super::Result;
+use super::request::Request;
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let id = request.subject()?.as_i64().ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::TypeMismatch,
+            "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
+        )
+    })?;
+    let (mut collection, mut batch) = (None, None);
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "collection" => collection = Some(arg.str()?),
+            "batchSize" => batch = Some(usize::try_from(arg.count()?).unwrap_or(usize::MAX)),
+            "term" | "lastKnownCommittedOpTime" => arg.unsupported()?,
+            _ => arg.generic()?,
+        }
+    }
+    let collection = collection.ok_or_else(|| {
+        CommandError::location(40_414, "BSON field 'getMore.collection' is missing but a required field")
+    })?;
+    request.context.cursors.next(id, &cursor_namespace(request.database, collection)?, batch)
+}
+
+/// The namespace a cursor goes by. Listings have cursors too, under names that no collection can have.
+pub(super) fn cursor_namespace(database: &str, collection: &str) -> Result<String> {
+    if collection.starts_with("$cmd.") {
+        return Ok(format!("{database}.{collection}"));
+    }
+    Ok(Namespace::new(database, collection)?.to_string())
+}

@@ -1,0 +1,62 @@
+//! `hello`, and `isMaster`, its name of old.
+//!
+//! The server presents itself as a standalone: no `setName`, no `hosts`. That is what it is as long as it has
+//! neither multi-document transactions nor change streams; a replica set identity would make drivers retry writes
+//! with transaction numbers and offer transactions. Compressors and authentication are not offered, so the reply
+//! has neither `compression` nor `saslSupportedMechs`.
+
+use bson::raw::cstr;
+use bson::{DateTime, RawDocumentBuf, rawdoc};
+use treedb_core::doc::MAX_DOCUMENT_SIZE;
+
+use super::Result;
+use super::request::Request;
+use crate::config::MAX_MESSAGE_BYTES;
+
+/// Statements in one write command.
+pub(super) const MAX_WRITE_BATCH: usize = 100_000;
+/// MongoDB 7.0's: drivers choose the form of commands by it.
+pub(super) const MAX_WIRE_VERSION: i32 = 21;
+/// How long drivers may take a session to live, in minutes. Without it they assume that there are no sessions.
+pub(super) const SESSION_MINUTES: i32 = 30;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    greeting(request, "isWritablePrimary")
+}
+
+pub(super) fn run_legacy(request: &Request<'_>) -> Result {
+    greeting(request, "ismaster")
+}
+
+fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
+    let mut reply = RawDocumentBuf::new();
+    if request.body().get("helloOk")?.and_then(|value| value.as_bool()) == Some(true) {
+        reply.append(cstr!("helloOk"), true);
+    }
+    if primary == "ismaster" {
+        reply.append(cstr!("ismaster"), true);
+    } else {
+        reply.append(cstr!("isWritablePrimary"), true);
+    }
+    let rest = rawdoc! {
+        "maxBsonObjectSize": size(MAX_DOCUMENT_SIZE),
+        "maxMessageSizeBytes": size(MAX_MESSAGE_BYTES),
+        "maxWriteBatchSize": size(MAX_WRITE_BATCH),
+        "localTime": DateTime::now(),
+        "logicalSessionTimeoutMinutes": SESSION_MINUTES,
+        "connectionId": request.session.id,
+        "minWireVersion": 0,
+        "maxWireVersion": MAX_WIRE_VERSION,
+        "readOnly": false,
+    };
+    for element in &rest {
+        let (name, value) = element?;
+        reply.append(name, value);
+    }
+    Ok(reply)
+}
+
+/// A limit as the wire's int32.
+pub(super) fn size(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}

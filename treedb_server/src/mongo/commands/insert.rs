@@ -1,0 +1,29 @@
+//! `insert`. The documents of one command are one transaction: one write of the log, one wait for the disk.
+
+use bson::RawDocumentBuf;
+use bson::raw::cstr;
+
+use super::Result;
+use super::request::Request;
+use super::writes::{Options, WriteErrors, append_count, statements};
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut options = Options::new();
+    for arg in request.args() {
+        let arg = arg?;
+        if !options.read(&arg)? && arg.name != "documents" {
+            arg.generic()?;
+        }
+    }
+    let documents = statements(request, "documents")?;
+    let collection = options.acknowledge(request.collection()?);
+    let outcome = collection.insert_many(&documents, options.ordered)?;
+    let mut reply = RawDocumentBuf::new();
+    append_count(&mut reply, cstr!("n"), outcome.inserted);
+    let mut errors = WriteErrors::default();
+    for (index, error) in outcome.errors {
+        errors.push(index, error.into());
+    }
+    errors.append_to(&mut reply);
+    Ok(reply)
+}

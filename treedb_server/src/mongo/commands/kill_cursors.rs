@@ -1,0 +1,41 @@
+//! `killCursors`: closes cursors and tells which of them there were.
+
+use bson::{RawArrayBuf, rawdoc};
+use treedb_core::query::ErrorCode;
+
+use super::Result;
+use super::get_more::cursor_namespace;
+use super::request::Request;
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let namespace = cursor_namespace(request.database, request.collection_name()?)?;
+    let mut cursors = None;
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "cursors" => cursors = Some(arg.array()?),
+            _ => arg.generic()?,
+        }
+    }
+    let cursors = cursors.ok_or_else(|| {
+        CommandError::location(40_414, "BSON field 'killCursors.cursors' is missing but a required field")
+    })?;
+    let (mut killed, mut missing) = (RawArrayBuf::new(), RawArrayBuf::new());
+    for id in cursors {
+        let id = id?.as_i64().ok_or_else(|| {
+            CommandError::new(ErrorCode::TypeMismatch, "BSON field 'killCursors.cursors' must hold longs")
+        })?;
+        if request.context.cursors.kill(id, &namespace) {
+            killed.push(id);
+        } else {
+            missing.push(id);
+        }
+    }
+    Ok(rawdoc! {
+        "cursorsKilled": killed,
+        "cursorsNotFound": missing,
+        "cursorsAlive": [],
+        "cursorsUnknown": [],
+    })
+}

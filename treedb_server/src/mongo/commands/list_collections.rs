@@ -1,0 +1,53 @@
+//! `listCollections`.
+
+use bson::raw::cstr;
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocumentBuf, rawdoc};
+use treedb_core::query::Filter;
+
+use super::Result;
+use super::request::Request;
+use crate::mongo::cursors::Cursor;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let (mut filter, mut names_only, mut batch) = (None, false, usize::MAX);
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "filter" => filter = arg.some_document()?,
+            "nameOnly" => names_only = arg.bool()?,
+            "cursor" => batch = batch_size(arg.document()?, batch)?,
+            "authorizedCollections" => {}
+            _ => arg.generic()?,
+        }
+    }
+    let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;
+    let mut entries = Vec::new();
+    for found in request.context.database.list_collections(request.database)? {
+        let mut entry = rawdoc! { "name": found.namespace.collection(), "type": "collection" };
+        if !names_only {
+            let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: found.uuid.bytes().to_vec() };
+            entry.append(cstr!("options"), RawDocumentBuf::try_from(&found.options)?);
+            entry.append(cstr!("info"), rawdoc! { "readOnly": false, "uuid": uuid });
+            entry.append(cstr!("idIndex"), rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
+        }
+        if filter.as_ref().is_none_or(|filter| filter.matches(&entry)) {
+            entries.push(Ok(entry));
+        }
+    }
+    let namespace = format!("{}.$cmd.listCollections", request.database);
+    request.context.cursors.first(Cursor::new(namespace, Box::new(entries.into_iter())), batch, false)
+}
+
+/// The `batchSize` of a `cursor` argument.
+pub(super) fn batch_size(cursor: &bson::RawDocument, default: usize) -> Result<usize> {
+    let mut batch = default;
+    for arg in crate::mongo::args::args("cursor", cursor) {
+        let arg = arg?;
+        match arg.name {
+            "batchSize" => batch = usize::try_from(arg.count()?).unwrap_or(usize::MAX),
+            _ => arg.generic()?,
+        }
+    }
+    Ok(batch)
+}

@@ -1,0 +1,22 @@
+//! `listCommands`: the table.
+
+use bson::raw::CString;
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::request::Request;
+use super::{COMMANDS, Result};
+
+pub(super) fn run(_request: &Request<'_>) -> Result {
+    let mut commands = RawDocumentBuf::new();
+    for command in COMMANDS {
+        let about = rawdoc! {
+            "help": command.help,
+            "requiresAuth": false,
+            "secondaryOk": true,
+            "adminOnly": command.admin,
+            "apiVersions": [],
+        };
+        commands.append(CString::try_from(command.name)?, about);
+    }
+    Ok(rawdoc! { "commands": commands })
+}

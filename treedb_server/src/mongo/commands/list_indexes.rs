@@ -1,0 +1,34 @@
+//! `listIndexes`.
+
+use bson::RawDocumentBuf;
+use treedb_core::query::ErrorCode;
+
+use super::Result;
+use super::list_collections::batch_size;
+use super::request::Request;
+use crate::mongo::cursors::Cursor;
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut batch = usize::MAX;
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "cursor" => batch = batch_size(arg.document()?, batch)?,
+            "includeBuildUUIDs" | "includeIndexBuildInfo" => arg.unsupported()?,
+            _ => arg.generic()?,
+        }
+    }
+    let collection = request.collection()?;
+    let namespace = collection.namespace();
+    let Some(indexes) = collection.indexes()? else {
+        return Err(CommandError::new(
+            ErrorCode::NamespaceNotFound,
+            format!("ns does not exist: {namespace}"),
+        ));
+    };
+    let entries: Vec<Result<RawDocumentBuf>> =
+        indexes.iter().map(|index| Ok(RawDocumentBuf::try_from(index)?)).collect();
+    let cursor = Cursor::new(namespace.to_string(), Box::new(entries.into_iter()));
+    request.context.cursors.first(cursor, batch, false)
+}

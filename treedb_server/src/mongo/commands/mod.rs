@@ -1,0 +1,259 @@
+//! The commands: one file each, one row each in [`COMMANDS`].
+
+mod aggregate;
+mod build_info;
+mod connection_status;
+mod count;
+mod create;
+mod create_indexes;
+mod delete;
+mod distinct;
+mod drop;
+mod drop_database;
+mod drop_indexes;
+mod explain;
+mod find;
+mod get_cmd_line_opts;
+mod get_log;
+mod get_more;
+mod get_parameter;
+mod hello;
+mod host_info;
+mod insert;
+mod kill_cursors;
+mod list_collections;
+mod list_commands;
+mod list_databases;
+mod list_indexes;
+mod ping;
+mod request;
+mod server_status;
+mod sessions;
+mod update;
+mod whatsmyuri;
+mod writes;
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use bson::{RawDocument, RawDocumentBuf};
+use treedb_core::query::ErrorCode;
+
+use self::request::Request;
+use super::connection::Session;
+use super::error::CommandError;
+use super::op_msg::OpMsg;
+use super::op_query;
+use crate::context::{Context, Reserved};
+
+type Result<T = RawDocumentBuf> = std::result::Result<T, CommandError>;
+
+/// A command.
+pub(crate) struct Command {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Other spellings that old clients use.
+    aliases: &'static [&'static str],
+    /// One line about it, for `listCommands`.
+    help: &'static str,
+    /// Only in the database `admin`.
+    admin: bool,
+    /// Never waits, for the disk or otherwise: run where the message was read.
+    quick: bool,
+    run: fn(&Request<'_>) -> Result,
+}
+
+impl Command {
+    /// A command that may read or write: it runs on a thread that may wait.
+    const fn new(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
+        Command { name, aliases: &[], help, admin: false, quick: false, run }
+    }
+
+    /// A command that only looks at what is in memory.
+    const fn quick(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
+        Command { quick: true, ..Self::new(name, help, run) }
+    }
+
+    const fn admin(self) -> Self {
+        Command { admin: true, ..self }
+    }
+
+    const fn also(self, aliases: &'static [&'static str]) -> Self {
+        Command { aliases, ..self }
+    }
+}
+
+/// Every command, by name.
+pub(crate) static COMMANDS: &[Command] = &[
+    Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run),
+    Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
+    Command::quick("connectionStatus", "Who is logged in: nobody", connection_status::run),
+    Command::new("count", "Count documents", count::run),
+    Command::new("create", "Create a collection", create::run),
+    Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
+    Command::new("delete", "Delete documents", delete::run),
+    Command::new("distinct", "The different values of a field", distinct::run),
+    Command::new("drop", "Drop a collection", drop::run),
+    Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
+    Command::new("dropIndexes", "Drop indexes", drop_indexes::run).also(&["deleteIndexes"]),
+    Command::quick("endSessions", "Accepted: sessions hold nothing here", sessions::end),
+    Command::new("explain", "The plan of a find or count", explain::run),
+    Command::new("find", "Find documents", find::run),
+    Command::quick("getCmdLineOpts", "How the server was started", get_cmd_line_opts::run).admin(),
+    Command::quick("getLog", "Log lines kept in memory: none", get_log::run).admin(),
+    Command::new("getMore", "The next batch of a cursor", get_more::run),
+    Command::quick("getParameter", "Parameters of the server", get_parameter::run).admin(),
+    Command::quick("hello", "Handshake", hello::run),
+    Command::quick("hostInfo", "The machine", host_info::run),
+    Command::new("insert", "Insert documents", insert::run),
+    Command::quick("isMaster", "Handshake of old clients", hello::run_legacy).also(&["ismaster"]),
+    Command::new("killCursors", "Close cursors", kill_cursors::run),
+    Command::new("listCollections", "The collections of a database", list_collections::run),
+    Command::quick("listCommands", "The commands", list_commands::run),
+    Command::new("listDatabases", "The databases", list_databases::run).admin(),
+    Command::new("listIndexes", "The indexes of a collection", list_indexes::run),
+    Command::quick("ping", "Answers", ping::run),
+    Command::quick("refreshSessions", "Accepted: sessions hold nothing here", sessions::refresh),
+    Command::new("serverStatus", "Counters of the server", server_status::run),
+    Command::quick("startSession", "A session id", sessions::start),
+    Command::new("update", "Update documents", update::run),
+    Command::quick("whatsmyuri", "The client's address", whatsmyuri::run),
+];
+
+fn lookup(name: &str) -> Option<&'static Command> {
+    static BY_NAME: LazyLock<HashMap<&str, &Command>> = LazyLock::new(|| {
+        let names = |command: &'static Command| command.aliases.iter().copied().chain([command.name]);
+        COMMANDS.iter().flat_map(|command| names(command).map(move |name| (name, command))).collect()
+    });
+    BY_NAME.get(name).copied()
+}
+
+/// Runs the command in `message` and returns its reply, error or not. `reserved` is held as long as it runs.
+pub(crate) async fn run(
+    message: OpMsg,
+    context: &Arc<Context>,
+    session: &Arc<Session>,
+    reserved: Option<Reserved>,
+) -> RawDocumentBuf {
+    let started = Instant::now();
+    let (name, done) = match find(&message) {
+        Err(error) => ("unknown", Err(error)),
+        Ok((command, database)) if command.quick => {
+            let request = Request { context, session, message: &message, command, database: &database };
+            (command.name, request.run())
+        }
+        Ok((command, database)) => {
+            let (context, session) = (Arc::clone(context), Arc::clone(session));
+            let work = tokio::task::spawn_blocking(move || {
+                let _reserved = reserved;
+                Request {
+                    context: &context,
+                    session: &session,
+                    message: &message,
+                    command,
+                    database: &database,
+                }
+                .run()
+            });
+            let done = work.await.unwrap_or_else(|error| {
+                tracing::error!(command = command.name, %error, "a command panicked: this is a bug, please report it");
+                Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
+            });
+            (command.name, done)
+        }
+    };
+    context.metrics.observe("mongo", name, started.elapsed(), done.is_err());
+    match done {
+        Ok(mut reply) => {
+            reply.append(bson::raw::cstr!("ok"), 1.0);
+            reply
+        }
+        Err(error) => {
+            tracing::debug!(
+                connection = session.id,
+                command = name,
+                code = error.code,
+                error = error.message,
+                "command failed"
+            );
+            error.reply()
+        }
+    }
+}
+
+/// The command that a message asks for, and the database it is about.
+fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
+    let body = message.body();
+    let name = match body.iter().next() {
+        Some(first) => first?.0.as_str(),
+        None => "",
+    };
+    let database = match body.get("$db")? {
+        Some(value) => value.as_str().ok_or_else(|| {
+            CommandError::new(ErrorCode::TypeMismatch, "BSON field '$db' must be of type 'string'")
+        })?,
+        None => return Err(CommandError::location(40_571, "OP_MSG requests require a $db argument")),
+    };
+    let command = lookup(name)
+        .ok_or_else(|| CommandError::new(ErrorCode::CommandNotFound, format!("no such command: '{name}'")))?;
+    if command.admin && database != "admin" {
+        return Err(CommandError::new(
+            ErrorCode::Unauthorized,
+            format!("{name} may only be run against the admin database."),
+        ));
+    }
+    refuse_transactions(body)?;
+    Ok((command, database.to_owned()))
+}
+
+/// This server presents itself as one that is not a replica set member, which is what tells drivers not to retry
+/// writes and not to begin transactions. Should one do so anyway, it is refused with the words of such a server:
+/// running a retried write twice would be worse than any error.
+fn refuse_transactions(body: &RawDocument) -> Result<()> {
+    for field in ["txnNumber", "autocommit", "startTransaction"] {
+        if body.get(field)?.is_some() {
+            return Err(CommandError::new(
+                ErrorCode::IllegalOperation,
+                "Transaction numbers are only allowed on a replica set member or mongos",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The reply to a command in a legacy message: the handshake only.
+pub(crate) fn handshake(
+    database: &str,
+    command: &RawDocument,
+    context: &Arc<Context>,
+    session: &Arc<Session>,
+) -> Result {
+    let name = match command.iter().next() {
+        Some(first) => first?.0.as_str(),
+        None => "",
+    };
+    let found = lookup(name).filter(|command| matches!(command.name, "hello" | "isMaster"));
+    let found = found.ok_or_else(|| op_query::unsupported(name))?;
+    let message = OpMsg::of(command);
+    let mut reply = Request { context, session, message: &message, command: found, database }.run()?;
+    reply.append(bson::raw::cstr!("ok"), 1.0);
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_no_name_is_there_twice() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        let names: usize = COMMANDS.iter().map(|command| 1 + command.aliases.len()).sum();
+        let found: std::collections::HashSet<_> = COMMANDS
+            .iter()
+            .flat_map(|command| command.aliases.iter().copied().chain([command.name]))
+            .collect();
+        assert_eq!(names, found.len());
+        assert!(found.iter().all(|name| lookup(name).is_some()));
+    }
+}

@@ -1,0 +1,8 @@
+//! `ping`.
+
+use super::Result;
+use super::request::{Request, done};
+
+pub(super) fn run(_request: &Request<'_>) -> Result {
+    done()
+}

@@ -1,0 +1,130 @@
+//! A command being run: its arguments, and what it may use.
+
+use std::sync::Arc;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use treedb_core::query::ErrorCode;
+use treedb_core::{Collection, Namespace};
+
+use super::{Command, Result};
+use crate::context::Context;
+use crate::mongo::args::{Arg, args, type_name};
+use crate::mongo::connection::Session;
+use crate::mongo::error::CommandError;
+use crate::mongo::op_msg::OpMsg;
+
+/// A command being run.
+pub(crate) struct Request<'a> {
+    pub(crate) context: &'a Arc<Context>,
+    pub(crate) session: &'a Session,
+    pub(crate) message: &'a OpMsg,
+    pub(crate) command: &'static Command,
+    pub(crate) database: &'a str,
+}
+
+impl<'a> Request<'a> {
+    /// Runs it.
+    pub(crate) fn run(&self) -> Result {
+        (self.command.run)(self)
+    }
+
+    /// The whole command document.
+    pub(crate) fn body(&self) -> &'a RawDocument {
+        self.message.body()
+    }
+
+    /// The arguments: every field but the first, which is the command's name.
+    pub(crate) fn args(&self) -> impl Iterator<Item = Result<Arg<'a>>> {
+        args(self.command.name, self.message.body()).skip(1)
+    }
+
+    /// The value of the command's own field: `{find: "films"}` is about `films`.
+    pub(crate) fn subject(&self) -> Result<RawBsonRef<'a>> {
+        match self.body().iter().next() {
+            Some(first) => Ok(first?.1),
+            None => Err(CommandError::protocol("empty command")),
+        }
+    }
+
+    /// The collection's name that the command's own field gives.
+    pub(crate) fn collection_name(&self) -> Result<&'a str> {
+        let subject = self.subject()?;
+        subject.as_str().ok_or_else(|| {
+            CommandError::new(
+                ErrorCode::InvalidNamespace,
+                format!("collection name has invalid type {}", type_name(subject)),
+            )
+        })
+    }
+
+    /// The namespace of the collection that the command is about.
+    pub(crate) fn namespace(&self) -> Result<Namespace> {
+        Ok(Namespace::new(self.database, self.collection_name()?)?)
+    }
+
+    /// The collection that the command is about.
+    pub(crate) fn collection(&self) -> Result<Collection> {
+        Ok(self.context.database.collection(self.namespace()?.as_str())?)
+    }
+
+    /// The documents of the argument `name`, from a section of the message or from the command itself.
+    ///
+    /// Those of a section have only had their outer length checked.
+    pub(crate) fn documents(&self, name: &str) -> Result<Vec<&'a RawDocument>> {
+        if let Some(documents) = self.message.sequence(name) {
+            if self.body().get(name)?.is_some() {
+                return Err(CommandError::location(
+                    40_433,
+                    format!(
+                        "Duplicate field between body and document sequence {}.{name}",
+                        self.command.name
+                    ),
+                ));
+            }
+            return Ok(documents.collect());
+        }
+        for arg in self.args() {
+            let arg = arg?;
+            if arg.name == name {
+                let array = arg.array()?;
+                return array
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, value)| {
+                        let value = value?;
+                        value.as_document().ok_or_else(|| {
+                            CommandError::new(
+                                ErrorCode::TypeMismatch,
+                                format!(
+                                    "BSON field '{}.{i}' is the wrong type '{}', expected type 'object'",
+                                    arg.path(),
+                                    type_name(value)
+                                ),
+                            )
+                        })
+                    })
+                    .collect();
+            }
+        }
+        Err(CommandError::location(
+            40_414,
+            format!("BSON field '{}.{name}' is missing but a required field", self.command.name),
+        ))
+    }
+
+    /// `NotImplemented` for sections that the command has no argument for.
+    pub(crate) fn only_sequence(&self, name: &str) -> Result<()> {
+        match self.message.sequence_names().find(|found| *found != name) {
+            Some(other) => Err(CommandError::new(
+                ErrorCode::Location40415,
+                format!("BSON field '{}.{other}' is an unknown field.", self.command.name),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An empty reply; the dispatcher adds `ok`.
+pub(crate) fn done() -> Result<RawDocumentBuf> {
+    Ok(RawDocumentBuf::new())
+}

@@ -1,0 +1,58 @@
+//! `serverStatus`: the counters that shells and monitors show. `/metrics` has all of them.
+
+use bson::{DateTime, rawdoc};
+
+use super::Result;
+use super::build_info::MONGODB_VERSION;
+use super::host_info::hostname;
+use super::request::Request;
+use crate::metrics::Door;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let context = request.context;
+    let metrics = &context.metrics;
+    let current: i64 =
+        ["mongo", "native"].map(|door| metrics.connections.get_or_create(&Door { door }).get()).iter().sum();
+    let limit = i64::try_from(context.limits.connections).unwrap_or(i64::MAX);
+    let bytes =
+        |family: &prometheus_client::metrics::family::Family<
+            Door,
+            prometheus_client::metrics::counter::Counter,
+        >| { i64::try_from(family.get_or_create(&Door { door: "mongo" }).get()).unwrap_or(i64::MAX) };
+    let uptime = context.started.elapsed();
+    Ok(rawdoc! {
+        "host": hostname(),
+        "version": MONGODB_VERSION,
+        "process": "treedb",
+        "pid": i64::from(std::process::id()),
+        "uptime": uptime.as_secs_f64().floor(),
+        "uptimeMillis": i64::try_from(uptime.as_millis()).unwrap_or(i64::MAX),
+        "localTime": DateTime::now(),
+        "connections": {
+            "current": current,
+            "available": limit.saturating_sub(current),
+            "totalCreated": i64::from(context.connections_so_far()),
+        },
+        "network": { "bytesIn": bytes(&metrics.received), "bytesOut": bytes(&metrics.sent) },
+        "metrics": { "cursor": { "open": { "total": metrics.cursors.get() } } },
+        "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
+        "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
+    })
+}
+
+/// Bytes of the files in the database's directory.
+pub(super) fn disk_bytes(request: &Request<'_>) -> Result<i64> {
+    let mut total = 0;
+    let mut folders = vec![request.context.dir.clone()];
+    while let Some(folder) = folders.pop() {
+        // Files come and go while a server runs: what cannot be looked at any more does not count.
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => folders.push(entry.path()),
+                Ok(meta) => total += meta.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(i64::try_from(total).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,117 @@
+//! `update`: each statement is one transaction; the command waits for the disk once, behind the last.
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use treedb_core::query::ErrorCode;
+use treedb_core::{Collection, UpdateRequest};
+
+use super::Result;
+use super::find::hint;
+use super::request::Request;
+use super::writes::{Options, WriteErrors, append_count, check_statement, simple_collation, statements};
+use crate::mongo::args::args;
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut options = Options::new();
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "updates" => {}
+            "let" => arg.unsupported()?,
+            _ if options.read(&arg)? => {}
+            _ => arg.generic()?,
+        }
+    }
+    let updates = statements(request, "updates")?;
+    let collection = options.acknowledge(request.collection()?);
+    let relaxed = options.in_between(request, &collection);
+    let (mut matched, mut modified) = (0, 0);
+    let mut upserted = RawArrayBuf::new();
+    let mut any_upserted = false;
+    let mut errors = WriteErrors::default();
+    let last = updates.len() - 1;
+    // Written by statements that nobody has waited for yet.
+    let mut unsettled = false;
+    for (index, statement) in updates.into_iter().enumerate() {
+        let done = parse(&collection, statement).and_then(|update| {
+            let to = if index == last { &collection } else { &relaxed };
+            Ok(to.update(update)?)
+        });
+        match done {
+            Ok(outcome) => {
+                matched += outcome.matched;
+                modified += outcome.modified;
+                if outcome.modified > 0 || outcome.upserted.is_some() {
+                    unsettled = index != last;
+                }
+                if let Some(id) = outcome.upserted {
+                    matched += 1;
+                    any_upserted = true;
+                    let mut entry = RawDocumentBuf::new();
+                    entry.append(cstr!("index"), i32::try_from(index).unwrap_or(i32::MAX));
+                    entry.append(cstr!("_id"), RawBson::try_from(id)?);
+                    upserted.push(entry);
+                }
+            }
+            Err(error) => {
+                errors.push(index, error);
+                if options.ordered {
+                    break;
+                }
+            }
+        }
+    }
+    if unsettled {
+        options.settle(request)?;
+    }
+    let mut reply = RawDocumentBuf::new();
+    append_count(&mut reply, cstr!("n"), matched);
+    append_count(&mut reply, cstr!("nModified"), modified);
+    if any_upserted {
+        reply.append(cstr!("upserted"), upserted);
+    }
+    errors.append_to(&mut reply);
+    Ok(reply)
+}
+
+fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateRequest> {
+    check_statement(statement)?;
+    let (mut filter, mut update, mut multi, mut upsert, mut by) = (None, None, false, false, None);
+    for arg in args("update.updates", statement) {
+        let arg = arg?;
+        match arg.name {
+            "q" => filter = Some(arg.document()?.to_owned()),
+            "u" => {
+                if let RawBsonRef::Array(_) = arg.value() {
+                    return Err(CommandError::not_implemented(
+                        "updates by an aggregation pipeline are not supported",
+                    ));
+                }
+                update = Some(arg.document()?.to_owned());
+            }
+            "multi" => multi = arg.bool()?,
+            "upsert" => upsert = arg.bool()?,
+            "hint" => by = hint(collection, &arg)?,
+            "collation" => simple_collation(&arg)?,
+            "arrayFilters" | "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
+            _ => arg.generic()?,
+        }
+    }
+    let missing = |name: &str| {
+        CommandError::location(
+            40_414,
+            format!("BSON field 'update.updates.{name}' is missing but a required field"),
+        )
+    };
+    let filter = filter.ok_or_else(|| missing("q"))?;
+    let update = update.ok_or_else(|| missing("u"))?;
+    let replaces = update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'));
+    if multi && replaces {
+        return Err(CommandError::new(
+            ErrorCode::FailedToParse,
+            "multi update is not supported for replacement-style update",
+        ));
+    }
+    Ok(UpdateRequest { filter, update, multi, upsert, hint: by })
+}

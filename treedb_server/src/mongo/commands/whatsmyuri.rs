@@ -1,0 +1,10 @@
+//! `whatsmyuri`: the client's address as the server sees it.
+
+use bson::rawdoc;
+
+use super::Result;
+use super::request::Request;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    Ok(rawdoc! { "you": request.session.peer.to_string() })
+}

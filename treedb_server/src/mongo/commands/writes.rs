@@ -1,0 +1,254 @@
+//! What the three write commands have in common: options, statements, and the reply.
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use treedb_core::Collection;
+use treedb_core::doc::{self, validate_with};
+use treedb_core::kv::Durability;
+use treedb_core::query::ErrorCode;
+
+use super::Result;
+use super::hello::MAX_WRITE_BATCH;
+use super::request::Request;
+use crate::mongo::args::{Arg, number};
+use crate::mongo::error::CommandError;
+
+/// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
+const ERROR_BYTES: usize = 8 << 20;
+
+/// The options of a write command.
+pub(super) struct Options {
+    /// Stop at the first statement that fails.
+    pub(super) ordered: bool,
+    /// When the write is acknowledged; `None` for the database's own default.
+    pub(super) durability: Option<Durability>,
+}
+
+impl Options {
+    /// What holds when the command does not say.
+    pub(super) fn new() -> Self {
+        Options { ordered: true, durability: None }
+    }
+
+    /// `collection`, writing as the command asks.
+    pub(super) fn acknowledge(&self, collection: Collection) -> Collection {
+        match self.durability {
+            Some(durability) => collection.with_durability(durability),
+            None => collection,
+        }
+    }
+
+    /// What the command's last acknowledgement promises.
+    fn promised(&self, request: &Request<'_>) -> Durability {
+        self.durability.unwrap_or(request.context.durability)
+    }
+
+    /// `collection`, for the statements before the last: the log is flushed in order, so that one wait behind the
+    /// last statement makes all of them durable.
+    pub(super) fn in_between(&self, request: &Request<'_>, collection: &Collection) -> Collection {
+        match self.promised(request) {
+            Durability::Durable => collection.with_durability(Durability::Relaxed),
+            other => collection.with_durability(other),
+        }
+    }
+
+    /// Waits for what [`Self::in_between`] left to wait for, when the last statement wrote nothing itself.
+    pub(super) fn settle(&self, request: &Request<'_>) -> Result<()> {
+        if self.promised(request) == Durability::Durable {
+            request.context.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Reads `arg` if it is an option of every write command; false if it is none.
+    pub(super) fn read(&mut self, arg: &Arg<'_>) -> Result<bool> {
+        match arg.name {
+            "ordered" => self.ordered = arg.bool()?,
+            "writeConcern" => self.durability = write_concern(arg.document()?)?,
+            "bypassDocumentValidation" | "stmtId" | "stmtIds" | "isTimeseriesNamespace" => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The durability that a write concern asks for.
+///
+/// | write concern | acknowledged |
+/// |---|---|
+/// | none, `w: 1`, `w: "majority"` | as the server's default says: durable unless started otherwise |
+/// | `j: true` | once it is on the disk |
+/// | `j: false` | once it is visible; a power cut may lose the last moments |
+/// | `w: 0` | like `j: false`, and drivers do not wait for the reply at all |
+///
+/// # Errors
+/// `w` greater than 1: there are no other members that could acknowledge.
+pub(super) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>> {
+    let (mut w0, mut journal) = (false, None);
+    for element in concern {
+        let (name, value) = element?;
+        match (name.as_str(), value) {
+            ("w", RawBsonRef::String("majority")) => {}
+            ("w", RawBsonRef::String(tag)) => {
+                return Err(CommandError::location(79, format!("No write concern mode named '{tag}' found")));
+            }
+            ("w", value) => match number(value) {
+                Some(0.0) => w0 = true,
+                Some(1.0) => {}
+                Some(n) if n > 1.0 => {
+                    return Err(CommandError::new(
+                        ErrorCode::BadValue,
+                        "cannot use 'w' > 1 when a host is not replicated",
+                    ));
+                }
+                _ => {
+                    return Err(CommandError::new(
+                        ErrorCode::FailedToParse,
+                        "w must be a number or 'majority'",
+                    ));
+                }
+            },
+            ("j" | "fsync", RawBsonRef::Boolean(wanted)) => journal = Some(wanted),
+            ("j" | "fsync", value) => match number(value) {
+                Some(n) => journal = Some(n != 0.0),
+                None => {
+                    return Err(CommandError::new(
+                        ErrorCode::FailedToParse,
+                        "j must be numeric or a boolean value",
+                    ));
+                }
+            },
+            // Nobody else is waited for, so there is nothing to time out.
+            ("wtimeout" | "wtimeoutMS" | "provenance", _) => {}
+            (other, _) => {
+                return Err(CommandError::new(
+                    ErrorCode::FailedToParse,
+                    format!("unrecognized write concern field: {other}"),
+                ));
+            }
+        }
+    }
+    if w0 && journal == Some(true) {
+        return Err(CommandError::new(ErrorCode::BadValue, "cannot use 'j: true' with 'w: 0'"));
+    }
+    Ok(match journal {
+        Some(true) => Some(Durability::Durable),
+        Some(false) => Some(Durability::Relaxed),
+        None if w0 => Some(Durability::Relaxed),
+        None => None,
+    })
+}
+
+/// The statements of a write command.
+pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'a RawDocument>> {
+    request.only_sequence(name)?;
+    let statements = request.documents(name)?;
+    if statements.is_empty() || statements.len() > MAX_WRITE_BATCH {
+        return Err(CommandError::new(
+            ErrorCode::InvalidLength,
+            format!(
+                "Write batch sizes must be between 1 and {MAX_WRITE_BATCH}. Got {} operations.",
+                statements.len()
+            ),
+        ));
+    }
+    Ok(statements)
+}
+
+/// Checks a statement of a section all through, which nothing has done yet.
+pub(super) fn check_statement(statement: &RawDocument) -> Result<()> {
+    let limits = doc::Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 3 };
+    validate_with(statement.as_bytes(), limits)?;
+    Ok(())
+}
+
+/// `NotImplemented` for a collation other than the simple one, which is how everything compares here.
+pub(super) fn simple_collation(arg: &Arg<'_>) -> Result<()> {
+    let Some(collation) = arg.some_document()? else { return Ok(()) };
+    match collation.get("locale")? {
+        Some(RawBsonRef::String("simple")) => Ok(()),
+        _ => Err(CommandError::not_implemented(format!(
+            "'{}' is not supported but for the locale 'simple'",
+            arg.path()
+        ))),
+    }
+}
+
+/// The statements that failed, for a reply.
+#[derive(Default)]
+pub(super) struct WriteErrors {
+    entries: RawArrayBuf,
+    bytes: usize,
+    any: bool,
+}
+
+impl WriteErrors {
+    /// Notes that statement `index` failed.
+    pub(super) fn push(&mut self, index: usize, mut error: CommandError) {
+        self.any = true;
+        if self.bytes > ERROR_BYTES {
+            error.message = String::new();
+            error.duplicate = None;
+        }
+        let entry = error.write_error(index);
+        self.bytes += entry.as_bytes().len();
+        self.entries.push(entry);
+    }
+
+    /// Adds `writeErrors` to `reply`, if there are any.
+    pub(super) fn append_to(self, reply: &mut RawDocumentBuf) {
+        if self.any {
+            reply.append(cstr!("writeErrors"), self.entries);
+        }
+    }
+}
+
+/// A count as the reply's int32, or int64 where that is too small.
+pub(super) fn append_count(reply: &mut RawDocumentBuf, name: &'static bson::raw::CStr, count: u64) {
+    match i32::try_from(count) {
+        Ok(count) => reply.append(name, count),
+        Err(_) => reply.append(name, i64::try_from(count).unwrap_or(i64::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    #[test]
+    fn write_concerns_mean_what_their_table_says() {
+        for (concern, expected) in [
+            (rawdoc! {}, None),
+            (rawdoc! { "w": 1 }, None),
+            (rawdoc! { "w": "majority", "wtimeout": 10 }, None),
+            (rawdoc! { "w": 1, "j": true }, Some(Durability::Durable)),
+            (rawdoc! { "j": false }, Some(Durability::Relaxed)),
+            (rawdoc! { "w": 0 }, Some(Durability::Relaxed)),
+        ] {
+            assert_eq!(write_concern(&concern).unwrap(), expected, "{concern:?}");
+        }
+        for (concern, code) in [
+            (rawdoc! { "w": 2 }, 2),
+            (rawdoc! { "w": "dc1" }, 79),
+            (rawdoc! { "w": true }, 9),
+            (rawdoc! { "w": 0, "j": true }, 2),
+            (rawdoc! { "x": 0 }, 9),
+        ] {
+            assert_eq!(write_concern(&concern).unwrap_err().code, code, "{concern:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_with_100_000_errors_stays_a_document() {
+        let mut errors = WriteErrors::default();
+        for i in 0..100_000 {
+            errors.push(i, CommandError::new(ErrorCode::BadValue, "m".repeat(1000)));
+        }
+        let mut reply = RawDocumentBuf::new();
+        errors.append_to(&mut reply);
+        assert!(reply.as_bytes().len() < doc::MAX_DOCUMENT_SIZE);
+        assert_eq!(reply.get_array("writeErrors").unwrap().into_iter().count(), 100_000);
+    }
+}

@@ -1,0 +1,141 @@
+//! One connection: read a message, run it, answer it, until somebody stops.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use bson::RawDocumentBuf;
+use prometheus_client::metrics::counter::Counter;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+
+use super::commands;
+use super::error::CommandError;
+use super::op_msg::{self, OpMsg};
+use super::op_query;
+use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
+use crate::context::Context;
+use crate::drain::Drain;
+use crate::metrics::Door;
+
+/// Room for most requests, so that a small one takes one read.
+const READ_BUFFER: usize = 16 * 1024;
+
+/// What commands may know about the connection they came over.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Number of the connection since the server started.
+    pub(crate) id: i32,
+    /// The client's address.
+    pub(crate) peer: SocketAddr,
+    replies: AtomicI32,
+}
+
+impl Session {
+    pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
+        Session { id, peer, replies: AtomicI32::new(1) }
+    }
+
+    fn next_reply(&self) -> i32 {
+        self.replies.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What to do after a message.
+struct Answer {
+    bytes: Option<Vec<u8>>,
+    goes_on: bool,
+}
+
+/// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
+pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, mut drain: Drain) {
+    let session = Arc::new(Session::new(context.next_connection(), peer));
+    let door = Door { door: "mongo" };
+    let received: Counter = context.metrics.received.get_or_create_owned(&door);
+    let sent: Counter = context.metrics.sent.get_or_create_owned(&door);
+    tracing::debug!(connection = session.id, %peer, "mongo connection opened");
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::with_capacity(READ_BUFFER, reader);
+    loop {
+        let arrived = tokio::select! {
+            biased;
+            () = drain.started() => break,
+            arrived = reader.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
+        };
+        match arrived {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                tracing::debug!(connection = session.id, %error, "connection broke");
+                break;
+            }
+        }
+        let message = match wire::read(&mut reader, &context).await {
+            Ok(message) => message,
+            Err(error) => {
+                context.metrics.protocol_errors.get_or_create(&door).inc();
+                tracing::debug!(connection = session.id, %peer, %error, "closing: no message");
+                break;
+            }
+        };
+        received.inc_by(message.bytes.len() as u64);
+        let Answer { bytes, goes_on } = answer(message, &context, &session).await;
+        if let Some(bytes) = bytes {
+            sent.inc_by(bytes.len() as u64);
+            if let Err(error) = wire::write(&mut writer, &bytes, context.limits.stall).await {
+                tracing::debug!(connection = session.id, %error, "closing: the answer was not taken");
+                break;
+            }
+        }
+        if !goes_on {
+            context.metrics.protocol_errors.get_or_create(&door).inc();
+            break;
+        }
+    }
+    tracing::debug!(connection = session.id, "mongo connection closed");
+}
+
+async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>) -> Answer {
+    let Message { header, bytes, reserved } = message;
+    let to = header.request_id;
+    let msg = |reply: &RawDocumentBuf| op_msg::reply(session.next_reply(), to, reply);
+    match header.opcode {
+        OP_MSG => match OpMsg::parse(bytes) {
+            Ok(request) => {
+                let silent = request.more_to_come;
+                let reply = commands::run(request, context, session, reserved).await;
+                Answer { bytes: (!silent).then(|| msg(&reply)), goes_on: true }
+            }
+            Err(malformed) => {
+                tracing::debug!(
+                    connection = session.id,
+                    code = malformed.error.code,
+                    error = malformed.error.message,
+                    "malformed message"
+                );
+                let bytes = (!malformed.more_to_come).then(|| msg(&malformed.error.reply()));
+                Answer { bytes, goes_on: malformed.goes_on }
+            }
+        },
+        OP_QUERY => {
+            let reply = match op_query::parse(&bytes) {
+                Ok((database, command)) => commands::handshake(database, command, context, session),
+                Err(error) => Err(error),
+            };
+            let (reply, failed) = match reply {
+                Ok(reply) => (reply, false),
+                Err(error) => (error.reply(), true),
+            };
+            let bytes = op_query::reply(session.next_reply(), to, &reply, failed);
+            Answer { bytes: Some(bytes), goes_on: !failed }
+        }
+        OP_COMPRESSED => {
+            let error = CommandError::protocol("OP_COMPRESSED was not negotiated: no compressor is offered");
+            Answer { bytes: Some(msg(&error.reply())), goes_on: false }
+        }
+        other => {
+            tracing::debug!(connection = session.id, opcode = other, "closing: unknown opcode");
+            Answer { bytes: None, goes_on: false }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Results that take more than one message.
+//!
+//! A cursor owns its snapshot, so it does not matter what happens to the collection meanwhile, nor which connection
+//! asks for the next batch (drivers take any of their pool). It is taken out of the registry while a batch is made;
+//! killing it then takes effect when it is put back. One that lies unused too long is closed, because a snapshot
+//! keeps pages from being reused.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bson::RawDocumentBuf;
+use prometheus_client::metrics::gauge::Gauge;
+use treedb_core::query::ErrorCode;
+
+use super::error::CommandError;
+use super::reply::BatchReply;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// The documents of a result, one after the other.
+pub(crate) type Documents = Box<dyn Iterator<Item = Result<RawDocumentBuf>> + Send>;
+
+/// Documents in a first batch when the client does not say.
+pub(crate) const FIRST_BATCH: usize = 101;
+
+/// A result and how far it has been handed out.
+pub(crate) struct Cursor {
+    namespace: String,
+    documents: Documents,
+    /// Read already, for the next batch.
+    ahead: Option<RawDocumentBuf>,
+    /// Left open when idle: the client asked for it.
+    keep: bool,
+}
+
+impl Cursor {
+    /// A cursor over `documents`, called `namespace` in its replies.
+    pub(crate) fn new(namespace: impl Into<String>, documents: Documents) -> Self {
+        Cursor { namespace: namespace.into(), documents, ahead: None, keep: false }
+    }
+
+    /// The same, not closed when idle.
+    pub(crate) fn kept(self, keep: bool) -> Self {
+        Cursor { keep, ..self }
+    }
+
+    /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more.
+    fn fill(&mut self, reply: &mut BatchReply, limit: Option<usize>) -> Result<bool> {
+        loop {
+            // Looking one document ahead tells the client at once when it has seen everything.
+            let next = match self.ahead.take() {
+                Some(document) => Some(document),
+                None if limit == Some(0) => return Ok(true),
+                None => self.documents.next().transpose()?,
+            };
+            let Some(document) = next else { return Ok(false) };
+            if limit.is_some_and(|limit| reply.len() >= limit) || !reply.has_room_for(&document) {
+                self.ahead = Some(document);
+                return Ok(true);
+            }
+            reply.push(&document);
+        }
+    }
+}
+
+/// The open cursors of a server.
+pub(crate) struct Cursors {
+    slots: Mutex<HashMap<i64, Slot>>,
+    ids: RandomState,
+    limit: usize,
+    gauge: Gauge,
+}
+
+struct Slot {
+    namespace: String,
+    used: Instant,
+    /// `None` while a batch is being made.
+    cursor: Option<Cursor>,
+}
+
+impl Cursors {
+    /// No cursors, at most `limit`; `gauge` follows their number.
+    pub(crate) fn new(limit: usize, gauge: Gauge) -> Self {
+        Cursors { slots: Mutex::default(), ids: RandomState::new(), limit, gauge }
+    }
+
+    /// The reply with the first batch of `cursor`, which is kept if there is more (and `single` does not forbid it).
+    pub(crate) fn first(&self, mut cursor: Cursor, batch: usize, single: bool) -> Result<RawDocumentBuf> {
+        let mut reply = BatchReply::new("firstBatch");
+        let more = cursor.fill(&mut reply, Some(batch))?;
+        let namespace = cursor.namespace.clone();
+        let id = if more && !single { self.insert(cursor)? } else { 0 };
+        reply.finish(id, &namespace)
+    }
+
+    /// The reply with the next batch of the cursor `id`; `batch` documents at most (`None`: as many as fit).
+    pub(crate) fn next(&self, id: i64, namespace: &str, batch: Option<usize>) -> Result<RawDocumentBuf> {
+        let mut cursor = self.take(id, namespace)?;
+        let mut reply = BatchReply::new("nextBatch");
+        match cursor.fill(&mut reply, batch.filter(|&batch| batch > 0)) {
+            Ok(true) => {
+                self.put_back(id, cursor);
+                reply.finish(id, namespace)
+            }
+            Ok(false) => {
+                self.remove(id);
+                reply.finish(0, namespace)
+            }
+            Err(error) => {
+                self.remove(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the cursor `id`. False if there is none of that id and namespace.
+    pub(crate) fn kill(&self, id: i64, namespace: &str) -> bool {
+        let mut slots = self.lock();
+        let found = slots.get(&id).is_some_and(|slot| slot.namespace == namespace);
+        let killed = if found { slots.remove(&id) } else { None };
+        self.count(&slots);
+        // Dropping a cursor ends a snapshot: not under the lock.
+        drop(slots);
+        killed.is_some()
+    }
+
+    /// Closes the cursors that have not been used for `idle`. Returns how many.
+    pub(crate) fn reap(&self, idle: Duration) -> usize {
+        let mut slots = self.lock();
+        let old = slots.extract_if(|_, slot| {
+            slot.used.elapsed() >= idle && slot.cursor.as_ref().is_some_and(|cursor| !cursor.keep)
+        });
+        let old: Vec<(i64, Slot)> = old.collect();
+        self.count(&slots);
+        drop(slots);
+        old.len()
+    }
+
+    /// Closes all of them.
+    pub(crate) fn clear(&self) {
+        let all = std::mem::take(&mut *self.lock());
+        self.gauge.set(0);
+        drop(all);
+    }
+
+    fn insert(&self, cursor: Cursor) -> Result<i64> {
+        let mut slots = self.lock();
+        if slots.len() >= self.limit {
+            return Err(CommandError::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!("{} cursors are open already: close some, or raise the limit", self.limit),
+            ));
+        }
+        let mut salt = slots.len();
+        let id = loop {
+            // Random, positive, not zero (which means "no cursor").
+            let id = (self.ids.hash_one((Instant::now(), salt)) >> 1) as i64;
+            if id != 0 && !slots.contains_key(&id) {
+                break id;
+            }
+            salt += 1;
+        };
+        let slot = Slot { namespace: cursor.namespace.clone(), used: Instant::now(), cursor: Some(cursor) };
+        slots.insert(id, slot);
+        self.count(&slots);
+        Ok(id)
+    }
+
+    fn take(&self, id: i64, namespace: &str) -> Result<Cursor> {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(&id) else {
+            return Err(CommandError::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
+        };
+        if slot.namespace != namespace {
+            return Err(CommandError::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                    slot.namespace
+                ),
+            ));
+        }
+        slot.cursor.take().ok_or_else(|| CommandError {
+            code: 143,
+            name: "CursorInUse".into(),
+            message: format!("cursor id {id} is already in use"),
+            duplicate: None,
+        })
+    }
+
+    fn put_back(&self, id: i64, cursor: Cursor) {
+        let mut slots = self.lock();
+        match slots.get_mut(&id) {
+            Some(slot) => {
+                slot.used = Instant::now();
+                slot.cursor = Some(cursor);
+            }
+            // Killed meanwhile.
+            None => {
+                drop(slots);
+                drop(cursor);
+            }
+        }
+    }
+
+    fn remove(&self, id: i64) {
+        let mut slots = self.lock();
+        let removed = slots.remove(&id);
+        self.count(&slots);
+        drop(slots);
+        drop(removed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Slot>> {
+        // A panic while it was held cannot have left the map half changed.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, slots: &HashMap<i64, Slot>) {
+        self.gauge.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
+    }
+}
+
+impl std::fmt::Debug for Cursors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursors").field("open", &self.lock().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, rawdoc};
+
+    use super::*;
+
+    fn cursors() -> Cursors {
+        Cursors::new(3, Gauge::default())
+    }
+
+    fn numbers(n: i32) -> Cursor {
+        Cursor::new("a.b", Box::new((0..n).map(|i| Ok(rawdoc! { "_id": i }))))
+    }
+
+    fn parts(reply: Result<RawDocumentBuf>) -> (i64, usize) {
+        let reply = Document::try_from(&*reply.unwrap()).unwrap();
+        let cursor = reply.get_document("cursor").unwrap();
+        let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).unwrap();
+        (cursor.get_i64("id").unwrap(), batch.len())
+    }
+
+    #[test]
+    fn batches_add_up_and_the_last_one_closes_the_cursor() {
+        let cursors = cursors();
+        let (id, n) = parts(cursors.first(numbers(25), 10, false));
+        assert!(id > 0 && n == 10);
+        assert_eq!(parts(cursors.next(id, "a.b", Some(10))), (id, 10));
+        assert_eq!(parts(cursors.next(id, "a.b", None)), (0, 5));
+        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
+        assert_eq!(parts(cursors.first(numbers(10), 10, false)), (0, 10));
+        assert_eq!(parts(cursors.first(numbers(11), 10, true)), (0, 10));
+    }
+
+    #[test]
+    fn a_batch_size_of_zero_opens_a_cursor_without_reading() {
+        let cursors = cursors();
+        let (id, n) = parts(cursors.first(numbers(2), 0, false));
+        assert!(id > 0 && n == 0);
+        assert_eq!(parts(cursors.next(id, "a.b", Some(0))), (0, 2));
+    }
+
+    #[test]
+    fn a_cursor_is_killed_reaped_and_limited() {
+        let cursors = cursors();
+        let (id, _) = parts(cursors.first(numbers(9), 1, false));
+        assert!(!cursors.kill(id, "a.other"));
+        assert_eq!(cursors.next(id, "a.other", None).unwrap_err().code, 13);
+        assert!(cursors.kill(id, "a.b"));
+        assert!(!cursors.kill(id, "a.b"));
+        cursors.first(numbers(9), 1, false).unwrap();
+        cursors.first(numbers(9).kept(true), 1, false).unwrap();
+        cursors.first(numbers(9), 1, false).unwrap();
+        assert_eq!(cursors.first(numbers(9), 1, false).unwrap_err().code, 146);
+        assert_eq!(cursors.reap(Duration::ZERO), 2);
+        assert_eq!(cursors.gauge.get(), 1);
+        cursors.clear();
+        assert_eq!(cursors.gauge.get(), 0);
+    }
+
+    #[test]
+    fn a_cursor_in_use_is_neither_used_twice_nor_reaped() {
+        let cursors = cursors();
+        let (id, _) = parts(cursors.first(numbers(9), 1, false));
+        let taken = cursors.take(id, "a.b").unwrap();
+        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 143);
+        assert_eq!(cursors.reap(Duration::ZERO), 0);
+        assert!(cursors.kill(id, "a.b"));
+        cursors.put_back(id, taken);
+        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
+    }
+
+    #[test]
+    fn a_failing_result_closes_its_cursor() {
+        let cursors = cursors();
+        let documents = (0..3).map(|i| match i {
+            2 => Err(CommandError::protocol("broken")),
+            _ => Ok(rawdoc! { "_id": i }),
+        });
+        let (id, _) = parts(cursors.first(Cursor::new("a.b", Box::new(documents)), 1, false));
+        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 17);
+        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
+    }
+}

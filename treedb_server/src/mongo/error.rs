@@ -1,0 +1,101 @@
+//! The error of a command, as the wire shows it.
+
+use std::borrow::Cow;
+
+use bson::{RawDocumentBuf, rawdoc};
+use treedb_core::query::{DuplicateKey, ErrorCode, QueryError};
+
+/// An error reply: `{ok: 0, errmsg, code, codeName}`.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    /// MongoDB's number.
+    pub(crate) code: i32,
+    /// MongoDB's name for it.
+    pub(crate) name: Cow<'static, str>,
+    /// For a person.
+    pub(crate) message: String,
+    /// For a duplicate key: which.
+    pub(crate) duplicate: Option<Box<DuplicateKey>>,
+}
+
+impl CommandError {
+    /// An error of the table.
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        CommandError {
+            code: code.number(),
+            name: Cow::Borrowed(code.name()),
+            message: message.into(),
+            duplicate: None,
+        }
+    }
+
+    /// One of MongoDB's numbered assertions, which have no name but `LocationN`.
+    pub(crate) fn location(number: i32, message: impl Into<String>) -> Self {
+        CommandError {
+            code: number,
+            name: Cow::Owned(format!("Location{number}")),
+            message: message.into(),
+            duplicate: None,
+        }
+    }
+
+    /// A `ProtocolError`.
+    pub(crate) fn protocol(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::ProtocolError, message)
+    }
+
+    /// A `NotImplemented`: something MongoDB has and this server does not.
+    pub(crate) fn not_implemented(what: impl Into<String>) -> Self {
+        Self::new(ErrorCode::NotImplemented, what)
+    }
+
+    /// The reply document.
+    pub(crate) fn reply(&self) -> RawDocumentBuf {
+        let mut reply = rawdoc! {
+            "ok": 0.0,
+            "errmsg": self.message.as_str(),
+            "code": self.code,
+            "codeName": &*self.name,
+        };
+        self.append_duplicate(&mut reply);
+        reply
+    }
+
+    /// The entry of `writeErrors` for statement `index`.
+    pub(crate) fn write_error(&self, index: usize) -> RawDocumentBuf {
+        let mut entry = rawdoc! {
+            "index": i32::try_from(index).unwrap_or(i32::MAX),
+            "code": self.code,
+        };
+        self.append_duplicate(&mut entry);
+        entry.append(bson::raw::cstr!("errmsg"), self.message.as_str());
+        entry
+    }
+
+    fn append_duplicate(&self, to: &mut RawDocumentBuf) {
+        if let Some(duplicate) = &self.duplicate {
+            to.append(bson::raw::cstr!("keyPattern"), &*duplicate.key_pattern);
+            to.append(bson::raw::cstr!("keyValue"), &*duplicate.key_value);
+        }
+    }
+}
+
+impl From<QueryError> for CommandError {
+    fn from(error: QueryError) -> Self {
+        let mut reply = CommandError::new(error.code, error.message);
+        reply.duplicate = error.duplicate;
+        reply
+    }
+}
+
+impl From<treedb_core::Error> for CommandError {
+    fn from(error: treedb_core::Error) -> Self {
+        QueryError::from(error).into()
+    }
+}
+
+impl From<bson::error::Error> for CommandError {
+    fn from(error: bson::error::Error) -> Self {
+        QueryError::from(error).into()
+    }
+}

@@ -1,0 +1,188 @@
+//! Messages on the socket.
+//!
+//! A message is a header of four little-endian int32 (length with the header, request id, the request answered,
+//! opcode) and a body. Nothing is allocated on the word of a header: the buffer grows with what arrives, and beyond
+//! the first [`FREE_BYTES`] only inside the server's budget for requests in work.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::config::MAX_MESSAGE_BYTES;
+use crate::context::{Context, Reserved};
+
+/// Bytes of a header.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// The reply to [`OP_QUERY`].
+pub(crate) const OP_REPLY: i32 = 1;
+/// The legacy query, still used for the first message of a connection.
+pub(crate) const OP_QUERY: i32 = 2004;
+/// A compressed message; never negotiated here.
+pub(crate) const OP_COMPRESSED: i32 = 2012;
+/// The modern message.
+pub(crate) const OP_MSG: i32 = 2013;
+
+/// What a connection may send before it has to wait for room in the budget.
+const FREE_BYTES: usize = 64 * 1024;
+/// A peer must move this much in each [`crate::config::Limits::stall`].
+const STALL_CHUNK: usize = 1 << 20;
+
+/// The header of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Bytes of the message, header included.
+    pub(crate) length: usize,
+    /// The sender's number for it.
+    pub(crate) request_id: i32,
+    /// What the body is.
+    pub(crate) opcode: i32,
+}
+
+/// Why a message could not be read. The connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    /// The connection broke, or ended inside a message.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The length in the header is impossible.
+    #[error("message length {0} is not between {HEADER_BYTES} and {MAX_MESSAGE_BYTES} bytes")]
+    Length(i32),
+    /// The peer neither sent nor took anything for too long.
+    #[error("peer stalled inside a message")]
+    Stalled,
+}
+
+impl Header {
+    /// Reads a header; the length is checked against the limits.
+    pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Result<Self, WireError> {
+        let field = |at: usize| {
+            let mut four = [0; 4];
+            four.copy_from_slice(bytes.get(at..at + 4).unwrap_or(&[0; 4]));
+            i32::from_le_bytes(four)
+        };
+        let length = field(0);
+        match usize::try_from(length) {
+            Ok(length) if (HEADER_BYTES..=MAX_MESSAGE_BYTES).contains(&length) => {
+                Ok(Header { length, request_id: field(4), opcode: field(12) })
+            }
+            _ => Err(WireError::Length(length)),
+        }
+    }
+
+    /// A header's bytes.
+    pub(crate) fn bytes(length: usize, request_id: i32, response_to: i32, opcode: i32) -> [u8; HEADER_BYTES] {
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        let mut bytes = [0; HEADER_BYTES];
+        for (to, field) in bytes.chunks_exact_mut(4).zip([length, request_id, response_to, opcode]) {
+            to.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// A message as it came: header and body bytes, and its part of the budget.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Its header.
+    pub(crate) header: Header,
+    /// All of its bytes, header included (a checksum covers it).
+    pub(crate) bytes: Vec<u8>,
+    /// Its part of the budget, for as long as it is in work.
+    pub(crate) reserved: Option<Reserved>,
+}
+
+/// Reads one message, of which the first byte is known to be there.
+pub(crate) async fn read(
+    reader: &mut (impl AsyncRead + Unpin),
+    context: &Arc<Context>,
+) -> Result<Message, WireError> {
+    let stall = context.limits.stall;
+    let mut header = [0; HEADER_BYTES];
+    timeout(stall, reader.read_exact(&mut header)).await.map_err(|_| WireError::Stalled)??;
+    let parsed = Header::parse(header)?;
+    let mut bytes = Vec::with_capacity(parsed.length.min(FREE_BYTES));
+    bytes.extend_from_slice(&header);
+    fill(reader, &mut bytes, parsed.length.min(FREE_BYTES), stall).await?;
+    let mut reserved = None;
+    if parsed.length > FREE_BYTES {
+        reserved = Some(context.reserve(parsed.length).await);
+        fill(reader, &mut bytes, parsed.length, stall).await?;
+    }
+    Ok(Message { header: parsed, bytes, reserved })
+}
+
+/// Reads until `bytes` has `length` bytes.
+async fn fill(
+    reader: &mut (impl AsyncRead + Unpin),
+    bytes: &mut Vec<u8>,
+    length: usize,
+    stall: Duration,
+) -> Result<(), WireError> {
+    while bytes.len() < length {
+        let wanted = (length - bytes.len()).min(STALL_CHUNK);
+        let mut part = (&mut *reader).take(wanted as u64);
+        let got = timeout(stall, part.read_to_end(bytes)).await.map_err(|_| WireError::Stalled)??;
+        if got < wanted {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+    Ok(())
+}
+
+/// Writes `bytes`, unless the peer stops taking them.
+pub(crate) async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+    stall: Duration,
+) -> Result<(), WireError> {
+    for part in bytes.chunks(STALL_CHUNK) {
+        timeout(stall, writer.write_all(part)).await.map_err(|_| WireError::Stalled)??;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Limits;
+    use crate::context::tests::context;
+
+    fn header(length: i32) -> [u8; HEADER_BYTES] {
+        let mut bytes = Header::bytes(0, 7, 0, OP_MSG);
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_length_outside_the_limits_is_refused_before_anything_is_allocated() {
+        for length in [i32::MIN, -1, 0, 15, 48_000_001, i32::MAX] {
+            assert!(matches!(Header::parse(header(length)), Err(WireError::Length(l)) if l == length));
+        }
+        for length in [16, 48_000_000] {
+            assert_eq!(Header::parse(header(length)).unwrap().length, length as usize);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_ends_early_is_an_error_and_not_a_wait() {
+        let (context, _dir) = context(Limits::default());
+        let bytes = header(100);
+        let error = read(&mut &bytes[..], &context).await.unwrap_err();
+        assert!(matches!(error, WireError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof));
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_stalls_holds_no_budget_and_is_dropped() {
+        let (context, _dir) = context(Limits { stall: Duration::from_millis(100), ..Limits::default() });
+        let (mut client, mut server) = tokio::io::duplex(1 << 16);
+        client.write_all(&header(48_000_000)).await.unwrap();
+        let reading = read(&mut server, &context);
+        let mut reading = std::pin::pin!(reading);
+        assert!(timeout(Duration::from_millis(20), reading.as_mut()).await.is_err());
+        assert_eq!(context.metrics.inflight.get(), 0);
+        assert!(matches!(reading.await, Err(WireError::Stalled)));
+    }
+}

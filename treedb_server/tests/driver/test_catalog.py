@@ -1,0 +1,137 @@
+"""Databases, collections, indexes."""
+import pytest
+from pymongo import ASCENDING, DESCENDING, IndexModel
+from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+
+
+def test_collections_come_and_go(client, db):
+    db.create_collection("a")
+    db.b.insert_one({})
+    assert sorted(db.list_collection_names()) == ["a", "b"]
+    info = {c["name"]: c for c in db.list_collections()}
+    assert info["a"]["type"] == "collection" and info["a"]["info"]["readOnly"] is False
+    assert info["a"]["idIndex"] == {"v": 2, "key": {"_id": 1}, "name": "_id_"}
+    assert info["a"]["info"]["uuid"] != info["b"]["info"]["uuid"]
+    assert db.list_collection_names(filter={"name": "b"}) == ["b"]
+    with pytest.raises((CollectionInvalid, OperationFailure)):
+        db.create_collection("a")
+    reply = db.command({"create": "a"}, check=False)
+    assert (reply["code"], reply["codeName"]) == (48, "NamespaceExists")
+    assert db.command({"drop": "a"})["ns"] == f"{db.name}.a"
+    reply = db.command({"drop": "a"}, check=False)
+    assert (reply["code"], reply["errmsg"]) == (26, "ns not found")
+    db.drop_collection("never there")
+    assert db.list_collection_names() == ["b"]
+
+
+def test_databases_are_listed_and_dropped(client, db):
+    assert db.name not in client.list_database_names()
+    db.c.insert_one({})
+    assert db.name in client.list_database_names()
+    listed = client.admin.command({"listDatabases": 1, "filter": {"name": db.name}})
+    assert [d["name"] for d in listed["databases"]] == [db.name] and listed["totalSize"] > 0
+    assert "sizeOnDisk" in listed["databases"][0]
+    only = client.admin.command({"listDatabases": 1, "nameOnly": True})
+    assert all(list(d) == ["name"] for d in only["databases"])
+    assert db.command("dropDatabase")["dropped"] == db.name
+    assert "dropped" not in db.command("dropDatabase")
+    assert db.name not in client.list_database_names()
+    assert db.c.count_documents({}) == 0
+
+
+def test_names_that_are_not_allowed(client):
+    for name in ["", "a$b", ".a", "a\0b", "system.users", "x" * 300]:
+        reply = client.names.command({"create": name}, check=False)
+        assert (reply["ok"], reply["code"]) == (0, 73), name
+    assert client.list_database_names().count("names") == 0
+
+
+def test_options_that_would_not_be_kept_are_refused(db):
+    for options in [{"capped": True, "size": 1000}, {"validator": {"a": 1}}, {"viewOn": "x", "pipeline": []},
+                    {"timeseries": {"timeField": "t"}}]:
+        reply = db.command({"create": "c", **options}, check=False)
+        assert reply["code"] == 238, options
+    reply = db.command({"create": "c", "nonsense": 1}, check=False)
+    assert reply["code"] == 40415
+    assert db.list_collection_names() == []
+
+
+def test_indexes_are_created_listed_and_dropped(films):
+    assert films.create_index([("year", ASCENDING), ("title", DESCENDING)]) == "year_1_title_-1"
+    assert films.create_index("title", unique=True, name="titles") == "titles"
+    listed = {i["name"]: i for i in films.list_indexes()}
+    assert set(listed) == {"_id_", "year_1_title_-1", "titles"}
+    assert listed["titles"]["unique"] is True and "unique" not in listed["year_1_title_-1"]
+    assert dict(listed["year_1_title_-1"]["key"]) == {"year": 1, "title": -1}
+    films.drop_index("titles")
+    films.drop_index([("year", ASCENDING), ("title", DESCENDING)])
+    assert [i["name"] for i in films.list_indexes()] == ["_id_"]
+    films.create_indexes([IndexModel("a"), IndexModel("b"), IndexModel("c")])
+    assert films.database.command({"dropIndexes": "films", "index": ["a_1", "b_1"]})["nIndexesWas"] == 4
+    films.drop_indexes()
+    assert [i["name"] for i in films.list_indexes()] == ["_id_"]
+
+
+def test_create_indexes_tells_what_it_did(db):
+    reply = db.command({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]})
+    assert (reply["numIndexesBefore"], reply["numIndexesAfter"]) == (1, 2)
+    assert reply["createdCollectionAutomatically"] is True
+    reply = db.command({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]})
+    assert (reply["numIndexesBefore"], reply["numIndexesAfter"]) == (2, 2) and "note" in reply
+
+
+def test_a_unique_index_refuses_and_says_which(films):
+    films.create_index("title", unique=True)
+    with pytest.raises(DuplicateKeyError) as failure:
+        films.insert_one({"_id": 99, "title": "film 03"})
+    assert failure.value.details["keyPattern"] == {"title": 1}
+    assert failure.value.details["keyValue"] == {"title": "film 03"}
+    with pytest.raises(DuplicateKeyError):
+        films.update_one({"_id": 1}, {"$set": {"title": "film 03"}})
+    assert films.find_one({"_id": 1})["title"] == "film 01" and films.count_documents({}) == 12
+    with pytest.raises(OperationFailure) as failure:
+        films.create_index("year", unique=True)
+    assert failure.value.code == 11000
+    assert sorted(i["name"] for i in films.list_indexes()) == ["_id_", "title_1"]
+
+
+def test_indexes_that_cannot_be(films):
+    db = films.database
+    for spec, code in [
+        ({"key": {"a": 1}}, 9),
+        ({"name": "x"}, 9),
+        ({"key": {"a": 1}, "name": "x", "nonsense": 1}, 72),
+        ({"key": {"a": 1}, "name": "x", "expireAfterSeconds": 5}, 238),
+        ({"key": {"a": 1}, "name": "x", "sparse": True}, 238),
+        ({"key": {"a": 1}, "name": "x", "partialFilterExpression": {"a": 1}}, 238),
+        ({"key": {"a": 0}, "name": "x"}, 67),
+        ({"key": {}, "name": "x"}, 67),
+    ]:
+        reply = db.command({"createIndexes": "films", "indexes": [spec]}, check=False)
+        assert (reply["ok"], reply["code"]) == (0, code), (spec, reply)
+    assert db.command({"createIndexes": "films", "indexes": []}, check=False)["code"] == 2
+    assert db.command({"dropIndexes": "films", "index": "_id_"}, check=False)["code"] == 72
+    assert db.command({"dropIndexes": "films", "index": "nope"}, check=False)["code"] == 27
+    assert db.command({"dropIndexes": "films", "index": {"nope": 1}}, check=False)["code"] == 27
+    assert db.command({"dropIndexes": "nothing", "index": "x"}, check=False)["code"] == 26
+    assert db.command({"listIndexes": "nothing"}, check=False)["code"] == 26
+    assert list(db.nothing.list_indexes()) == []
+
+
+def test_explain_tells_plan_and_work(films):
+    films.create_index("year")
+    plan = films.find({"year": 1991}).explain()
+    winning = plan["queryPlanner"]["winningPlan"]
+    assert winning["stage"] == "FETCH" and winning["inputStage"]["indexName"] == "year_1"
+    assert winning["inputStage"]["keyPattern"] == {"year": 1}
+    stats = plan["executionStats"]
+    assert (stats["nReturned"], stats["totalKeysExamined"], stats["totalDocsExamined"]) == (3, 3, 3)
+    scan = films.find({"title": "film 03"}).sort("title", 1).explain()
+    assert scan["queryPlanner"]["winningPlan"]["inputStage"]["stage"] == "COLLSCAN"
+    assert scan["executionStats"]["totalDocsExamined"] == 12
+    only = films.database.command({"explain": {"find": "films"}, "verbosity": "queryPlanner"})
+    assert "executionStats" not in only
+    assert films.database.command({"explain": {"find": "nothing"}})["queryPlanner"]["winningPlan"]["stage"] == "EOF"
+    counted = films.database.command({"explain": {"count": "films", "query": {"year": 1991}}})
+    assert counted["executionStats"]["totalKeysExamined"] >= 3
+    assert films.database.command({"explain": {"insert": "films"}}, check=False)["code"] == 238
