@@ -1,0 +1,41 @@
+//! The hot paths of TreeDB alone, by criterion: to see a change from one commit to the next. Comparisons with peers
+//! are `make bench`'s.
+
+use bench::people::Random;
+use bench::sides::{Class, Keys, TreeDbKeys};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+const SIZE: u64 = 100_000;
+const LOOP: u64 = 1000;
+
+fn loaded() -> bench::Result<TreeDbKeys> {
+    let side = TreeDbKeys::new(Class::Relaxed)?;
+    side.put(&mut (0..SIZE), SIZE, 10_000, 0)?;
+    Ok(side)
+}
+
+fn keys(c: &mut Criterion) {
+    let side = match loaded() {
+        Ok(side) => side,
+        Err(e) => return eprintln!("no store in the bench folder: {e}"),
+    };
+    let mut group = c.benchmark_group("keys, 100k of 8 bytes, values of 100");
+    group.throughput(Throughput::Elements(LOOP));
+    let mut seed = 0;
+    let mut order = || {
+        seed += 1;
+        Random::new(seed, SIZE)
+    };
+    group.bench_function("get, 1000 to a snapshot", |b| b.iter(|| side.get(&mut order(), LOOP, LOOP)));
+    group.bench_function("get, each in its own snapshot", |b| b.iter(|| side.get(&mut order(), LOOP, 1)));
+    group.bench_function("put, each in its own relaxed commit", |b| {
+        b.iter(|| side.put(&mut order(), LOOP, 1, 1))
+    });
+    group.bench_function("put, 1000 to a relaxed commit", |b| {
+        b.iter(|| side.put(&mut order(), LOOP, LOOP, 2))
+    });
+    group.finish();
+}
+
+criterion_group!(benches, keys);
+criterion_main!(benches);

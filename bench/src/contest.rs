@@ -1,0 +1,191 @@
+//! Sides that take turns.
+//!
+//! A shared machine is faster in one second than in the next. So each round runs every side once, in an order that
+//! rotates, and a ratio is the median over rounds of the ratio *within* a round; nothing is ever compared across
+//! runs.
+
+use std::time::Duration;
+
+use crate::Result;
+
+/// One side's turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// Operations done.
+    pub ops: u64,
+    /// Time they took, setting up not included.
+    pub elapsed: Duration,
+    /// A checksum over everything the operations returned; all sides must have the same in the same round.
+    pub answer: u64,
+}
+
+/// A side: what it is called, and its turn in round `n`.
+pub struct Side<'a> {
+    /// Name in tables.
+    pub name: &'static str,
+    /// Does the work of a round.
+    pub turn: Box<dyn FnMut(u64) -> Result<Turn> + 'a>,
+}
+
+/// What a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds an operation: less is better.
+    NanosPerOp,
+    /// Operations a second: more is better.
+    OpsPerSecond,
+}
+
+impl Unit {
+    /// As printed.
+    pub fn label(self) -> &'static str {
+        match self {
+            Unit::NanosPerOp => "ns/op",
+            Unit::OpsPerSecond => "ops/s",
+        }
+    }
+
+    /// True if a smaller figure is the better one.
+    pub fn less_is_better(self) -> bool {
+        self == Unit::NanosPerOp
+    }
+
+    fn of(self, turn: &Turn) -> f64 {
+        let nanos = turn.elapsed.as_nanos().max(1) as f64;
+        match self {
+            Unit::NanosPerOp => nanos / turn.ops.max(1) as f64,
+            Unit::OpsPerSecond => turn.ops as f64 * 1e9 / nanos,
+        }
+    }
+}
+
+/// One side's figures over all rounds.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// The side's name.
+    pub name: &'static str,
+    /// One figure a round.
+    pub rounds: Vec<f64>,
+}
+
+impl Figures {
+    /// The median.
+    pub fn median(&self) -> f64 {
+        median(&self.rounds)
+    }
+
+    /// The least and the most.
+    pub fn spread(&self) -> (f64, f64) {
+        let least = self.rounds.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.rounds.iter().copied().fold(0.0, f64::max);
+        (least, most)
+    }
+}
+
+/// The median of some figures; 0 of none.
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mid = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[mid],
+        _ => (sorted[mid - 1] + sorted[mid]) / 2.0,
+    }
+}
+
+/// Runs `rounds` rounds after one that does not count. The first side is TreeDB.
+///
+/// # Errors
+/// A side's error, or an answer that differs from TreeDB's.
+pub fn contest(unit: Unit, rounds: u64, sides: &mut [Side<'_>]) -> Result<Vec<Figures>> {
+    let mut figures: Vec<Figures> =
+        sides.iter().map(|s| Figures { name: s.name, rounds: Vec::new() }).collect();
+    for round in 0..=rounds {
+        let mut answers = vec![0; sides.len()];
+        for i in 0..sides.len() {
+            let at = (i + round as usize) % sides.len();
+            let turn = (sides[at].turn)(round).map_err(|e| format!("{}: {e}", sides[at].name))?;
+            answers[at] = turn.answer;
+            if round > 0 {
+                figures[at].rounds.push(unit.of(&turn));
+            }
+        }
+        for (side, answer) in sides.iter().zip(&answers) {
+            if *answer != answers[0] {
+                let (ours, theirs) = (answers[0], answer);
+                return Err(format!("{} answered {theirs:016x}, TreeDB {ours:016x}", side.name).into());
+            }
+        }
+    }
+    Ok(figures)
+}
+
+/// A running checksum over answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer(u64);
+
+impl Default for Answer {
+    fn default() -> Self {
+        Answer(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Answer {
+    /// Adds bytes, eight at a time.
+    #[inline]
+    pub fn add(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        let last = rest.iter().rev().fold(0u64, |all, b| all << 8 | u64::from(*b));
+        self.word(last ^ (bytes.len() as u64) << 56);
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    /// The checksum.
+    pub fn finish(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(name: &'static str, answer: u64) -> Side<'static> {
+        let turn = move |_| Ok(Turn { ops: 10, elapsed: Duration::from_nanos(100), answer });
+        Side { name, turn: Box::new(turn) }
+    }
+
+    #[test]
+    fn a_side_with_another_answer_ends_the_run() {
+        assert!(contest(Unit::NanosPerOp, 2, &mut [side("a", 1), side("b", 2)]).is_err());
+        let figures = contest(Unit::NanosPerOp, 3, &mut [side("a", 1), side("b", 1)]).unwrap();
+        assert_eq!(figures[1].rounds, [10.0; 3]);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn answers_depend_on_every_byte_and_length() {
+        let of = |bytes: &[u8]| {
+            let mut answer = Answer::default();
+            answer.add(bytes);
+            answer.finish()
+        };
+        assert_ne!(of(b""), of(b"\0"));
+        assert_ne!(of(b"12345678"), of(b"123456789"));
+        assert_ne!(of(b"12345678\0"), of(b"12345678\0\0"));
+    }
+}

@@ -1,0 +1,30 @@
+//! `make bench SUITE=name`, `make bench-docs`.
+
+use std::process::ExitCode;
+
+use bench::suites::{SUITES, Scale};
+use bench::{Result, docs};
+
+fn run(wanted: &str) -> Result<()> {
+    if wanted == "docs" {
+        println!("written to {}", docs::write()?.display());
+        return Ok(());
+    }
+    let chosen: Vec<_> = SUITES.iter().filter(|s| wanted == "all" || wanted == s.name).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
+        return Err(format!("no suite {wanted:?}: there are {}, all and docs", names.join(", ")).into());
+    }
+    chosen.into_iter().try_for_each(|suite| suite.run(Scale::chosen()))
+}
+
+fn main() -> ExitCode {
+    let wanted = std::env::args().nth(1).unwrap_or_else(|| "all".into());
+    match run(&wanted) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The documents: a name, a unique address, one of 64 cities and a fixed filler, about 112 bytes as JSON.
+
+use bson::raw::{RawDocument, RawDocumentBuf, cstr};
+
+use crate::Result;
+use crate::contest::Answer;
+
+/// Cities there are.
+pub const CITIES: u64 = 64;
+const PAD: &str = "01234567890123456789";
+
+/// One document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// `u-000000042`
+    pub id: String,
+    /// `user-000000042`
+    pub name: String,
+    /// `user-000000042@example.com`, unique
+    pub email: String,
+    /// `city-42`
+    pub city: String,
+    /// 20 characters, the same for all
+    pub pad: String,
+}
+
+/// The id of person `n`.
+pub fn id(n: u64) -> String {
+    format!("u-{n:09}")
+}
+
+/// The address of person `n`.
+pub fn email(n: u64) -> String {
+    format!("user-{n:09}@example.com")
+}
+
+impl Person {
+    /// Person `n`.
+    pub fn new(n: u64) -> Person {
+        Person {
+            id: id(n),
+            name: format!("user-{n:09}"),
+            email: email(n),
+            city: format!("city-{:02}", n % CITIES),
+            pad: PAD.into(),
+        }
+    }
+
+    /// As BSON, `_id` first.
+    pub fn to_bson(&self) -> RawDocumentBuf {
+        let mut doc = RawDocumentBuf::new();
+        doc.append(cstr!("_id"), self.id.as_str());
+        doc.append(cstr!("name"), self.name.as_str());
+        doc.append(cstr!("email"), self.email.as_str());
+        doc.append(cstr!("city"), self.city.as_str());
+        doc.append(cstr!("pad"), self.pad.as_str());
+        doc
+    }
+
+    /// From BSON.
+    ///
+    /// # Errors
+    /// If a field is missing or is not a string.
+    pub fn from_bson(doc: &RawDocument) -> Result<Person> {
+        let mut person =
+            Person { id: String::new(), name: String::new(), email: String::new(), city: String::new(), pad: String::new() };
+        let mut fields = 0;
+        for field in doc {
+            let (key, value) = field?;
+            let place = match key.as_str() {
+                "_id" => &mut person.id,
+                "name" => &mut person.name,
+                "email" => &mut person.email,
+                "city" => &mut person.city,
+                "pad" => &mut person.pad,
+                other => return Err(format!("unexpected field {other}").into()),
+            };
+            place.push_str(value.as_str().ok_or("a field is not a string")?);
+            fields += 1;
+        }
+        if fields == 5 { Ok(person) } else { Err(format!("{fields} fields instead of 5").into()) }
+    }
+
+    /// Adds every field to a checksum.
+    pub fn answer(&self, answer: &mut Answer) {
+        for field in [&self.id, &self.name, &self.email, &self.city, &self.pad] {
+            answer.add(field.as_bytes());
+        }
+    }
+}
+
+/// A reproducible order of numbers below `below` (splitmix64).
+#[derive(Debug, Clone)]
+pub struct Random {
+    state: u64,
+    below: u64,
+}
+
+impl Random {
+    /// Numbers below `below`, the same for the same seed.
+    pub fn new(seed: u64, below: u64) -> Random {
+        Random { state: seed, below: below.max(1) }
+    }
+}
+
+impl Iterator for Random {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // Close enough to even for choosing keys.
+        Some((((z ^ (z >> 31)) as u128 * u128::from(self.below)) >> 64) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_survives_bson() {
+        let person = Person::new(123);
+        assert_eq!(Person::from_bson(&person.to_bson()).unwrap(), person);
+    }
+
+    #[test]
+    fn random_numbers_stay_below_and_repeat() {
+        let a: Vec<u64> = Random::new(1, 100).take(1000).collect();
+        assert!(a.iter().all(|n| *n < 100));
+        assert_eq!(a, Random::new(1, 100).take(1000).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,52 @@
+//! Durable commits a second, by one producer and by sixteen.
+
+use std::time::Instant;
+
+use super::Scale;
+use crate::Result;
+use crate::contest::{Side, Turn, Unit, contest};
+use crate::report::{Row, rows};
+use crate::sides::{Class, Keys, LmdbKeys, SqliteKeys, TreeDbKeys};
+
+pub(super) const ABOUT: &str = "One put of 100 bytes to a commit, every commit flushed to the disk before it \
+    returns. With several producers the order of commits is left to each side; TreeDB's commits share flushes, the \
+    peers have one writer that flushes for itself. After each round the whole table goes into a checksum that all \
+    sides must agree on.";
+
+/// `threads` threads commit `each` numbers of their own, one at a time.
+fn produce(side: &dyn Keys, threads: u64, each: u64, version: u64) -> Result<()> {
+    std::thread::scope(|scope| {
+        let run = |t: u64| side.put(&mut (t * each..(t + 1) * each), each, 1, version);
+        let all: Vec<_> = (0..threads).map(|t| scope.spawn(move || run(t))).collect();
+        all.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a producer panicked")?)
+    })
+}
+
+pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
+    let class = Class::Durable;
+    let mut out = Vec::new();
+    for (threads, commits) in [(1, 1000), (4, 2000), (16, 4000)] {
+        eprintln!("durable: {threads} producers");
+        let each = scale.of(commits) / threads + 1;
+        let sides: Vec<Box<dyn Keys>> = vec![
+            Box::new(TreeDbKeys::new(class)?),
+            Box::new(LmdbKeys::new(class)?),
+            Box::new(SqliteKeys::new(class)?),
+        ];
+        let mut turns: Vec<Side<'_>> = sides
+            .iter()
+            .map(|side| {
+                let turn = move |round| {
+                    let start = Instant::now();
+                    produce(side.as_ref(), threads, each, round)?;
+                    Ok(Turn { ops: threads * each, elapsed: start.elapsed(), answer: side.scan()? })
+                };
+                Side { name: side.name(), turn: Box::new(turn) }
+            })
+            .collect();
+        let figures = contest(Unit::OpsPerSecond, scale.rounds, &mut turns)?;
+        let producers = if threads == 1 { "1 producer".to_owned() } else { format!("{threads} producers") };
+        out.extend(rows(&format!("durable commits, {producers}"), class.label(), Unit::OpsPerSecond, figures));
+    }
+    Ok(out)
+}
