@@ -4,7 +4,7 @@
 //! rotates, and a ratio is the median over rounds of the ratio *within* a round; nothing is ever compared across
 //! runs.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use crate::Result;
 
@@ -13,10 +13,22 @@ use crate::Result;
 pub struct Turn {
     /// Operations done.
     pub ops: u64,
-    /// Time they took, setting up not included.
-    pub elapsed: Duration,
+    /// What they took: nanoseconds, setting up not included, or bytes.
+    pub spent: u64,
     /// A checksum over everything the operations returned; all sides must have the same in the same round.
     pub answer: u64,
+}
+
+impl Turn {
+    /// Times `work`, which does `ops` operations and returns their answer.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn timed(ops: u64, work: impl FnOnce() -> Result<u64>) -> Result<Turn> {
+        let start = Instant::now();
+        let answer = work()?;
+        Ok(Turn { ops, spent: start.elapsed().as_nanos() as u64, answer })
+    }
 }
 
 /// A side: what it is called, and its turn in round `n`.
@@ -34,6 +46,8 @@ pub enum Unit {
     NanosPerOp,
     /// Operations a second: more is better.
     OpsPerSecond,
+    /// Bytes on the disk for each document: less is better.
+    BytesPerDocument,
 }
 
 impl Unit {
@@ -42,19 +56,20 @@ impl Unit {
         match self {
             Unit::NanosPerOp => "ns/op",
             Unit::OpsPerSecond => "ops/s",
+            Unit::BytesPerDocument => "B/doc",
         }
     }
 
     /// True if a smaller figure is the better one.
     pub fn less_is_better(self) -> bool {
-        self == Unit::NanosPerOp
+        self != Unit::OpsPerSecond
     }
 
     fn of(self, turn: &Turn) -> f64 {
-        let nanos = turn.elapsed.as_nanos().max(1) as f64;
+        let (spent, ops) = (turn.spent.max(1) as f64, turn.ops.max(1) as f64);
         match self {
-            Unit::NanosPerOp => nanos / turn.ops.max(1) as f64,
-            Unit::OpsPerSecond => turn.ops as f64 * 1e9 / nanos,
+            Unit::NanosPerOp | Unit::BytesPerDocument => spent / ops,
+            Unit::OpsPerSecond => ops * 1e9 / spent,
         }
     }
 }
@@ -159,7 +174,7 @@ mod tests {
     use super::*;
 
     fn side(name: &'static str, answer: u64) -> Side<'static> {
-        let turn = move |_| Ok(Turn { ops: 10, elapsed: Duration::from_nanos(100), answer });
+        let turn = move |_| Ok(Turn { ops: 10, spent: 100, answer });
         Side { name, turn: Box::new(turn) }
     }
 

@@ -92,7 +92,7 @@ pub struct LmdbDocuments {
     documents: Database<Str, Bytes>,
     emails: Database<Str, Str>,
     cities: Database<Str, Str>,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl LmdbDocuments {
@@ -113,7 +113,7 @@ impl LmdbDocuments {
             .name("cities")
             .create(&mut txn)?;
         txn.commit()?;
-        Ok(LmdbDocuments { env, documents, emails, cities, _folder: folder })
+        Ok(LmdbDocuments { env, documents, emails, cities, folder })
     }
 
     fn fetch(&self, txn: &heed::RoTxn<'_>, id: &str, answer: &mut Answer) -> Result<()> {
@@ -128,10 +128,10 @@ impl Documents for LmdbDocuments {
         "LMDB"
     }
 
-    fn insert(&self, from: u64, to: u64, batch: u64) -> Result<()> {
-        for start in (from..to).step_by(batch as usize) {
+    fn insert(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<()> {
+        for start in (0..count).step_by(batch as usize) {
             let mut txn = self.env.write_txn()?;
-            for n in start..to.min(start + batch) {
+            for n in order.take(batch.min(count - start) as usize) {
                 let person = Person::new(n);
                 let bson = person.to_bson();
                 let once = PutFlags::NO_OVERWRITE;
@@ -172,5 +172,9 @@ impl Documents for LmdbDocuments {
 
     fn settle(&self) -> Result<()> {
         Ok(self.env.force_sync()?)
+    }
+
+    fn folder(&self) -> &Folder {
+        &self.folder
     }
 }

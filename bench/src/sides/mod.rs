@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub use lmdb::{LmdbDocuments, LmdbKeys};
 pub use sqlite::{Shape, SqliteDocuments, SqliteKeys};
-pub use treedb::TreeDbKeys;
+pub use treedb::{TreeDbDocuments, TreeDbKeys};
 
 use crate::Result;
 
@@ -72,16 +72,18 @@ pub trait Keys: Sync {
 pub trait Documents: Sync {
     /// Its name in tables.
     fn name(&self) -> &'static str;
-    /// Inserts people `from..to`, `batch` to a transaction, encoding them from fields.
-    fn insert(&self, from: u64, to: u64, batch: u64) -> Result<()>;
+    /// Inserts `count` people of `order`, `batch` to a transaction, encoding them from fields.
+    fn insert(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<()>;
     /// Fetches `count` people of `order` by id, decodes them to fields and returns a checksum of those.
     fn by_id(&self, order: &mut Order<'_>, count: u64) -> Result<u64>;
     /// The same by e-mail address, through the unique index.
     fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64>;
     /// People in all, and those in city 7, the latter through the index.
     fn counts(&self) -> Result<(u64, u64)>;
-    /// Brings the files to rest, so that they can be measured.
+    /// Folds logs in, as a database at rest has done.
     fn settle(&self) -> Result<()>;
+    /// Its files.
+    fn folder(&self) -> &Folder;
 }
 
 /// A folder of its own for one side, removed at the end.

@@ -115,7 +115,7 @@ pub enum Shape {
 pub struct SqliteDocuments {
     db: Mutex<Connection>,
     shape: Shape,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl SqliteDocuments {
@@ -136,7 +136,7 @@ impl SqliteDocuments {
             "CREATE TABLE people (id TEXT PRIMARY KEY, {columns}) WITHOUT ROWID;
              CREATE UNIQUE INDEX by_email ON people (email); CREATE INDEX by_city ON people (city);"
         );
-        Ok(SqliteDocuments { db: open(folder.path(), class, &schema)?, shape, _folder: folder })
+        Ok(SqliteDocuments { db: open(folder.path(), class, &schema)?, shape, folder })
     }
 
     fn select<'db>(&self, db: &'db Connection, condition: &str) -> Result<CachedStatement<'db>> {
@@ -188,16 +188,16 @@ impl Documents for SqliteDocuments {
         }
     }
 
-    fn insert(&self, from: u64, to: u64, batch: u64) -> Result<()> {
+    fn insert(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<()> {
         let statement = match self.shape {
             Shape::Columns => "INSERT INTO people VALUES (?1, ?2, ?3, ?4, ?5)",
             Shape::Json => "INSERT INTO people (id, document) VALUES (?1, ?2)",
         };
-        for start in (from..to).step_by(batch as usize) {
+        for start in (0..count).step_by(batch as usize) {
             let db = lock(&self.db);
             db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             let mut insert = db.prepare_cached(statement)?;
-            for n in start..to.min(start + batch) {
+            for n in order.take(batch.min(count - start) as usize) {
                 let p = Person::new(n);
                 if self.shape == Shape::Columns {
                     insert.execute(params![p.id, p.name, p.email, p.city, p.pad])?;
@@ -228,5 +228,9 @@ impl Documents for SqliteDocuments {
 
     fn settle(&self) -> Result<()> {
         Ok(lock(&self.db).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?)
+    }
+
+    fn folder(&self) -> &Folder {
+        &self.folder
     }
 }

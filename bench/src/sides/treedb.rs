@@ -1,10 +1,14 @@
 //! TreeDB, through its library.
 
+use bson::rawdoc;
+use bson::raw::RawDocumentBuf;
 use treedb_core::kv::{Durability, Options, Reads, Store, Table, TableKind};
+use treedb_core::{Collection, Database, FindRequest, IndexSpec};
 
-use super::{Class, Folder, Keys, Order, key, value};
+use super::{Class, Documents, Folder, Keys, Order, key, value};
 use crate::Result;
 use crate::contest::Answer;
+use crate::people::{Person, email, id};
 
 fn options(class: Class) -> Options {
     let mut options = Options::default();
@@ -78,5 +82,75 @@ impl Keys for TreeDbKeys {
             more = cursor.next()?;
         }
         Ok(answer.finish())
+    }
+}
+
+/// TreeDB as a place for documents.
+pub struct TreeDbDocuments {
+    db: Database,
+    people: Collection,
+    folder: Folder,
+}
+
+impl TreeDbDocuments {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// From the database and the file system.
+    pub fn new(class: Class) -> Result<TreeDbDocuments> {
+        let folder = Folder::new("treedb-documents")?;
+        let db = Database::open_with(folder.path().join("db"), options(class))?;
+        let people = db.collection("bench.people")?;
+        people.create_index(IndexSpec::new(rawdoc! { "email": 1 }).unique())?;
+        people.create_index(IndexSpec::new(rawdoc! { "city": 1 }))?;
+        Ok(TreeDbDocuments { db, people, folder })
+    }
+
+    fn fetch(&self, order: &mut Order<'_>, count: u64, filter: fn(u64) -> RawDocumentBuf) -> Result<u64> {
+        let mut answer = Answer::default();
+        for n in order.take(count as usize) {
+            let found = self.people.find_one(filter(n))?.ok_or("a document is missing")?;
+            Person::from_bson(&found)?.answer(&mut answer);
+        }
+        Ok(answer.finish())
+    }
+}
+
+impl Documents for TreeDbDocuments {
+    fn name(&self) -> &'static str {
+        "TreeDB"
+    }
+
+    fn insert(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<()> {
+        for start in (0..count).step_by(batch as usize) {
+            let batch = order.take(batch.min(count - start) as usize);
+            let documents: Vec<RawDocumentBuf> = batch.map(|n| Person::new(n).to_bson()).collect();
+            let outcome = self.people.insert_many(&documents, true)?;
+            if let Some((_, error)) = outcome.errors.into_iter().next() {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn by_id(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
+        self.fetch(order, count, |n| rawdoc! { "_id": id(n) })
+    }
+
+    fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
+        self.fetch(order, count, |n| rawdoc! { "email": email(n) })
+    }
+
+    fn counts(&self) -> Result<(u64, u64)> {
+        let city = self.people.count(FindRequest::filter(rawdoc! { "city": "city-07" }))?;
+        Ok((self.people.len()?, city))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.checkpoint()?)
+    }
+
+    fn folder(&self) -> &Folder {
+        &self.folder
     }
 }

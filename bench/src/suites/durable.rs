@@ -1,7 +1,5 @@
 //! Durable commits a second, by one producer and by sixteen.
 
-use std::time::Instant;
-
 use super::Scale;
 use crate::Result;
 use crate::contest::{Side, Turn, Unit, contest};
@@ -37,9 +35,9 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .iter()
             .map(|side| {
                 let turn = move |round| {
-                    let start = Instant::now();
-                    produce(side.as_ref(), threads, each, round)?;
-                    Ok(Turn { ops: threads * each, elapsed: start.elapsed(), answer: side.scan()? })
+                    let work = || produce(side.as_ref(), threads, each, round).map(|()| 0);
+                    let turn = Turn::timed(threads * each, work)?;
+                    Ok(Turn { answer: side.scan()?, ..turn })
                 };
                 Side { name: side.name(), turn: Box::new(turn) }
             })

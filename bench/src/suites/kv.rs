@@ -1,7 +1,5 @@
 //! The key/value store beside LMDB and SQLite: 8-byte keys in no order, values of 100 bytes.
 
-use std::time::Instant;
-
 use super::Scale;
 use crate::Result;
 use crate::contest::{Figures, Side, Turn, Unit, contest};
@@ -19,10 +17,8 @@ type Work<'a> = &'a dyn Fn(&dyn Keys, u64) -> Result<u64>;
 /// A contest in which every side does `work`. `check` is asked for the answer outside the timer.
 fn contend(sides: &[Box<dyn Keys>], scale: Scale, ops: u64, work: Work<'_>, check: Option<Work<'_>>) -> Result<Vec<Figures>> {
     let turn_of = |side: &'_ dyn Keys, round| {
-        let start = Instant::now();
-        let answer = work(side, round)?;
-        let elapsed = start.elapsed();
-        Ok(Turn { ops, elapsed, answer: check.map_or(Ok(answer), |check| check(side, round))? })
+        let turn = Turn::timed(ops, || work(side, round))?;
+        Ok(Turn { answer: check.map_or(Ok(turn.answer), |check| check(side, round))?, ..turn })
     };
     let mut turns: Vec<Side<'_>> = sides
         .iter()

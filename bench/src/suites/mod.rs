@@ -1,5 +1,6 @@
 //! What is measured.
 
+mod documents;
 mod durable;
 mod kv;
 
@@ -19,6 +20,7 @@ pub struct Suite {
 /// All suites, in the order of `make bench`.
 pub const SUITES: &[Suite] = &[
     Suite { name: "kv", about: kv::ABOUT, run: kv::run },
+    Suite { name: "documents", about: documents::ABOUT, run: documents::run },
     Suite { name: "durable", about: durable::ABOUT, run: durable::run },
 ];
 

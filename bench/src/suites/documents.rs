@@ -1,0 +1,108 @@
+//! Documents with two indexes beside SQLite and LMDB: inserted, fetched by `_id`, fetched by a unique index, and
+//! their bytes on the disk.
+
+use super::Scale;
+use crate::Result;
+use crate::contest::{Side, Turn, Unit, contest};
+use crate::people::Random;
+use crate::report::{Row, rows};
+use crate::sides::{Class, Documents, LmdbDocuments, Shape, SqliteDocuments, TreeDbDocuments};
+
+pub(super) const ABOUT: &str = "Documents of about 112 bytes as JSON, with a unique index on `email` and an index on \
+    `city`, one thread, everything in memory. Encoding from fields and decoding to fields is inside the timer on all \
+    sides. Counts in all and in one city (through the index), or every field fetched, have to agree. Bytes are what \
+    the files take from the disk after the logs were folded in; TreeDB's include its command log's laid-out segments.";
+
+/// Documents to a transaction in the bulk workloads.
+const BATCH: u64 = 16_000;
+
+type Make = fn(Class) -> Result<Box<dyn Documents>>;
+
+/// How each side is made, TreeDB first.
+const SIDES: [(&str, Make); 4] = [
+    ("TreeDB", |class| Ok(Box::new(TreeDbDocuments::new(class)?))),
+    ("LMDB", |class| Ok(Box::new(LmdbDocuments::new(class)?))),
+    ("SQLite, columns", |class| Ok(Box::new(SqliteDocuments::new(class, Shape::Columns)?))),
+    ("SQLite, JSON", |class| Ok(Box::new(SqliteDocuments::new(class, Shape::Json)?))),
+];
+
+/// The counts, as one answer.
+fn counted(side: &dyn Documents) -> Result<u64> {
+    let (all, city) = side.counts()?;
+    Ok(all << 32 | city)
+}
+
+/// A contest in which every side inserts `count` documents into a new, empty place in each round.
+fn inserting(scale: Scale, class: Class, count: u64, batch: u64, shuffled: bool) -> Result<Vec<crate::contest::Figures>> {
+    // Prime to every count there is, so that each number comes once.
+    let place = move |i: u64| if shuffled { i.wrapping_mul(7919) % count } else { i };
+    let mut turns: Vec<Side<'_>> = SIDES
+        .iter()
+        .map(|(name, make)| {
+            let turn = move |_| {
+                let side = make(class)?;
+                let turn = Turn::timed(count, || side.insert(&mut (0..count).map(place), count, batch).map(|()| 0))?;
+                Ok(Turn { answer: counted(side.as_ref())?, ..turn })
+            };
+            Side { name, turn: Box::new(turn) }
+        })
+        .collect();
+    contest(Unit::OpsPerSecond, scale.rounds, &mut turns)
+}
+
+pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
+    let mut out = Vec::new();
+    let mut add = |workload: &str, class: Class, unit, figures| out.extend(rows(workload, class.label(), unit, figures));
+
+    eprintln!("documents: inserts");
+    let (relaxed, unit) = (Class::Relaxed, Unit::OpsPerSecond);
+    let count = scale.of(100_000);
+    let figures = inserting(scale, relaxed, count, BATCH, false)?;
+    add("insert 100k, two indexes, ids in order, 16,000 to a commit", relaxed, unit, figures);
+    let figures = inserting(scale, relaxed, count, BATCH, true)?;
+    add("insert 100k, two indexes, ids shuffled, 16,000 to a commit", relaxed, unit, figures);
+    let figures = inserting(scale, relaxed, scale.of(20_000), 1, false)?;
+    add("insert 20k, two indexes, 1 to a commit", relaxed, unit, figures);
+    let figures = inserting(scale, Class::Durable, scale.of(500), 1, false)?;
+    add("insert 500, two indexes, 1 to a commit", Class::Durable, unit, figures);
+
+    for (size, label) in [(4096, "4,096"), (100_000, "100k")] {
+        eprintln!("documents: reads of {label}");
+        let size = scale.of(size);
+        let sides: Vec<Box<dyn Documents>> = SIDES.iter().map(|(_, make)| make(relaxed)).collect::<Result<_>>()?;
+        for side in &sides {
+            side.insert(&mut (0..size), size, BATCH)?;
+            side.settle()?;
+        }
+        let gets = scale.of(50_000);
+        type Get = fn(&dyn Documents, Random, u64) -> Result<u64>;
+        let by: [(&str, Get); 2] = [
+            ("`_id`", |side, mut order, count| side.by_id(&mut order, count)),
+            ("unique index", |side, mut order, count| side.by_email(&mut order, count)),
+        ];
+        for (what, get) in by {
+            let mut turns: Vec<Side<'_>> = sides
+                .iter()
+                .map(|side| {
+                    let turn = move |r| Turn::timed(gets, || get(side.as_ref(), Random::new(r + 1, size), gets));
+                    Side { name: side.name(), turn: Box::new(turn) }
+                })
+                .collect();
+            let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
+            add(&format!("fetch a document by {what}, {label} documents"), relaxed, Unit::NanosPerOp, figures);
+        }
+        if label != "100k" {
+            continue;
+        }
+        let mut turns: Vec<Side<'_>> = sides
+            .iter()
+            .map(|side| {
+                let turn = move |_| Ok(Turn { ops: size, spent: side.folder().bytes()?, answer: counted(side.as_ref())? });
+                Side { name: side.name(), turn: Box::new(turn) }
+            })
+            .collect();
+        let figures = contest(Unit::BytesPerDocument, 1, &mut turns)?;
+        add("files of 100k documents with two indexes", relaxed, Unit::BytesPerDocument, figures);
+    }
+    Ok(out)
+}
