@@ -12,6 +12,8 @@
 mod bounds;
 mod exec;
 pub mod filter;
+#[cfg(test)]
+mod oracle;
 mod plan;
 mod projection;
 mod sort;

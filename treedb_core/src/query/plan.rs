@@ -99,10 +99,10 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
     let mut prefixes = vec![Vec::new()];
     let (mut equalities, mut bounds) = (0, 0);
     let mut ranges = None;
-    for part in parts {
-        // The entries of a multikey index combine the elements of an array with the other fields; two conditions
-        // may be met by two elements, that is by two entries. Only the first field bounds the walk then.
-        if index.multikey && equalities > 0 {
+    for (at, part) in parts.iter().enumerate() {
+        // Fields that lead through the same array have the values of one element together in an entry, but two
+        // conditions may be met by two elements, that is by two entries: only one of these fields bounds the walk.
+        if index.multikey && parts.iter().take(at).any(|earlier| earlier.path.first() == part.path.first()) {
             break;
         }
         let Some(intervals) = intervals(part, conditions, index.multikey) else { break };
@@ -140,7 +140,7 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
     }
     let mut ranges: Vec<KeyRange> =
         ranges.unwrap_or_else(|| prefixes.iter().map(|prefix| KeyRange::prefix(prefix.clone())).collect());
-    let way = sort.and_then(|sort| gives_order(index, equalities, &ranges, sort));
+    let way = sort.and_then(|sort| gives_order(index, equalities, bounds > 0, &ranges, sort));
     if way == Some(Way::Backward) {
         ranges.reverse();
     }
@@ -158,11 +158,9 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
 }
 
 /// Which way walking `ranges` gives the order of `sort`, if either does. `equal` fields at the front of the index
-/// have the same value in all entries of a range.
-fn gives_order(index: &IndexInfo, equal: usize, ranges: &[KeyRange], sort: &Sort) -> Option<Way> {
-    // A row of a multikey index comes first under its least key, which is what the sort goes by, but only if all of
-    // its keys are walked.
-    if !index.ordered || index.multikey && ranges != [KeyRange::ALL] {
+/// have the same value in all entries of a range; `bounded` tells whether the field after them has bounds.
+fn gives_order(index: &IndexInfo, equal: usize, bounded: bool, ranges: &[KeyRange], sort: &Sort) -> Option<Way> {
+    if !index.ordered || index.multikey && !gives_least_key_first(index, equal, bounded, ranges, sort) {
         return None;
     }
     let parts = &index.def.keys;
@@ -188,6 +186,15 @@ fn gives_order(index: &IndexInfo, equal: usize, ranges: &[KeyRange], sort: &Sort
             _ => None,
         }
     })
+}
+
+/// A row of a multikey index is met first under the least of its keys that are walked. The sort goes by the least
+/// of all, so every key must be walked as far as the sort's fields go: these have no bounds, and lie in no array
+/// that an equality picks elements from.
+fn gives_least_key_first(index: &IndexInfo, equal: usize, bounded: bool, ranges: &[KeyRange], sort: &Sort) -> bool {
+    let picked = || index.def.keys.iter().take(equal).map(|part| part.path.first());
+    let apart = sort.keys.iter().all(|key| picked().all(|first| first != key.path.first()));
+    !bounded && ranges.len() == 1 && apart
 }
 
 /// The values the conditions leave for a field, in order and apart from each other; `None` if they leave all.

@@ -1,0 +1,271 @@
+//! Random documents, filters, sorts and indexes: every plan gives what a naive evaluation gives.
+
+mod memory;
+mod naive;
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+
+use super::{Execution, Filter, Path, Projection, Query, Sort, count, find_rows};
+use crate::access::{Flow, Source};
+use crate::code::ErrorCode;
+use crate::doc::testing::Rng;
+use crate::index::ordered::IndexDef;
+use memory::Memory;
+
+const PATHS: &[&str] = &["a", "a", "b", "b", "c", "a.x", "a.x", "a.y", "a.y", "b.x", "a.0", "a.0.x", "b.1", "a.x.y", "c.x"];
+const SORT_PATHS: &[&str] = &["a", "b", "c", "a.x", "b.x", "a.x.y", "c.x", "n"];
+
+fn raw(doc: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(doc).unwrap()
+}
+
+fn scalar(rng: &mut Rng) -> Bson {
+    // Mostly small numbers, so that conditions meet values, and two conditions two elements of one array.
+    match rng.below(40) {
+        0..28 => Bson::Int32(rng.below(5) as i32),
+        28 => Bson::Double(*rng.pick(&[0.0, -0.0, 1.0, 1.5, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY])),
+        29 => Bson::Int64(rng.below(4) as i64),
+        30..33 => Bson::String((*rng.pick(&["", "a", "b", "ab", "a\0"])).to_owned()),
+        33 | 34 => Bson::Null,
+        35 => Bson::Boolean(rng.below(2) == 0),
+        36 => Bson::DateTime(bson::DateTime::from_millis(rng.below(3) as i64 - 1)),
+        37 => Bson::ObjectId(bson::oid::ObjectId::from_bytes([rng.below(2) as u8; 12])),
+        38 => rng.pick(&[Bson::MinKey, Bson::MaxKey]).clone(),
+        _ => Bson::Symbol("a".to_owned()),
+    }
+}
+
+fn value(rng: &mut Rng, depth: usize, arrays: bool) -> Bson {
+    match rng.below(if depth == 0 { 7 } else { 12 }) {
+        0..7 => scalar(rng),
+        9.. if arrays => Bson::Array((0..rng.below(4)).map(|_| value(rng, depth - 1, arrays)).collect()),
+        _ => Bson::Document(inner(rng, depth - 1, arrays)),
+    }
+}
+
+fn inner(rng: &mut Rng, depth: usize, arrays: bool) -> Document {
+    let mut doc = Document::new();
+    for name in ["x", "y"] {
+        if rng.below(3) > 0 {
+            doc.insert(name, value(rng, depth, arrays));
+        }
+    }
+    if rng.below(40) == 0 {
+        doc.insert("0", value(rng, depth, arrays));
+    }
+    doc
+}
+
+/// A document with arrays only in the fields named: two arrays under one compound index are refused.
+fn document(rng: &mut Rng, number: usize, arrays: &[&str]) -> Document {
+    let mut doc = doc! { "_id": number as i32, "n": rng.below(5) as i32 };
+    for name in ["a", "b", "c"] {
+        if arrays.contains(&name) && rng.below(3) == 0 {
+            // What arrays mostly hold in practice: records.
+            let record = |rng: &mut Rng| doc! { "x": rng.below(4) as i32, "y": rng.below(4) as i32 };
+            doc.insert(name, (0..1 + rng.below(3)).map(|_| record(rng)).collect::<Vec<_>>());
+        } else if rng.below(5) > 0 {
+            doc.insert(name, value(rng, 3, arrays.contains(&name)));
+        }
+    }
+    doc
+}
+
+fn constant(rng: &mut Rng) -> Bson {
+    if rng.below(6) == 0 { value(rng, 2, true) } else { scalar(rng) }
+}
+
+fn operator(rng: &mut Rng) -> (&'static str, Bson) {
+    match rng.below(14) {
+        0 | 1 => ("$eq", constant(rng)),
+        2 | 3 => ("$gt", constant(rng)),
+        4 | 5 => ("$gte", constant(rng)),
+        6 | 7 => ("$lt", constant(rng)),
+        8 => ("$lte", constant(rng)),
+        9 => ("$ne", constant(rng)),
+        10 | 11 => ("$in", Bson::Array((0..rng.below(4)).map(|_| constant(rng)).collect())),
+        12 => ("$nin", Bson::Array((0..rng.below(3)).map(|_| constant(rng)).collect())),
+        _ => ("$exists", Bson::Boolean(rng.below(2) == 0)),
+    }
+}
+
+fn filter(rng: &mut Rng, depth: usize) -> Document {
+    if rng.below(10) == 0 {
+        let (name, operand) = operator(rng);
+        return doc! { "a.x": scalar(rng), "a.y": { name: operand } };
+    }
+    let mut filter = Document::new();
+    for _ in 0..[1, 1, 1, 2, 2, 3][rng.below(6)] {
+        let path = if rng.below(12) == 0 { "_id" } else { *rng.pick(PATHS) };
+        match rng.below(if depth > 0 { 12 } else { 9 }) {
+            0..3 => {
+                let constant = match constant(rng) {
+                    // A document of operators would be read as such.
+                    Bson::Document(doc) if doc.keys().any(|name| name.starts_with('$')) => Bson::Null,
+                    other => other,
+                };
+                filter.insert(path, constant);
+            }
+            3..8 => {
+                let operators = (0..1 + rng.below(2)).map(|_| operator(rng));
+                filter.insert(path, operators.map(|(name, operand)| (name.to_owned(), operand)).collect::<Document>());
+            }
+            8 => {
+                let (name, operand) = operator(rng);
+                filter.insert(path, doc! { "$not": { name: operand } });
+            }
+            _ => {
+                let clauses: Vec<Document> = (0..1 + rng.below(3)).map(|_| self::filter(rng, depth - 1)).collect();
+                filter.insert(*rng.pick(&["$and", "$or", "$nor", "$and"]), clauses);
+            }
+        }
+    }
+    filter
+}
+
+fn pattern(rng: &mut Rng, paths: &[&'static str]) -> Document {
+    if rng.below(6) == 0 {
+        return doc! { "a.x": 1, "a.y": if rng.below(2) == 0 { 1 } else { -1 } };
+    }
+    let mut pattern = Document::new();
+    for _ in 0..1 + rng.below(3) {
+        pattern.insert(*rng.pick(paths), if rng.below(2) == 0 { 1 } else { -1 });
+    }
+    pattern
+}
+
+/// A sort whose fields do not lie in one another: their arrays are chosen from independently.
+fn sort(rng: &mut Rng) -> Document {
+    let mut sort = Document::new();
+    for (path, direction) in pattern(rng, SORT_PATHS) {
+        let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+        if !sort.keys().any(|other: &String| first(other) == first(&path)) {
+            sort.insert(path, direction);
+        }
+    }
+    sort
+}
+
+fn run(source: &Memory, query: Query, rng: &mut Rng) -> crate::code::Result<Vec<Document>> {
+    let mut execution = Execution::new(source, query)?;
+    let mut all = Vec::new();
+    loop {
+        let mut left = 1 + rng.below(5);
+        let more = execution.run(source, &mut |doc| {
+            all.push(Document::try_from(&*doc).unwrap());
+            left -= 1;
+            if left == 0 { Flow::Break(()) } else { Flow::Continue(()) }
+        })?;
+        if !more {
+            assert_eq!(execution.counters().returned, all.len() as u64);
+            return Ok(all);
+        }
+    }
+}
+
+fn ids(docs: &[Document]) -> Vec<i32> {
+    let mut ids: Vec<i32> = docs.iter().map(|doc| doc.get_i32("_id").unwrap()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// How often each kind of plan was chosen.
+#[derive(Debug, Default)]
+struct Seen {
+    rows: usize,
+    index: usize,
+    nothing: usize,
+    sorted_by_index: usize,
+    /// Those by an index with several entries a row and several fields.
+    multikey_compound: usize,
+    matched: usize,
+}
+
+fn one_collection(rng: &mut Rng, seen: &mut Seen) {
+    let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &["a"], &["b"], &["c"], &[]]);
+    let docs: Vec<Document> = (0..40).map(|number| document(rng, number, arrays)).collect();
+    let raws: Vec<RawDocumentBuf> = docs.iter().map(raw).collect();
+    let mut source = Memory::new(&raws);
+    source.index(IndexDef::id()).unwrap();
+    for _ in 0..rng.below(5) {
+        // A collection with parallel arrays refuses the index; the next one is tried then.
+        let _ = source.index(IndexDef::parse(&raw(&pattern(rng, PATHS)), None, false).unwrap());
+    }
+    for _ in 0..40 {
+        let filter = filter(rng, 2);
+        let parsed = Filter::parse(&raw(&filter)).unwrap();
+        let wanted: Vec<&Document> = docs.iter().filter(|doc| naive::matches(doc, &filter)).collect();
+        let wanted_ids: Vec<i32> = wanted.iter().map(|doc| doc.get_i32("_id").unwrap()).collect();
+        seen.matched += wanted.len();
+
+        let mut query = Query::new(parsed);
+        if rng.below(4) == 0 {
+            query.hint = Some(rng.pick(source.indexes()).def.name.clone());
+        }
+        let plain = run(&source, query.clone(), rng).unwrap();
+        let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
+        let context = || format!("{filter}\nplan {plan:?}\nindexes {:?}", source.indexes());
+        assert_eq!(ids(&plain), wanted_ids, "{}", context());
+        assert_eq!(count(&source, &query).unwrap(), wanted.len() as u64, "{}", context());
+        let limit = rng.below(4) as u64;
+        let rows = find_rows(&source, &query, limit).unwrap();
+        let most = if limit == 0 { usize::MAX } else { limit as usize };
+        assert_eq!(rows.len(), wanted.len().min(most), "{}", context());
+        match plan.path {
+            Path::Rows => seen.rows += 1,
+            Path::Index { index, .. } => {
+                seen.index += 1;
+                let info = &source.indexes()[index];
+                seen.multikey_compound += usize::from(info.multikey && info.def.keys.len() > 1);
+            }
+            Path::Nothing => seen.nothing += 1,
+        }
+
+        let sort = sort(rng);
+        query.sort = Sort::parse(&raw(&sort)).unwrap();
+        query.skip = rng.below(4) as u64;
+        query.limit = rng.below(8) as u64;
+        if rng.below(3) == 0 {
+            query.projection = Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
+        }
+        let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
+        let context = || format!("{filter} sort {sort} {} {}\nplan {plan:?}", query.skip, query.limit);
+        let sorted = match run(&source, query.clone(), rng) {
+            Ok(sorted) => sorted,
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::BadValue, "{}", context());
+                assert!(error.message.contains("parallel arrays"), "{error}");
+                assert!(sort.len() > 1);
+                continue;
+            }
+        };
+        if !plan.sort_in_memory {
+            seen.sorted_by_index += 1;
+        }
+        let key = |id: i32| naive::sort_key(&docs[id as usize], &sort);
+        let mut order: Vec<Vec<Bson>> = wanted_ids.iter().map(|&id| key(id)).collect();
+        order.sort_by(|a, b| naive::compare_sort_keys(a, b, &sort));
+        let take = if query.limit == 0 { usize::MAX } else { query.limit as usize };
+        let expected: Vec<_> = order.into_iter().skip(query.skip as usize).take(take).collect();
+        assert_eq!(sorted.len(), expected.len(), "{}", context());
+        for (doc, expected) in sorted.iter().zip(&expected) {
+            let id = doc.get_i32("_id").unwrap();
+            assert!(wanted_ids.contains(&id), "{}", context());
+            assert!(naive::compare_sort_keys(&key(id), expected, &sort).is_eq(), "{id}: {}", context());
+        }
+        let mut distinct = ids(&sorted);
+        distinct.dedup();
+        assert_eq!(distinct.len(), sorted.len(), "{}", context());
+    }
+}
+
+#[test]
+fn every_plan_finds_what_a_naive_evaluation_finds() {
+    let mut seen = Seen::default();
+    for seed in 0..250 {
+        one_collection(&mut Rng::new(seed), &mut seen);
+    }
+    println!("{seen:?}");
+    // The generator must reach every kind of plan often.
+    assert!(seen.rows > 500 && seen.index > 1500 && seen.nothing > 20 && seen.sorted_by_index > 200 && seen.multikey_compound > 200, "{seen:?}");
+}
