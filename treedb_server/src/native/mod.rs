@@ -10,6 +10,9 @@
 //! | [`bytes`] | reading and writing the fields of a body |
 //! | [`call`] | every request with its answer: both directions of both, so that client and server cannot disagree |
 //! | [`fault`] | what an error frame says |
+//! | `connection` | one connection of the server: reading, working, writing |
+//! | `execute` | requests carried out |
+//! | `cursors` | the cursors of a connection |
 //!
 //! Invariants: a length is believed only after it was compared with a limit and with what is there; a body must be
 //! used up to its last byte; unknown flags are refused. A request that cannot be read is answered with an error
@@ -21,20 +24,12 @@ pub mod call;
 pub mod fault;
 pub mod frame;
 
+mod connection;
+mod cursors;
+mod execute;
+
 pub use bytes::Malformed;
 pub use call::Call;
 pub use fault::Fault;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use tokio::net::TcpStream;
-
-use crate::context::Context;
-use crate::drain::Drain;
-
-/// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, _context: Arc<Context>, _drain: Drain) {
-    tracing::debug!(door = "native", %peer, "closed");
-    drop(stream);
-}
+pub(crate) use connection::connection;

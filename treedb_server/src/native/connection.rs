@@ -1,0 +1,351 @@
+//! One connection: frames in, answers out, several requests at a time.
+//!
+//! The reader takes frames one after the other. A quick request is answered on the spot; any other goes to a thread
+//! that may wait for the disk, while the reader goes on. Answers go through a queue to the writer, which sends
+//! together what is ready together.
+//!
+//! Memory is bounded three ways. A connection has [`MAX_REQUESTS`] requests in work, from the reading of its header
+//! until its answer is written; beyond them nothing is read. All bodies being read or worked on, and all larger
+//! answers waiting to be written, count against the server's budget for bytes. And a peer that stalls in the middle
+//! of a frame, or does not take its answers, is cut off.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Interval;
+use treedb_core::ErrorCode;
+
+use super::call::{Hello, Welcome};
+use super::execute::{Session, error_frame, is_quick};
+use super::fault::Fault;
+use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
+use crate::context::{Context, Reserved};
+use crate::drain::Drain;
+use crate::metrics::Door;
+
+/// Requests of one connection in work at a time.
+pub(crate) const MAX_REQUESTS: usize = 64;
+
+/// Bytes read from the socket at a time.
+const READ_BUFFER: usize = 16 * 1024;
+
+/// Bytes of answers that are sent together.
+const TOGETHER: usize = 64 * 1024;
+
+/// An answer longer than this counts against the budget until it is written.
+const SMALL: usize = 4 * 1024;
+
+const DOOR: &str = "native";
+
+/// An answer on its way to the writer, with what it holds until it is written.
+struct Outgoing {
+    bytes: Vec<u8>,
+    _request: Option<OwnedSemaphorePermit>,
+    _reserved: Option<Reserved>,
+}
+
+/// Why a connection ends.
+enum End {
+    /// The peer closed it between two frames.
+    Peer,
+    /// The server stops.
+    Drain,
+    /// The socket failed, or the writer gave up.
+    Broken(io::Error),
+    /// What came is not the protocol. It is told to the peer.
+    Protocol(Fault),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        End::Broken(error)
+    }
+}
+
+/// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
+pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, drain: Drain) {
+    let (read, write) = stream.into_split();
+    let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
+    let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context)));
+    let mut reader = Reader {
+        stream: BufReader::with_capacity(READ_BUFFER, read),
+        outbox,
+        slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        session: Arc::new(Session::new(context.database.clone())),
+        working: JoinSet::new(),
+        sweep: tokio::time::interval((context.limits.cursor_idle / 4).max(Duration::from_millis(10))),
+        received: context.metrics.received.get_or_create_owned(&Door { door: DOOR }),
+        context,
+        drain,
+    };
+    let end = match reader.greet().await {
+        Ok(()) => reader.serve().await,
+        Err(end) => end,
+    };
+    let context = Arc::clone(&reader.context);
+    let farewell = match end {
+        End::Peer => None,
+        End::Drain => Some(Fault::new(ErrorCode::ShutdownInProgress, "the server is stopping")),
+        End::Broken(error) => {
+            tracing::debug!(door = DOOR, %peer, %error, "broken");
+            None
+        }
+        End::Protocol(fault) => {
+            context.metrics.protocol_errors.get_or_create(&Door { door: DOOR }).inc();
+            tracing::debug!(door = DOOR, %peer, error = %fault, "not the protocol: closed");
+            Some(fault)
+        }
+    };
+    reader.finish(farewell).await;
+    // The writer ends when the last answer is written and every sender is gone.
+    if writer.await.is_err() {
+        tracing::error!(door = DOOR, %peer, "the writer panicked: this is a bug, please report it");
+    }
+    tracing::debug!(door = DOOR, %peer, "closed");
+}
+
+struct Reader {
+    stream: BufReader<OwnedReadHalf>,
+    outbox: mpsc::Sender<Outgoing>,
+    slots: Arc<Semaphore>,
+    session: Arc<Session>,
+    working: JoinSet<()>,
+    sweep: Interval,
+    received: Counter,
+    context: Arc<Context>,
+    drain: Drain,
+}
+
+impl Reader {
+    /// The first frame, which must be a greeting in a version this server speaks.
+    async fn greet(&mut self) -> Result<(), End> {
+        let stall = self.context.limits.stall;
+        let header = match tokio::time::timeout(stall, self.header()).await {
+            Ok(header) => header?,
+            Err(_) => return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, "no greeting"))),
+        };
+        if header.opcode != opcode::HELLO || header.length > MAX_GREETING || header.flags != 0 {
+            let message = "the first frame is not a greeting: see docs/native-protocol.md, or use the port for \
+                           MongoDB drivers";
+            return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
+        }
+        let body = self.body(header.length as usize).await?;
+        let hello = Hello::read(&body).map_err(|malformed| End::Protocol(malformed.into()))?;
+        if !(hello.oldest..=hello.newest).contains(&VERSION) {
+            let message = format!(
+                "this server speaks version {VERSION}, the client versions {} to {}: update the older of the two",
+                hello.oldest, hello.newest
+            );
+            return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
+        }
+        let welcome = Welcome {
+            version: VERSION,
+            max_body: MAX_BODY,
+            max_requests: MAX_REQUESTS as u32,
+            server: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let mut bytes = Vec::new();
+        let done = frame::put(&mut bytes, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
+        done.map_err(|malformed| End::Protocol(malformed.into()))?;
+        self.send(Outgoing { bytes, _request: None, _reserved: None }).await
+    }
+
+    /// Every further frame.
+    async fn serve(&mut self) -> End {
+        loop {
+            if let Err(end) = self.one().await {
+                return end;
+            }
+        }
+    }
+
+    async fn one(&mut self) -> Result<(), End> {
+        let header = self.header().await?;
+        header.within(MAX_BODY).map_err(|malformed| End::Protocol(malformed.into()))?;
+        if header.request == 0 {
+            let message = "request id 0 means the connection itself: a request cannot have it";
+            return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
+        }
+        let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
+            return Err(End::Broken(io::ErrorKind::BrokenPipe.into()));
+        };
+        let reserved = self.context.reserve(header.length as usize).await;
+        let body = self.body(header.length as usize).await?;
+        let work = Work { header, body, slot, reserved, session: Arc::clone(&self.session) };
+        if is_quick(header.opcode) {
+            let done = work.run(&self.context);
+            self.send(done.reserve(&self.context).await).await
+        } else {
+            // What has finished is forgotten, so that the set does not grow.
+            while self.working.try_join_next().is_some() {}
+            let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
+            self.working.spawn(async move {
+                let run = {
+                    let context = Arc::clone(&context);
+                    tokio::task::spawn_blocking(move || work.run(&context))
+                };
+                if let Ok(done) = run.await {
+                    // The writer is gone when the connection is: nobody is left to be told.
+                    let _ = outbox.send(done.reserve(&context).await).await;
+                }
+            });
+            Ok(())
+        }
+    }
+
+    async fn send(&self, outgoing: Outgoing) -> Result<(), End> {
+        self.outbox.send(outgoing).await.map_err(|_| End::Broken(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// Waits for a frame's header: as long as it takes for the first byte, and no longer than a stall for the rest.
+    async fn header(&mut self) -> Result<Header, End> {
+        let stall = self.context.limits.stall;
+        let idle = self.context.limits.cursor_idle;
+        let mut bytes = [0; HEADER];
+        // Of a full pipeline the next header is here already, and nothing needs to be waited for.
+        while self.stream.buffer().is_empty() {
+            tokio::select! {
+                biased;
+                () = self.drain.started() => return Err(End::Drain),
+                () = self.outbox.closed() => return Err(End::Broken(io::ErrorKind::BrokenPipe.into())),
+                read = self.stream.fill_buf() => match read? {
+                    [] => return Err(End::Peer),
+                    _ => break,
+                },
+                _ = self.sweep.tick() => {
+                    let closed = self.session.cursors().reap(idle);
+                    if closed > 0 {
+                        tracing::debug!(door = DOOR, closed, "closed idle cursors");
+                    }
+                }
+            }
+        }
+        if self.drain.is_draining() {
+            return Err(End::Drain);
+        }
+        match tokio::time::timeout(stall, self.stream.read_exact(&mut bytes)).await {
+            Ok(read) => read?,
+            Err(_) => return Err(End::Protocol(stalled())),
+        };
+        Ok(Header::from_bytes(&bytes))
+    }
+
+    /// Reads a body. Memory is taken as bytes arrive, not as the header promises.
+    async fn body(&mut self, length: usize) -> Result<Vec<u8>, End> {
+        let mut body = Vec::new();
+        while body.len() < length {
+            let more = (length - body.len()).min(body.len().max(READ_BUFFER));
+            body.reserve_exact(more);
+            let mut part = (&mut self.stream).take(more as u64);
+            match tokio::time::timeout(self.context.limits.stall, part.read_buf(&mut body)).await {
+                Ok(Ok(0)) => return Err(End::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(End::Broken(error)),
+                Err(_) => return Err(End::Protocol(stalled())),
+            }
+        }
+        self.received.inc_by((HEADER + length) as u64);
+        Ok(body)
+    }
+
+    /// Lets the requests in work finish, and says farewell.
+    async fn finish(mut self, farewell: Option<Fault>) {
+        while self.working.join_next().await.is_some() {}
+        if let Some(fault) = farewell {
+            let bytes = error_frame(&fault, CLOSING, 0);
+            // The writer may be gone; then there is nobody to tell.
+            let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None }).await;
+        }
+    }
+}
+
+fn stalled() -> Fault {
+    Fault::new(ErrorCode::ProtocolError, "the frame did not arrive in time")
+}
+
+/// A request to be carried out, with its place among those in work.
+struct Work {
+    header: Header,
+    body: Vec<u8>,
+    slot: OwnedSemaphorePermit,
+    reserved: Reserved,
+    session: Arc<Session>,
+}
+
+/// A request that was carried out.
+struct Finished {
+    bytes: Vec<u8>,
+    slot: OwnedSemaphorePermit,
+}
+
+impl Work {
+    /// Carries it out. May wait for the disk, unless the request is quick.
+    fn run(self, context: &Context) -> Finished {
+        let Work { header, body, slot, reserved, session } = self;
+        let started = Instant::now();
+        let run = catch_unwind(AssertUnwindSafe(|| session.answer(&header, &body)));
+        let (bytes, failed) = run.unwrap_or_else(|_| {
+            let message = "the request failed in a way that is a bug in the server; its log says where";
+            (error_frame(&Fault::new(ErrorCode::InternalError, message), 0, header.request), true)
+        });
+        context.metrics.observe(DOOR, opcode::name(header.opcode), started.elapsed(), failed);
+        // The request's bytes are given back before room for its answer is asked for: nobody holds and waits.
+        drop((body, reserved));
+        Finished { bytes, slot }
+    }
+}
+
+impl Finished {
+    async fn reserve(self, context: &Arc<Context>) -> Outgoing {
+        let bytes = self.bytes;
+        let reserved = if bytes.len() > SMALL { Some(context.reserve(bytes.len()).await) } else { None };
+        Outgoing { bytes, _request: Some(self.slot), _reserved: reserved }
+    }
+}
+
+/// Writes answers until every sender is gone, or the peer does not take them.
+async fn write_answers(mut stream: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>, context: Arc<Context>) {
+    let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
+    let mut together = Vec::new();
+    while let Some(first) = queue.recv().await {
+        together.clear();
+        let mut held = Vec::new();
+        let mut next = Some(first);
+        while let Some(outgoing) = next.take() {
+            together.extend_from_slice(&outgoing.bytes);
+            held.push(outgoing);
+            if together.len() < TOGETHER {
+                next = queue.try_recv().ok();
+            }
+        }
+        if write_all(&mut stream, &together, context.limits.stall).await.is_err() {
+            return;
+        }
+        sent.inc_by(together.len() as u64);
+        if together.capacity() > 4 * TOGETHER {
+            together = Vec::new();
+        }
+    }
+}
+
+/// Writes all of `bytes`; each step of it must make progress within `stall`.
+async fn write_all(stream: &mut OwnedWriteHalf, mut bytes: &[u8], stall: Duration) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match tokio::time::timeout(stall, stream.write(bytes)).await {
+            Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(Ok(written)) => bytes = bytes.get(written..).unwrap_or_default(),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+    Ok(())
+}

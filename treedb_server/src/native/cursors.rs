@@ -1,0 +1,143 @@
+//! The cursors of one connection.
+//!
+//! A cursor pins a snapshot and its pages are not reused while it lives, so there are few of them, they are closed
+//! when nobody asked for long, and they end with their connection. A cursor that is being read has left its slot: a
+//! second reader is told so, and closing it takes effect when it comes back.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use treedb_core::ErrorCode;
+
+use super::fault::Fault;
+
+/// Cursors that one connection may have open.
+pub(crate) const MAX_CURSORS: usize = 64;
+
+/// The open cursors of a connection. `C` is what they read from.
+#[derive(Debug)]
+pub(crate) struct Cursors<C> {
+    open: Mutex<Open<C>>,
+}
+
+#[derive(Debug)]
+struct Open<C> {
+    last_id: u64,
+    slots: HashMap<u64, Slot<C>>,
+}
+
+#[derive(Debug)]
+struct Slot<C> {
+    /// `None` while a request reads it.
+    cursor: Option<C>,
+    used: Instant,
+}
+
+impl<C> Cursors<C> {
+    pub(crate) fn new() -> Self {
+        Cursors { open: Mutex::new(Open { last_id: 0, slots: HashMap::new() }) }
+    }
+
+    /// Keeps a cursor and returns its id, which is never 0.
+    ///
+    /// # Errors
+    /// There are [`MAX_CURSORS`] already.
+    pub(crate) fn keep(&self, cursor: C) -> Result<u64, Fault> {
+        let mut open = self.lock();
+        if open.slots.len() >= MAX_CURSORS {
+            let message = format!("this connection has {MAX_CURSORS} cursors open: read them to their end, or close them");
+            return Err(Fault::new(ErrorCode::ExceededMemoryLimit, message));
+        }
+        open.last_id += 1;
+        let id = open.last_id;
+        open.slots.insert(id, Slot { cursor: Some(cursor), used: Instant::now() });
+        Ok(id)
+    }
+
+    /// Takes a cursor out to read it.
+    ///
+    /// # Errors
+    /// It does not exist (any more), or another request is reading it.
+    pub(crate) fn take(&self, id: u64) -> Result<C, Fault> {
+        let mut open = self.lock();
+        let Some(slot) = open.slots.get_mut(&id) else {
+            return Err(Fault::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
+        };
+        slot.used = Instant::now();
+        slot.cursor.take().ok_or_else(|| {
+            Fault::new(ErrorCode::IllegalOperation, format!("cursor id {id} is being read by another request"))
+        })
+    }
+
+    /// Puts a cursor back that was taken; it is dropped if it was closed meanwhile.
+    pub(crate) fn put_back(&self, id: u64, cursor: C) {
+        let mut open = self.lock();
+        if let Some(slot) = open.slots.get_mut(&id) {
+            *slot = Slot { cursor: Some(cursor), used: Instant::now() };
+        } else {
+            // Not under the lock: ending a snapshot may take a while.
+            drop(open);
+            drop(cursor);
+        }
+    }
+
+    /// Closes a cursor; false if there is none of this id.
+    pub(crate) fn close(&self, id: u64) -> bool {
+        let removed = self.lock().slots.remove(&id);
+        removed.is_some()
+    }
+
+    /// Closes what has not been used for `idle`, and returns how many those were.
+    pub(crate) fn reap(&self, idle: Duration) -> usize {
+        let old: Vec<_> =
+            self.lock().slots.extract_if(|_, slot| slot.cursor.is_some() && slot.used.elapsed() >= idle).collect();
+        old.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open<C>> {
+        // Whoever panicked did so in between two consistent states: every change here is one statement.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_by_one_request_at_a_time_and_closed_even_then() {
+        let cursors = Cursors::new();
+        let id = cursors.keep("a").unwrap();
+        assert_eq!(cursors.take(id).unwrap(), "a");
+        assert_eq!(cursors.take(id).unwrap_err().name, "IllegalOperation");
+        cursors.put_back(id, "a");
+        assert_eq!(cursors.take(id).unwrap(), "a");
+        assert!(cursors.close(id) && !cursors.close(id));
+        cursors.put_back(id, "a");
+        assert_eq!(cursors.take(id).unwrap_err().name, "CursorNotFound");
+    }
+
+    #[test]
+    fn idle_cursors_are_closed_but_not_one_that_is_being_read() {
+        let cursors = Cursors::new();
+        let (idle, read) = (cursors.keep(1).unwrap(), cursors.keep(2).unwrap());
+        cursors.take(read).unwrap();
+        assert_eq!(cursors.reap(Duration::from_secs(60)), 0);
+        assert_eq!(cursors.reap(Duration::ZERO), 1);
+        assert!(cursors.take(idle).is_err());
+        cursors.put_back(read, 2);
+        assert_eq!(cursors.take(read).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_connection_cannot_hoard_cursors() {
+        let cursors = Cursors::new();
+        for n in 0..MAX_CURSORS {
+            cursors.keep(n).unwrap();
+        }
+        assert_eq!(cursors.keep(0).unwrap_err().name, "ExceededMemoryLimit");
+        cursors.close(1);
+        assert!(cursors.keep(0).is_ok());
+    }
+}

@@ -1,0 +1,323 @@
+//! Requests carried out: one function a request, from its fields to its answer's bytes.
+//!
+//! Key/value tables of the wire are the store's tables `kv/NAME`, so that no request can touch the tables that
+//! collections live in. A program that opens the directory itself finds them under that name.
+
+use bson::{Bson, RawDocument, RawDocumentBuf, rawdoc};
+use treedb_core::collection::{Collection, Cursor, DeleteRequest, FindRequest, UpdateRequest};
+use treedb_core::doc::{self, Limits};
+use treedb_core::kv::{Batch as KvChanges, Durability, Reads, TableKind};
+use treedb_core::{Database, ErrorCode};
+
+use super::call::{
+    Ack, BatchWriter, Count, Delete, DocumentFault, EntriesWriter, Find, Get, Insert, Inserted, KvBatch, KvDelete,
+    KvGet, KvPut, KvRange, Next, Op, Request, Update, Updated,
+};
+use super::cursors::Cursors;
+use super::fault::Fault;
+use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
+
+/// Bytes after which a batch of documents or entries ends.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Documents or entries of a batch whose size the client leaves to the server.
+const BATCH_COUNT: u32 = 4096;
+
+/// Nesting of a filter, update, sort or projection: a document's own, and a few operators around it.
+const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 8 };
+
+type Done = Result<(), Fault>;
+
+/// What the requests of one connection work on.
+#[derive(Debug)]
+pub(crate) struct Session {
+    database: Database,
+    cursors: Cursors<Cursor>,
+}
+
+/// True for requests that are answered from memory, or from a page or two: not worth a thread of their own.
+pub(crate) fn is_quick(opcode: u16) -> bool {
+    matches!(opcode, opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE)
+}
+
+impl Session {
+    pub(crate) fn new(database: Database) -> Self {
+        Session { database, cursors: Cursors::new() }
+    }
+
+    /// The connection's cursors.
+    pub(crate) fn cursors(&self) -> &Cursors<Cursor> {
+        &self.cursors
+    }
+
+    /// Carries out the request in a frame. Returns the frame that answers it, and whether that is an error.
+    pub(crate) fn answer(&self, header: &Header, body: &[u8]) -> (Vec<u8>, bool) {
+        let mut out = Vec::new();
+        let done = frame::put(&mut out, header.opcode | ANSWER, 0, header.request, |out| self.run(header, body, out));
+        match done {
+            Ok(()) => (out, false),
+            Err(fault) => (error_frame(&fault, 0, header.request), true),
+        }
+    }
+
+    fn run(&self, header: &Header, body: &[u8], out: &mut Vec<u8>) -> Done {
+        let Some(request) = Request::read(header, body)? else {
+            let message = format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
+            return Err(Fault::new(ErrorCode::CommandNotFound, message));
+        };
+        match request {
+            Request::Ping(ping) => {
+                out.extend_from_slice(ping.payload);
+                Ok(())
+            }
+            Request::Insert(insert) => self.insert(&insert, out),
+            Request::Get(get) => self.get(&get, out),
+            Request::Find(find) => self.find(&find, out),
+            Request::Next(next) => self.next(next, out),
+            Request::Close(close) => {
+                out.push(u8::from(self.cursors.close(close.cursor)));
+                Ok(())
+            }
+            Request::Update(update) => self.update(&update, out),
+            Request::Delete(delete) => self.delete(&delete, out),
+            Request::Count(count) => self.count(&count, out),
+            Request::KvGet(get) => self.kv_get(&get, out),
+            Request::KvPut(put) => self.kv_put(&put),
+            Request::KvDelete(delete) => self.kv_delete(&delete, out),
+            Request::KvRange(range) => self.kv_range(&range, out),
+            Request::KvBatch(batch) => self.kv_batch(&batch),
+        }
+    }
+
+    fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, Fault> {
+        let collection = self.database.collection(namespace)?;
+        Ok(match durability(ack) {
+            Some(durability) => collection.with_durability(durability),
+            None => collection,
+        })
+    }
+
+    fn insert(&self, insert: &Insert<'_>, out: &mut Vec<u8>) -> Done {
+        let collection = self.collection(insert.namespace, insert.ack)?;
+        let outcome = collection.insert_many(&insert.documents, insert.ordered)?;
+        let faults = outcome.errors.into_iter().map(|(index, error)| DocumentFault {
+            // A request holds fewer documents than a u32 can count.
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            fault: error.into(),
+        });
+        let count = u32::try_from(outcome.inserted).unwrap_or(u32::MAX);
+        Ok(Inserted { count, faults: faults.collect() }.answer(out)?)
+    }
+
+    fn get(&self, get: &Get<'_>, out: &mut Vec<u8>) -> Done {
+        doc::validate_with(get.id.as_bytes(), LIMITS)?;
+        // `$eq`, because an `_id` that is a document may look like operators.
+        let Some(Ok((_, id))) = get.id.iter().next() else {
+            return Err(Fault::new(ErrorCode::InvalidBSON, "the _id is damaged"));
+        };
+        let filter = rawdoc! { "_id": { "$eq": id.to_raw_bson() } };
+        let found = self.collection(get.namespace, Ack::Server)?.find_one(filter)?;
+        Get::answer(found.as_deref(), out);
+        Ok(())
+    }
+
+    fn find(&self, find: &Find<'_>, out: &mut Vec<u8>) -> Done {
+        let request = FindRequest {
+            filter: Some(valid(find.filter)?),
+            sort: find.sort.map(valid).transpose()?,
+            projection: find.projection.map(valid).transpose()?,
+            skip: find.skip,
+            limit: find.limit,
+            hint: None,
+        };
+        let mut cursor = self.collection(find.namespace, Ack::Server)?.find(request)?;
+        let batch = fill(&mut cursor, find.batch, out)?;
+        let id = if cursor.has_next()? { self.cursors.keep(cursor)? } else { 0 };
+        batch.finish(id, out);
+        Ok(())
+    }
+
+    fn next(&self, next: Next, out: &mut Vec<u8>) -> Done {
+        let mut cursor = self.cursors.take(next.cursor)?;
+        let filled = fill(&mut cursor, next.batch, out).and_then(|batch| Ok((batch, cursor.has_next()?)));
+        match filled {
+            Ok((batch, true)) => {
+                self.cursors.put_back(next.cursor, cursor);
+                batch.finish(next.cursor, out);
+                Ok(())
+            }
+            Ok((batch, false)) => {
+                self.cursors.close(next.cursor);
+                batch.finish(0, out);
+                Ok(())
+            }
+            // Its place is lost: there is nothing to go on with.
+            Err(fault) => {
+                self.cursors.close(next.cursor);
+                Err(fault)
+            }
+        }
+    }
+
+    fn update(&self, update: &Update<'_>, out: &mut Vec<u8>) -> Done {
+        let outcome = self.collection(update.namespace, update.ack)?.update(UpdateRequest {
+            filter: valid(update.filter)?,
+            update: valid(update.update)?,
+            multi: update.multi,
+            upsert: update.upsert,
+            hint: None,
+        })?;
+        let upserted = outcome.upserted.map(id_document).transpose()?;
+        Updated { matched: outcome.matched, modified: outcome.modified, upserted }.answer(out);
+        Ok(())
+    }
+
+    fn delete(&self, delete: &Delete<'_>, out: &mut Vec<u8>) -> Done {
+        let request = DeleteRequest { filter: valid(delete.filter)?, limit: delete.limit, hint: None };
+        let deleted = self.collection(delete.namespace, delete.ack)?.delete(request)?;
+        out.extend_from_slice(&deleted.to_le_bytes());
+        Ok(())
+    }
+
+    fn count(&self, count: &Count<'_>, out: &mut Vec<u8>) -> Done {
+        let request = FindRequest::filter(valid(count.filter)?).skip(count.skip).limit(count.limit);
+        let counted = self.collection(count.namespace, Ack::Server)?.count(request)?;
+        out.extend_from_slice(&counted.to_le_bytes());
+        Ok(())
+    }
+
+    fn kv_get(&self, get: &KvGet<'_>, out: &mut Vec<u8>) -> Done {
+        let reads = self.database.store().snapshot()?;
+        let value = match reads.table(&table_name(get.table)?)? {
+            Some(table) => reads.get(&table, get.key)?,
+            None => None,
+        };
+        if let Some(value) = value.filter(|value| value.len() > MAX_BODY as usize / 2) {
+            fits(value.len())?;
+        }
+        Ok(KvGet::answer(value, out)?)
+    }
+
+    fn kv_put(&self, put: &KvPut<'_>) -> Done {
+        let mut txn = self.database.store().begin_write()?;
+        let table = txn.open_table(&table_name(put.table)?, TableKind::Ordered)?;
+        txn.put(&table, put.key, put.value)?;
+        Ok(commit(txn, put.ack)?)
+    }
+
+    fn kv_delete(&self, delete: &KvDelete<'_>, out: &mut Vec<u8>) -> Done {
+        let mut txn = self.database.store().begin_write()?;
+        let existed = match txn.table(&table_name(delete.table)?)? {
+            Some(table) => txn.delete(&table, delete.key)?,
+            None => false,
+        };
+        if existed {
+            commit(txn, delete.ack)?;
+        }
+        out.push(u8::from(existed));
+        Ok(())
+    }
+
+    fn kv_batch(&self, batch: &KvBatch<'_>) -> Done {
+        let mut txn = self.database.store().begin_write()?;
+        let table = txn.open_table(&table_name(batch.table)?, TableKind::Ordered)?;
+        let mut changes = KvChanges::new();
+        for op in &batch.ops {
+            match *op {
+                Op::Put(key, value) => changes.put(&table, key, value)?,
+                Op::Delete(key) => changes.delete(&table, key)?,
+            }
+        }
+        txn.write(&changes)?;
+        Ok(commit(txn, batch.ack)?)
+    }
+
+    fn kv_range(&self, range: &KvRange<'_>, out: &mut Vec<u8>) -> Done {
+        let most = if range.entries == 0 { BATCH_COUNT } else { range.entries };
+        let bytes = if range.bytes == 0 { BATCH_BYTES } else { BATCH_BYTES.min(range.bytes as usize) };
+        let mut entries = EntriesWriter::new(out);
+        let reads = self.database.store().snapshot()?;
+        let Some(table) = reads.table(&table_name(range.table)?)? else {
+            entries.finish(false, out);
+            return Ok(());
+        };
+        let mut walk = reads.range(&table, (range.low, range.high))?;
+        let more = loop {
+            let entry = if range.descending { walk.next_back() } else { walk.next() };
+            let Some(entry) = entry else { break false };
+            let (key, value) = entry?;
+            let longer = entries.bytes(out) + key.len() + value.len();
+            if entries.count() > 0 && (entries.count() >= most || longer > bytes) {
+                break true;
+            }
+            fits(key.len() + value.len())?;
+            entries.push(key, value, out)?;
+        };
+        entries.finish(more, out);
+        Ok(())
+    }
+}
+
+/// The frame that tells of `fault`.
+pub(crate) fn error_frame(fault: &Fault, flags: u16, request: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Writing a fault fails only for a code name of 64 KiB, and then an empty frame ends the connection.
+    let _ = frame::put(&mut out, ERROR, flags, request, |out| fault.write(out));
+    out
+}
+
+/// Appends documents until the batch is full, or there are no more.
+fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, Fault> {
+    let most = if wanted == 0 { BATCH_COUNT } else { wanted };
+    let mut batch = BatchWriter::new(out);
+    while batch.count() < most && batch.bytes(out) < BATCH_BYTES {
+        let Some(document) = cursor.next() else { break };
+        batch.push(&*document?, out);
+    }
+    Ok(batch)
+}
+
+fn durability(ack: Ack) -> Option<Durability> {
+    match ack {
+        Ack::Server => None,
+        Ack::Durable => Some(Durability::Durable),
+        Ack::Relaxed => Some(Durability::Relaxed),
+        Ack::None => Some(Durability::None),
+    }
+}
+
+fn commit(txn: treedb_core::kv::WriteTxn, ack: Ack) -> Result<(), treedb_core::Error> {
+    match durability(ack) {
+        Some(durability) => txn.commit_with(durability),
+        None => txn.commit(),
+    }
+}
+
+/// The store's name for a table of the wire.
+fn table_name(table: &str) -> Result<String, Fault> {
+    if table.is_empty() {
+        return Err(Fault::new(ErrorCode::BadValue, "table: the name is empty"));
+    }
+    Ok(format!("kv/{table}"))
+}
+
+/// Refuses what cannot be sent in one frame.
+fn fits(bytes: usize) -> Done {
+    let limit = MAX_BODY as usize - 64;
+    if bytes <= limit {
+        return Ok(());
+    }
+    let message = format!("the value of {bytes} bytes does not fit into a frame, which holds {limit}");
+    Err(Fault::new(ErrorCode::InvalidLength, message))
+}
+
+/// A document of a request, after looking at all of it.
+fn valid(document: &RawDocument) -> Result<RawDocumentBuf, Fault> {
+    doc::validate_with(document.as_bytes(), LIMITS)?;
+    Ok(document.to_owned())
+}
+
+fn id_document(id: Bson) -> Result<RawDocumentBuf, Fault> {
+    let document = bson::doc! { "_id": id };
+    RawDocumentBuf::try_from(&document).map_err(|error| Fault::new(ErrorCode::InternalError, error.to_string()))
+}
