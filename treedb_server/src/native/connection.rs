@@ -154,7 +154,8 @@ impl Reader {
             server: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let mut bytes = Vec::new();
-        let done = frame::put(&mut bytes, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
+        let done =
+            frame::put(&mut bytes, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
         done.map_err(|malformed| End::Protocol(malformed.into()))?;
         self.send(Outgoing { bytes, _request: None, _reserved: None }).await
     }
@@ -313,7 +314,11 @@ impl Finished {
 }
 
 /// Writes answers until every sender is gone, or the peer does not take them.
-async fn write_answers(mut stream: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>, context: Arc<Context>) {
+async fn write_answers(
+    mut stream: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<Outgoing>,
+    context: Arc<Context>,
+) {
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
     let mut together = Vec::new();
     while let Some(first) = queue.recv().await {

@@ -46,7 +46,9 @@ impl<C> Cursors<C> {
     pub(crate) fn keep(&self, cursor: C) -> Result<u64, Fault> {
         let mut open = self.lock();
         if open.slots.len() >= MAX_CURSORS {
-            let message = format!("this connection has {MAX_CURSORS} cursors open: read them to their end, or close them");
+            let message = format!(
+                "this connection has {MAX_CURSORS} cursors open: read them to their end, or close them"
+            );
             return Err(Fault::new(ErrorCode::ExceededMemoryLimit, message));
         }
         open.last_id += 1;
@@ -66,7 +68,10 @@ impl<C> Cursors<C> {
         };
         slot.used = Instant::now();
         slot.cursor.take().ok_or_else(|| {
-            Fault::new(ErrorCode::IllegalOperation, format!("cursor id {id} is being read by another request"))
+            Fault::new(
+                ErrorCode::IllegalOperation,
+                format!("cursor id {id} is being read by another request"),
+            )
         })
     }
 
@@ -90,8 +95,11 @@ impl<C> Cursors<C> {
 
     /// Closes what has not been used for `idle`, and returns how many those were.
     pub(crate) fn reap(&self, idle: Duration) -> usize {
-        let old: Vec<_> =
-            self.lock().slots.extract_if(|_, slot| slot.cursor.is_some() && slot.used.elapsed() >= idle).collect();
+        let old: Vec<_> = self
+            .lock()
+            .slots
+            .extract_if(|_, slot| slot.cursor.is_some() && slot.used.elapsed() >= idle)
+            .collect();
         old.len()
     }
 

@@ -3,15 +3,15 @@
 //! Key/value tables of the wire are the store's tables `kv/NAME`, so that no request can touch the tables that
 //! collections live in. A program that opens the directory itself finds them under that name.
 
-use bson::{Bson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_core::collection::{Collection, Cursor, DeleteRequest, FindRequest, UpdateRequest};
 use treedb_core::doc::{self, Limits};
 use treedb_core::kv::{Batch as KvChanges, Durability, Reads, TableKind};
 use treedb_core::{Database, ErrorCode};
 
 use super::call::{
-    Ack, BatchWriter, Count, Delete, DocumentFault, EntriesWriter, Find, Get, Insert, Inserted, KvBatch, KvDelete,
-    KvGet, KvPut, KvRange, Next, Op, Request, Update, Updated,
+    Ack, BatchWriter, Count, Delete, DocumentFault, EntriesWriter, Find, Get, Insert, Inserted, KvBatch,
+    KvDelete, KvGet, KvPut, KvRange, Next, Op, Request, Update, Updated,
 };
 use super::cursors::Cursors;
 use super::fault::Fault;
@@ -29,7 +29,6 @@ const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MA
 type Done = Result<(), Fault>;
 
 /// What the requests of one connection work on.
-#[derive(Debug)]
 pub(crate) struct Session {
     database: Database,
     cursors: Cursors<Cursor>,
@@ -53,7 +52,9 @@ impl Session {
     /// Carries out the request in a frame. Returns the frame that answers it, and whether that is an error.
     pub(crate) fn answer(&self, header: &Header, body: &[u8]) -> (Vec<u8>, bool) {
         let mut out = Vec::new();
-        let done = frame::put(&mut out, header.opcode | ANSWER, 0, header.request, |out| self.run(header, body, out));
+        let done = frame::put(&mut out, header.opcode | ANSWER, 0, header.request, |out| {
+            self.run(header, body, out)
+        });
         match done {
             Ok(()) => (out, false),
             Err(fault) => (error_frame(&fault, 0, header.request), true),
@@ -62,7 +63,8 @@ impl Session {
 
     fn run(&self, header: &Header, body: &[u8], out: &mut Vec<u8>) -> Done {
         let Some(request) = Request::read(header, body)? else {
-            let message = format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
+            let message =
+                format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
             return Err(Fault::new(ErrorCode::CommandNotFound, message));
         };
         match request {
@@ -115,7 +117,7 @@ impl Session {
         let Some(Ok((_, id))) = get.id.iter().next() else {
             return Err(Fault::new(ErrorCode::InvalidBSON, "the _id is damaged"));
         };
-        let filter = rawdoc! { "_id": { "$eq": id.to_raw_bson() } };
+        let filter = rawdoc! { "_id": { "$eq": RawBson::from(id) } };
         let found = self.collection(get.namespace, Ack::Server)?.find_one(filter)?;
         Get::answer(found.as_deref(), out);
         Ok(())
@@ -251,7 +253,7 @@ impl Session {
                 break true;
             }
             fits(key.len() + value.len())?;
-            entries.push(key, value, out)?;
+            entries.push(&key, value, out)?;
         };
         entries.finish(more, out);
         Ok(())
@@ -319,5 +321,6 @@ fn valid(document: &RawDocument) -> Result<RawDocumentBuf, Fault> {
 
 fn id_document(id: Bson) -> Result<RawDocumentBuf, Fault> {
     let document = bson::doc! { "_id": id };
-    RawDocumentBuf::try_from(&document).map_err(|error| Fault::new(ErrorCode::InternalError, error.to_string()))
+    RawDocumentBuf::try_from(&document)
+        .map_err(|error| Fault::new(ErrorCode::InternalError, error.to_string()))
 }

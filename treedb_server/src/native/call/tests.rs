@@ -201,3 +201,15 @@ fn a_greeting_must_have_the_magic_and_nothing_behind_the_versions() {
     let error = Hello::read(&out).unwrap_err();
     assert_eq!(error.what, r#"expected "TREEDB\\r\\n", found "tREEDB\\r\\n""#);
 }
+
+#[test]
+fn the_example_of_the_documentation_is_what_is_sent() {
+    let mut out = Vec::new();
+    KvGet { table: "t", key: b"k" }.frame(7, &mut out).unwrap();
+    let request = b"\x08\0\0\0\x20\0\0\0\x07\0\0\0\0\0\0\0\x01\0t\x01\0\0\0k";
+    assert_eq!(out, request);
+    out.clear();
+    let answer = |out: &mut Vec<u8>| KvGet::answer(Some(b"v"), out);
+    frame::put(&mut out, opcode::KV_GET | frame::ANSWER, 0, 7, answer).unwrap();
+    assert_eq!(out, b"\x06\0\0\0\x20\x80\0\0\x07\0\0\0\0\0\0\0\x01\x01\0\0\0v");
+}
