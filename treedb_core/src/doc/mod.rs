@@ -19,7 +19,7 @@ pub(crate) mod write;
 pub(crate) use number::Decimal;
 pub use owned::OwnedValue;
 pub use path::Path;
-pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, validate, validate_with};
+pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, MESSAGE, validate, validate_with};
 pub use value::{Doc, Element, Elements, Value};
 
 /// A value in the notation of MongoDB's shell, for messages; long ones are cut.

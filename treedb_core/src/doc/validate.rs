@@ -24,6 +24,9 @@ pub struct Limits {
     pub depth: usize,
 }
 
+/// A filter or an update may be as large as a message of the wire protocol, 48,000,000 bytes.
+pub const MESSAGE: Limits = Limits { size: 48_000_000, depth: MAX_DEPTH };
+
 impl Default for Limits {
     fn default() -> Self {
         Limits { size: MAX_DOCUMENT_SIZE, depth: MAX_DEPTH }

@@ -7,7 +7,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, Value};
+use crate::doc::{Doc, Element, MAX_DEPTH, Value, validate};
 
 /// A parsed projection.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +73,7 @@ impl Projection {
     /// `Location31253`/`31254` if fields to keep and to leave out are mixed, `Location31249` if paths overlap,
     /// `BadValue` for operators and computed fields.
     pub fn parse(projection: &RawDocument) -> Result<Option<Self>> {
+        validate(projection.as_bytes())?;
         let mut paths = Vec::new();
         collect(Doc::from(projection), "", &mut paths)?;
         let id = paths.iter().find(|(path, _)| path == "_id").map(|(_, keep)| *keep);
@@ -169,6 +170,13 @@ fn collect(projection: Doc<'_>, prefix: &str, paths: &mut Vec<(String, bool)>) -
         if path.split('.').any(|part| part.starts_with('$')) {
             return Err(QueryError::bad_value(format!("positional projection '{path}' is not supported")));
         }
+        // No document is deeper, and a path is walked part by part.
+        if path.split('.').count() > MAX_DEPTH {
+            return Err(QueryError::new(
+                ErrorCode::Overflow,
+                format!("the projection path '{path:.40}...' has more than {MAX_DEPTH} parts"),
+            ));
+        }
         match element.value() {
             Value::Document(inner) if !inner.is_empty() => collect(inner, &format!("{path}."), paths)?,
             value if value.is_number() || matches!(value, Value::Bool(_)) => {
@@ -256,5 +264,6 @@ mod tests {
         assert_eq!(code(doc! { "a..b": 1 }), ErrorCode::Location40352);
         assert_eq!(code(doc! { "a": "$b" }), ErrorCode::BadValue);
         assert_eq!(code(doc! { "a": { "$slice": 1 } }), ErrorCode::BadValue);
+        assert_eq!(code(doc! { vec!["a"; 5_000_000].join("."): 1 }), ErrorCode::Overflow);
     }
 }

@@ -5,13 +5,10 @@ use bson::RawDocument;
 use super::{Node, Op};
 use crate::code::{QueryError, Result};
 use crate::doc::compare::compare;
-use crate::doc::{Doc, Element, Limits, MAX_DEPTH, OwnedValue, Path, Value, validate_with};
-
-/// A filter may be as large as a message of the wire protocol.
-const LIMITS: Limits = Limits { size: 48_000_000, depth: MAX_DEPTH };
+use crate::doc::{Doc, Element, MESSAGE, OwnedValue, Path, Value, validate_with};
 
 pub(super) fn filter(filter: &RawDocument) -> Result<Node> {
-    validate_with(filter.as_bytes(), LIMITS)?;
+    validate_with(filter.as_bytes(), MESSAGE)?;
     document(filter.into())
 }
 

@@ -10,7 +10,7 @@ mod upsert;
 use bson::{Bson, Decimal128, Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Decimal, Doc, validate};
+use crate::doc::{Decimal, Doc, MESSAGE, validate, validate_with};
 use crate::query::filter::Filter;
 
 use path::Path;
@@ -51,6 +51,7 @@ impl Update {
     /// the same path, `TypeMismatch` for an operand of the wrong type, `DollarPrefixedFieldName` for a new document
     /// with such a field.
     pub fn parse(update: &RawDocument) -> Result<Self> {
+        validate_with(update.as_bytes(), MESSAGE)?;
         let document = Document::try_from(update)?;
         let operators = document.keys().next().is_some_and(|name| name.starts_with('$'));
         let kind =

@@ -6,6 +6,7 @@ use std::fmt;
 use bson::{Bson, Document};
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::MAX_DEPTH;
 
 /// How far past its end an array may be set: MongoDB's limit on the nulls put in between.
 const MAX_PADDING: usize = 1_500_000;
@@ -25,6 +26,17 @@ impl Path {
                 format!("The update path '{text}' contains an empty field name, which is not allowed.")
             };
             return Err(QueryError::new(ErrorCode::EmptyFieldName, what));
+        }
+        // Deeper documents are refused anyway, but only once they have been built.
+        if parts.len() > MAX_DEPTH {
+            let start = parts.iter().take(4).cloned().collect::<Vec<_>>().join(".");
+            return Err(QueryError::new(
+                ErrorCode::Overflow,
+                format!(
+                    "the update path '{start}...' has {} parts, at most {MAX_DEPTH} are allowed",
+                    parts.len()
+                ),
+            ));
         }
         if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
             if *part == "$" || part.starts_with("$[") {
@@ -170,11 +182,13 @@ fn position(name: &str) -> Option<usize> {
 }
 
 impl Ord for Path {
-    /// By name, positions by value; a path before what it contains.
+    /// Positions by value and before names, names by their bytes; a path before what it contains.
     fn cmp(&self, other: &Self) -> Ordering {
         let parts = self.0.iter().zip(&other.0).map(|(a, b)| match (position(a), position(b)) {
             (Some(a), Some(b)) => a.cmp(&b),
-            _ => a.cmp(b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => a.cmp(b),
         });
         parts.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
     }

@@ -126,6 +126,34 @@ fn a_path_that_nests_too_deep_is_refused() {
 }
 
 #[test]
+fn a_path_as_long_as_a_message_is_refused_before_anything_is_built() {
+    let endless = vec!["a"; 5_000_000].join(".");
+    assert_eq!(code(parse(doc! { "$set": { endless.clone(): 1 } })), ErrorCode::Overflow);
+    let filter = Filter::parse(&raw(doc! { endless: 1 })).unwrap();
+    assert_eq!(code(parse(doc! { "$set": { "b": 1 } }).unwrap().upsert(&filter)), ErrorCode::Overflow);
+}
+
+#[test]
+fn positions_and_names_have_one_order() {
+    // Positions by value and names by bytes alone would put 2 < 10 < 1a < 2.
+    let names: Vec<String> = (0..40).flat_map(|n| [format!("{n}"), format!("{n}a")]).collect();
+    let set: Document = names.iter().rev().map(|name| (format!("a.{name}"), Bson::Int32(1))).collect();
+    let new = applied(doc! {}, doc! { "$set": set });
+    let found: Vec<&String> = new.get_document("a").unwrap().keys().collect();
+    assert_eq!(found[..3], ["0", "1", "2"]);
+    assert_eq!(found.len(), names.len());
+}
+
+#[test]
+fn bytes_that_are_no_document_are_refused() {
+    let mut bytes = raw(doc! { "$set": { "a": "text" } }).into_bytes();
+    let at = bytes.windows(4).position(|part| part == b"text").unwrap();
+    bytes[at + 1] = 0xff;
+    let hostile = RawDocumentBuf::from_bytes(bytes).unwrap();
+    assert_eq!(code(Update::parse(&hostile)), ErrorCode::InvalidBSON);
+}
+
+#[test]
 fn an_upsert_takes_the_equalities_of_its_filter() {
     let upsert = |filter: Document, update: Document| {
         parse(update)?.upsert(&Filter::parse(&raw(filter))?).map(|new| Document::try_from(&*new).unwrap())
