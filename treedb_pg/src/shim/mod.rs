@@ -3,8 +3,16 @@
 //!
 //! * [`function`]: defining SQL-callable functions and reading their arguments
 //! * [`error`]: raising SQL errors with a SQLSTATE and a hint
+//! * [`buffer`]: pages of a relation, pinned and locked for as long as a guard lives
+//! * [`wal`]: changes of up to four pages as one atomic WAL record
 //! * [`heap`]: small parts of the server's headers that the bindings leave out: tuple header flags, item pointers
+//! * [`varlena`]: values of variable length
+//! * [`server`]: functions whose headers the bindings do not read
 
+pub(crate) mod buffer;
 pub(crate) mod error;
 pub(crate) mod function;
 pub(crate) mod heap;
+pub(crate) mod server;
+pub(crate) mod varlena;
+pub(crate) mod wal;

@@ -1,0 +1,354 @@
+//! Building an index: all entries sorted, pages filled from left to right and logged as a whole.
+
+use std::ffi::c_void;
+
+use pgrx::{PgBox, pg_guard, pg_sys};
+use treedb_core::btree::node::{Branch, BranchMut, Keys, Leaf, LeafMut, NodeDamage, Value};
+
+use super::meta::Meta;
+use super::page::{ROOM, ViewMut, flag};
+use super::schema::{Entry, Schema};
+use super::sorter::Sorter;
+use super::tree::Tree;
+use crate::shim::buffer::Page;
+use crate::shim::error;
+
+/// Bytes of a leaf that a build leaves free for inserts to come.
+const SPARE: usize = ROOM / 10;
+
+/// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
+pub(super) mod phase {
+    pub(crate) const SCAN: i64 = 2;
+    pub(crate) const SORT: i64 = 3;
+}
+
+/// A page being filled, one for each level: its node has all the room there is, and is written anew beside its
+/// bound when the next page's first key is known.
+struct Open {
+    block: u32,
+    payload: Vec<u8>,
+    count: usize,
+    /// How many entries there were when the node last took the prefix they share.
+    compacted: usize,
+}
+
+/// Fills pages of a new index from sorted entries.
+pub(super) struct Loader<'s> {
+    tree: Tree<'s>,
+    levels: Vec<Open>,
+    entries: u64,
+}
+
+impl<'s> Loader<'s> {
+    /// Begins in an empty relation, whose first block becomes the meta page.
+    pub(super) fn new(tree: Tree<'s>) -> Self {
+        drop(Page::extend(tree.index, pg_sys::ForkNumber::MAIN_FORKNUM));
+        let mut loader = Loader { tree, levels: Vec::new(), entries: 0 };
+        let mut payload = vec![0; ROOM];
+        let made = LeafMut::init(&mut payload, tree.schema.keys).map(|_| ());
+        loader.tree.sound_node(1, made);
+        let block = loader.extend();
+        loader.levels.push(Open { block, payload, count: 0, compacted: 0 });
+        loader
+    }
+
+    fn extend(&self) -> u32 {
+        Page::extend(self.tree.index, pg_sys::ForkNumber::MAIN_FORKNUM).block()
+    }
+
+    fn keys(&self) -> Keys {
+        self.tree.schema.keys
+    }
+
+    /// Writes the page of a level, its node already beside its bound.
+    fn write(
+        &self,
+        block: u32,
+        level: u16,
+        flags: u16,
+        next: Option<(u32, &[u8])>,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), NodeDamage>,
+    ) {
+        let mut page = Page::overwrite(self.tree.index, block);
+        let mut view = ViewMut::init(page.bytes_mut(), level, flags, next);
+        self.tree.sound_node(block, fill(view.payload()));
+        self.tree.sound(block, view.finish());
+    }
+
+    /// Adds the next entry.
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.entries += 1;
+        let value = Value::inline(value);
+        loop {
+            let new_block;
+            let mut bound = Vec::new();
+            {
+                let Some(open) = self.levels.first_mut() else { return };
+                let block = open.block;
+                let mut leaf = match LeafMut::open(&mut open.payload) {
+                    Ok(leaf) => leaf,
+                    Err(damage) => error::corrupted(&self.tree.name(), block, damage),
+                };
+                let (count, compacted) = (open.count, open.compacted);
+                let mut crowded = || {
+                    let crowded = |leaf: &LeafMut<'_>| Ok(leaf.view()?.free()? < SPARE + key.len());
+                    // Taking the prefix that the entries share makes room, if there are new ones.
+                    if crowded(&leaf)? && count > compacted + compacted / 4 {
+                        open.compacted = count;
+                        leaf.compact()?;
+                    }
+                    crowded(&leaf)
+                };
+                let inserted = match crowded() {
+                    Ok(true) if count > 0 => Ok(false),
+                    Ok(_) => leaf.insert(count, key, value),
+                    Err(damage) => Err(damage),
+                };
+                if self.tree.sound_node(block, inserted) {
+                    open.count += 1;
+                    return;
+                }
+            }
+            new_block = self.extend();
+            let Some(open) = self.levels.first() else { return };
+            let (block, old) = (open.block, open.payload.clone());
+            let leaf = self.tree.sound_node(block, Leaf::open(&old));
+            let mut plan = self.tree.sound_node(block, leaf.split(open.count, false, key, value));
+            let whole = self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            if !whole {
+                plan = self.tree.sound_node(block, leaf.divide());
+                self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            }
+            self.tree.sound_node(block, plan.separator(&mut bound));
+            self.write(block, 0, 0, Some((new_block, &bound)), |payload| plan.left(payload));
+            let mut payload = vec![0; ROOM];
+            self.tree.sound_node(block, plan.right(&mut payload));
+            let count = self.tree.sound_node(block, Leaf::open(&payload).map(|leaf| leaf.count()));
+            if let Some(open) = self.levels.first_mut() {
+                *open = Open { block: new_block, payload, count, compacted: count };
+            }
+            self.add_child(1, block, &bound, new_block);
+            if whole {
+                return;
+            }
+        }
+    }
+
+    /// Tells level `level` that `right` follows `left`, parted by `separator`.
+    fn add_child(&mut self, level: usize, left: u32, separator: &[u8], right: u32) {
+        if self.levels.len() == level {
+            let mut payload = vec![0; ROOM];
+            let made = BranchMut::init(&mut payload, self.keys(), left).map(|_| ());
+            self.tree.sound_node(left, made);
+            let block = self.extend();
+            self.levels.push(Open { block, payload, count: 0, compacted: 0 });
+        }
+        loop {
+            let Some(open) = self.levels.get_mut(level) else { return };
+            let (block, count) = (open.block, open.count);
+            let inserted = BranchMut::open(&mut open.payload).and_then(|mut branch| {
+                // Room for the bound that a page gets beside it.
+                if count > 1 && branch.view()?.free()? < 2 * separator.len() + 32 {
+                    return Ok(false);
+                }
+                branch.insert(count, separator, right)
+            });
+            if self.tree.sound_node(block, inserted) {
+                if let Some(open) = self.levels.get_mut(level) {
+                    open.count += 1;
+                }
+                return;
+            }
+            let new_block = self.extend();
+            let Some(open) = self.levels.get(level) else { return };
+            let old = open.payload.clone();
+            let branch = self.tree.sound_node(block, Branch::open(&old));
+            let mut plan = self.tree.sound_node(block, branch.split(count, separator, right));
+            let whole = self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            if !whole {
+                plan = self.tree.sound_node(block, branch.divide());
+                self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            }
+            let mut bound = Vec::new();
+            self.tree.sound_node(block, plan.separator(&mut bound));
+            self.write(block, level as u16, 0, Some((new_block, &bound)), |payload| plan.left(payload));
+            let mut payload = vec![0; ROOM];
+            self.tree.sound_node(block, plan.right(&mut payload));
+            let count = self.tree.sound_node(block, Branch::open(&payload).map(|branch| branch.count()));
+            if let Some(open) = self.levels.get_mut(level) {
+                *open = Open { block: new_block, payload, count, compacted: count };
+            }
+            self.add_child(level + 1, block, &bound, new_block);
+            if whole {
+                return;
+            }
+        }
+    }
+
+    /// Writes the last page of every level and the meta page, and logs it all. Returns the number of entries.
+    pub(super) fn finish(self, facts: u32) -> u64 {
+        let top = self.levels.len() - 1;
+        for (level, open) in self.levels.iter().enumerate() {
+            let flags = if level == top { flag::ROOT } else { 0 };
+            self.write(open.block, level as u16, flags, None, |payload| {
+                payload.copy_from_slice(&open.payload);
+                if level == 0 {
+                    LeafMut::open(payload)?.compact()
+                } else {
+                    BranchMut::open(payload)?.compact()
+                }
+            });
+        }
+        let root = self.levels.last().map_or(1, |open| open.block);
+        let mut page = Page::overwrite(self.tree.index, 0);
+        Meta { root, level: top as u16, facts, deleted: 0 }.init(page.bytes_mut());
+        drop(page);
+        // SAFETY: an open relation, all of whose blocks have been written.
+        unsafe {
+            let blocks =
+                pg_sys::RelationGetNumberOfBlocksInFork(self.tree.index, pg_sys::ForkNumber::MAIN_FORKNUM);
+            if needs_wal(self.tree.index) {
+                pg_sys::log_newpage_range(self.tree.index, pg_sys::ForkNumber::MAIN_FORKNUM, 0, blocks, true);
+            }
+        }
+        self.entries
+    }
+}
+
+/// Whether changes of a relation are logged (the header's `RelationNeedsWAL`).
+unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
+    // SAFETY: an open relation.
+    unsafe {
+        let relation = &*relation;
+        (*relation.rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
+            && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
+                || (relation.rd_createSubid == 0
+                    && relation.rd_firstRelfilenodeSubid == 0))
+    }
+}
+
+/// What the scan of the table hands rows to.
+struct Collector<'s> {
+    schema: &'s Schema,
+    sorter: Sorter<'s>,
+    facts: u32,
+}
+
+/// Called for each row of the table.
+#[pg_guard]
+unsafe extern "C-unwind" fn collect(
+    index: pg_sys::Relation,
+    row: pg_sys::ItemPointer,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    _alive: bool,
+    state: *mut c_void,
+) {
+    // SAFETY: `state` is the collector of `build`; the arrays have an element for each column.
+    unsafe {
+        let collector = &mut *state.cast::<Collector<'_>>();
+        let sorter = &mut collector.sorter;
+        collector.facts |= collector.schema.entries(index, values, nulls, *row, |entry| sorter.add(&entry));
+    }
+}
+
+/// `ambuild` of the access method.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn build(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+) -> *mut pg_sys::IndexBuildResult {
+    // SAFETY: called by the server with open relations.
+    unsafe {
+        if pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM) != 0 {
+            error::corrupted(
+                pgrx::name_data_to_str(&(*(*index).rd_rel).relname),
+                0,
+                "expected an empty relation to build an index in, found pages",
+            );
+        }
+        let schema = Schema::of(index);
+        let budget = usize::try_from(pg_sys::maintenance_work_mem).unwrap_or(1024).saturating_mul(1024);
+        let mut collector = Collector { schema: &schema, sorter: Sorter::new(&schema, budget), facts: 0 };
+        progress(phase::SCAN);
+        let rows = pg_sys::table_index_build_scan(
+            table,
+            index,
+            info,
+            true,
+            true,
+            Some(collect),
+            (&raw mut collector).cast::<c_void>(),
+            std::ptr::null_mut(),
+        );
+        progress(phase::SORT);
+        let mut loader = Loader::new(Tree::new(index, &schema));
+        collector.sorter.drain(|key, value| loader.add(key, value));
+        let entries = loader.finish(collector.facts);
+        let mut result = PgBox::<pg_sys::IndexBuildResult>::alloc0();
+        result.heap_tuples = rows;
+        result.index_tuples = entries as f64;
+        result.into_pg()
+    }
+}
+
+fn progress(phase: i64) {
+    // SAFETY: writes this backend's progress entry.
+    unsafe { pg_sys::pgstat_progress_update_param(pg_sys::PROGRESS_CREATEIDX_SUBPHASE as i32, phase) }
+}
+
+/// `ambuildempty`: the initial fork of an unlogged index, which a crash resets it to.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn build_empty(index: pg_sys::Relation) {
+    let schema = Schema::of(index);
+    let tree = Tree::new(index, &schema);
+    let mut meta = Page::extend(index, pg_sys::ForkNumber::INIT_FORKNUM);
+    Meta { root: 1, level: 0, facts: 0, deleted: 0 }.init(meta.bytes_mut());
+    let mut root = Page::extend(index, pg_sys::ForkNumber::INIT_FORKNUM);
+    let mut view = ViewMut::init(root.bytes_mut(), 0, flag::ROOT, None);
+    tree.sound_node(1, LeafMut::init(view.payload(), schema.keys).map(|_| ()));
+    tree.sound(1, view.finish());
+    for page in [&meta, &root] {
+        // SAFETY: written and locked; nothing between the counters can raise an error but running out of disk, which
+        // must then stop the server, as for every initial fork.
+        unsafe {
+            pg_sys::CritSectionCount += 1;
+            pg_sys::log_newpage_buffer(page.buffer(), true);
+            pg_sys::CritSectionCount -= 1;
+        }
+    }
+}
+
+/// `aminsert`: the entries of one row.
+#[pg_guard]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe extern "C-unwind" fn insert(
+    index: pg_sys::Relation,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    row: pg_sys::ItemPointer,
+    _table: pg_sys::Relation,
+    _unique: pg_sys::IndexUniqueCheck::Type,
+    _unchanged: bool,
+    info: *mut pg_sys::IndexInfo,
+) -> bool {
+    // SAFETY: called by the server with an open index; `ii_AmCache` is ours and lives as long as `ii_Context`.
+    unsafe {
+        if (*info).ii_AmCache.is_null() {
+            let mut context = pgrx::PgMemoryContexts::For((*info).ii_Context);
+            (*info).ii_AmCache = context.leak_and_drop_on_delete(Schema::of(index)).cast::<c_void>();
+        }
+        let schema = &*(*info).ii_AmCache.cast::<Schema>();
+        let tree = Tree::new(index, schema);
+        let mut entries: Vec<Entry> = Vec::with_capacity(1);
+        let facts = schema.entries(index, values, nulls, *row, |entry| entries.push(entry));
+        if facts != 0 {
+            tree.record_facts(facts);
+        }
+        for entry in &entries {
+            tree.insert(entry);
+        }
+        false
+    }
+}

@@ -1,0 +1,287 @@
+//! Inserting entries, and splitting pages that are full.
+//!
+//! A split is two WAL records: one parts the page and marks the left half [`flag::INCOMPLETE`], the other tells the
+//! parent (or makes a new root) and takes the mark away. A crash in between leaves a tree in which every search
+//! still finds everything by moving right; the next insert that meets the mark does the second part.
+//!
+//! Latches are taken from the bottom up and from left to right.
+
+use pgrx::{check_for_interrupts, pg_sys};
+use treedb_core::btree::node::{Branch, BranchMut, Leaf, LeafMut, Value};
+
+use super::edge::Side;
+use super::meta::Meta;
+use super::page::{ROOM, View, ViewMut, flag};
+use super::schema::Entry;
+use super::tree::Tree;
+use crate::shim::buffer::{Lock, Page};
+use crate::shim::error;
+use crate::shim::wal::Change;
+
+impl Tree<'_> {
+    /// Inserts an entry. One that is there already stays.
+    pub(super) fn insert(&self, entry: &Entry) {
+        let edge = self.schema.before_key(&entry.key);
+        loop {
+            check_for_interrupts!();
+            let mut stack = Vec::new();
+            let page = self.descend(&edge, Side::Behind, 0, Lock::Exclusive, Some(&mut stack), false).page;
+            let block = page.block();
+            let view = self.view(&page);
+            if view.has(flag::INCOMPLETE) {
+                self.finish_split(page, &mut stack);
+                continue;
+            }
+            let leaf = self.sound(block, view.leaf(self.schema.keys));
+            let place = self.sound_node(block, self.schema.place(&leaf, &edge));
+            if place < leaf.count() {
+                let mut there = Vec::new();
+                self.sound_node(block, leaf.key_into(place, &mut there));
+                if there == entry.key {
+                    return;
+                }
+            }
+            let value = Value::inline(&entry.value);
+            let mut change = Change::begin(self.index);
+            let [copy] = change.pages([(&page, false)]);
+            let mut copy = self.sound(block, ViewMut::open(copy));
+            let fits = LeafMut::open(copy.payload()).and_then(|mut leaf| leaf.insert(place, &entry.key, value));
+            if self.sound_node(block, fits) {
+                self.sound(block, copy.finish());
+                change.commit();
+                return;
+            }
+            drop(change);
+            if self.split_leaf(page, place, entry, &mut stack) {
+                return;
+            }
+        }
+    }
+
+    /// Splits a full leaf into which an entry goes at `place`. False if the leaf had to be parted without the entry
+    /// (a key that shares nothing with a long common prefix): then there is room for it now.
+    fn split_leaf(&self, page: Page, place: usize, entry: &Entry, stack: &mut Vec<u32>) -> bool {
+        let block = page.block();
+        let old = page.bytes().to_vec();
+        let view = self.sound(block, View::open(&old));
+        let room = view.payload().len();
+        let leaf = self.sound_node(block, Leaf::open(view.payload()));
+        let value = Value::inline(&entry.value);
+        let mut plan = self.sound_node(block, leaf.split(place, false, &entry.key, value));
+        let whole = self.sound_node(block, plan.fit_beside(ROOM, room));
+        if !whole {
+            plan = self.sound_node(block, leaf.divide());
+            if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
+                error::corrupted(&self.name(), block, "expected entries that two pages can hold, found longer ones");
+            }
+        }
+        let mut bound = Vec::new();
+        self.sound_node(block, plan.separator(&mut bound));
+        let right = self.allocate();
+        let mut change = Change::begin(self.index);
+        let [left_copy, right_copy] = change.pages([(&page, false), (&right, true)]);
+        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(&view));
+        self.sound_node(block, plan.right(right_copy.payload()));
+        self.sound(block, right_copy.finish());
+        let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
+        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right.block(), &bound)));
+        self.sound_node(block, plan.left(left_copy.payload()));
+        self.sound(block, left_copy.finish());
+        change.commit();
+        drop(right);
+        self.tell_parent(page, stack);
+        whole
+    }
+
+    /// Tells the parent of a page that was split, and was not told of it.
+    fn finish_split(&self, page: Page, stack: &mut Vec<u32>) {
+        self.tell_parent(page, stack);
+    }
+
+    /// Inserts the right neighbour of `page`, which is marked incomplete, into the parent. `stack` has the blocks
+    /// above the page, the parent last, or is empty.
+    fn tell_parent(&self, page: Page, stack: &mut Vec<u32>) {
+        let block = page.block();
+        let (right, bound, level) = {
+            let view = self.view(&page);
+            let (Some(right), Some(bound)) = (view.next(), view.bound()) else {
+                error::corrupted(&self.name(), block, "expected a split page to have a right neighbour, found none");
+            };
+            if view.has(flag::ROOT) {
+                self.new_root(&page, right, bound, view.level());
+                return;
+            }
+            (right, bound.to_vec(), view.level())
+        };
+        loop {
+            check_for_interrupts!();
+            let parent = self.parent_of(&bound, level, stack);
+            let parent_block = parent.block();
+            let view = self.view(&parent);
+            if view.has(flag::INCOMPLETE) {
+                self.finish_split(parent, stack);
+                // What is left of the stack belongs to levels further up.
+                stack.clear();
+                continue;
+            }
+            let branch = self.sound(parent_block, view.branch(self.schema.keys));
+            let edge = self.schema.before_key(&bound);
+            let place = self.sound_node(parent_block, self.schema.child(&branch, &edge, Side::Behind));
+            let child = self.sound_node(parent_block, branch.child(place));
+            if child != block {
+                error::corrupted(&self.name(), parent_block, format!("expected child {block}, found {child}"));
+            }
+            let mut change = Change::begin(self.index);
+            let [parent_copy, page_copy] = change.pages([(&parent, false), (&page, false)]);
+            let mut parent_copy = self.sound(parent_block, ViewMut::open(parent_copy));
+            let fits = BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
+            if self.sound_node(parent_block, fits) {
+                self.sound(parent_block, parent_copy.finish());
+                self.sound(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
+                change.commit();
+                return;
+            }
+            drop(change);
+            if self.split_branch(parent, &page, place, &bound, right, stack) {
+                return;
+            }
+            stack.clear();
+        }
+    }
+
+    /// The page of the level above `level` where `bound` belongs, latched exclusively.
+    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Page {
+        let edge = self.schema.before_key(bound);
+        match stack.pop() {
+            // Branches are never deleted, so the block is still one of that level.
+            Some(block) => {
+                let page = self.read(block, Lock::Exclusive);
+                self.move_right(page, &edge, Side::Behind, Lock::Exclusive, false, None)
+            }
+            // The page was the root when the walk began and is not any more.
+            None => self.descend(&edge, Side::Behind, level + 1, Lock::Exclusive, Some(stack), false).page,
+        }
+    }
+
+    /// Splits a full branch into which a separator goes at `place`, telling of the split of `child`. False if the
+    /// branch had to be parted without it.
+    fn split_branch(
+        &self,
+        page: Page,
+        child: &Page,
+        place: usize,
+        separator: &[u8],
+        right_child: u32,
+        stack: &mut Vec<u32>,
+    ) -> bool {
+        let block = page.block();
+        let old = page.bytes().to_vec();
+        let view = self.sound(block, View::open(&old));
+        let (room, level) = (view.payload().len(), view.level());
+        let branch = self.sound_node(block, Branch::open(view.payload()));
+        let mut plan = self.sound_node(block, branch.split(place, separator, right_child));
+        let whole = self.sound_node(block, plan.fit_beside(ROOM, room));
+        if !whole {
+            plan = self.sound_node(block, branch.divide());
+            if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
+                error::corrupted(&self.name(), block, "expected separators that two pages can hold, found longer ones");
+            }
+        }
+        let mut bound = Vec::new();
+        self.sound_node(block, plan.separator(&mut bound));
+        let right = self.allocate();
+        let mut change = Change::begin(self.index);
+        let [left_copy, right_copy, child_copy] = change.pages([(&page, false), (&right, true), (child, false)]);
+        let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
+        self.sound_node(block, plan.right(right_copy.payload()));
+        self.sound(block, right_copy.finish());
+        let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
+        let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right.block(), &bound)));
+        self.sound_node(block, plan.left(left_copy.payload()));
+        self.sound(block, left_copy.finish());
+        if whole {
+            self.sound(child.block(), ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
+        }
+        change.commit();
+        drop(right);
+        self.tell_parent(page, stack);
+        whole
+    }
+
+    /// Makes a new root over `page`, the old root, and its right neighbour.
+    fn new_root(&self, page: &Page, right: u32, bound: &[u8], level: u16) {
+        let meta_page = Page::read(self.index, 0, Lock::Exclusive);
+        let meta = self.sound(0, Meta::read(meta_page.bytes()));
+        if meta.root != page.block() || meta.level != level {
+            error::corrupted(&self.name(), 0, format!("expected root {}, found {}", page.block(), meta.root));
+        }
+        let root = self.allocate();
+        let mut change = Change::begin(self.index);
+        let [meta_copy, root_copy, page_copy] = change.pages([(&meta_page, false), (&root, true), (page, false)]);
+        let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
+        let made = BranchMut::init(root_copy.payload(), self.schema.keys, page.block())
+            .and_then(|mut branch| branch.insert(0, bound, right));
+        if !self.sound_node(root.block(), made) {
+            error::corrupted(&self.name(), page.block(), "expected a bound that fits a new root, found a longer one");
+        }
+        self.sound(root.block(), root_copy.finish());
+        self.sound(page.block(), ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
+        let meta = Meta { root: root.block(), level: level + 1, ..meta };
+        meta.write(&mut self.sound(0, ViewMut::open(meta_copy)));
+        change.commit();
+    }
+
+    /// Records facts about the index's entries in the meta page, before the first entry that makes them true.
+    pub(super) fn record_facts(&self, facts: u32) {
+        if self.meta().facts & facts == facts {
+            return;
+        }
+        let page = Page::read(self.index, 0, Lock::Exclusive);
+        let meta = self.sound(0, Meta::read(page.bytes()));
+        let mut change = Change::begin(self.index);
+        let [copy] = change.pages([(&page, false)]);
+        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.sound(0, ViewMut::open(copy)));
+        change.commit();
+    }
+
+    /// A page to be written over: one that was deleted long enough ago, or a new one at the end of the relation.
+    pub(super) fn allocate(&self) -> Page {
+        loop {
+            // SAFETY: an open index.
+            let block = unsafe { pg_sys::GetFreeIndexPage(self.index) };
+            if block == pg_sys::InvalidBlockNumber {
+                return Page::extend_shared(self.index);
+            }
+            // The free space map is only a hint: it may name a page that is in use. A page that somebody has latched
+            // is one of those; waiting for it could be waiting for ourselves.
+            if let Some(page) = Page::try_exclusive(self.index, block)
+                && reusable(page.bytes())
+            {
+                return page;
+            }
+        }
+    }
+}
+
+/// Right neighbour and bound of a page that is split: the right half takes them over.
+fn next_of<'a>(view: &View<'a>) -> Option<(u32, &'a [u8])> {
+    view.next().zip(view.bound())
+}
+
+/// True if nobody can be on the way to this page any more: it was never used, or deleted before every transaction
+/// that runs now began.
+pub(super) fn reusable(page: &[u8]) -> bool {
+    // A page that the server has extended but nobody has written has no upper limit of its free space.
+    if page.get(14..16) == Some(&[0, 0]) {
+        return true;
+    }
+    let Ok(view) = View::open(page) else { return false };
+    // SAFETY: asks the server whether every snapshot is newer than that transaction id.
+    view.has(flag::DELETED)
+        && unsafe {
+            pg_sys::GlobalVisCheckRemovableFullXid(
+                std::ptr::null_mut(),
+                pg_sys::FullTransactionId { value: view.deleted_at() },
+            )
+        }
+}

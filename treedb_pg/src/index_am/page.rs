@@ -1,0 +1,247 @@
+//! Pages of a tree in a relation.
+//!
+//! | offset | size | what |
+//! |---|---|---|
+//! | 0 | 24 | the server's page header; `pd_lower` to `pd_upper` is the gap inside the node |
+//! | 24 | 8144 - b | a node of [`treedb_core::btree::node`] |
+//! | then | b | the page's upper bound: above every key that may ever be on the page; none on the rightmost page |
+//! | 8168 | 4 | block of the right neighbour, 0 for none |
+//! | 8172 | 2 | level: 0 is a leaf |
+//! | 8174 | 2 | flags, see [`flag`] |
+//! | 8176 | 8 | of a deleted page: the next transaction id at that time, 64 bits |
+//! | 8184 | 2 | length of the bound |
+//! | 8186 | 2 | 0xDB15, which says whose page this is |
+//! | 8188 | 4 | zero |
+//!
+//! Integers of the last 24 bytes are little-endian. A page keeps its bound beside the node, so the node's payload is
+//! as long as the bound leaves it.
+
+use treedb_core::btree::node::{Branch, Keys, Leaf, NodeDamage};
+
+use crate::shim::buffer::PAGE_SIZE;
+
+/// Where the server's header ends.
+const HEADER: usize = 24;
+/// Where the last part begins.
+const SPECIAL: usize = PAGE_SIZE - 24;
+/// Bytes that node and bound share.
+pub(super) const ROOM: usize = SPECIAL - HEADER;
+/// Says whose page this is.
+const MARK: u16 = 0xDB15;
+/// The server's layout version and page size, as its page header holds them.
+const PAGE_VERSION: u16 = PAGE_SIZE as u16 | 4;
+
+/// Flags of a page.
+pub(super) mod flag {
+    /// The root of its tree.
+    pub(crate) const ROOT: u16 = 1;
+    /// Split, but the parent does not know the right half yet.
+    pub(crate) const INCOMPLETE: u16 = 2;
+    /// Out of the tree; its right neighbour has taken its keys over.
+    pub(crate) const DELETED: u16 = 4;
+    /// The meta page.
+    pub(crate) const META: u16 = 8;
+}
+
+/// What a page would have to be, and is not.
+#[derive(Debug)]
+pub(super) struct Damage {
+    /// What should be there.
+    pub(super) expected: String,
+    /// What is there.
+    pub(super) found: String,
+}
+
+impl Damage {
+    pub(super) fn new(expected: &str, found: impl ToString) -> Self {
+        Damage { expected: expected.into(), found: found.to_string() }
+    }
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "expected {}, found {}", self.expected, self.found)
+    }
+}
+
+impl From<NodeDamage> for Damage {
+    fn from(damage: NodeDamage) -> Self {
+        Damage {
+            expected: format!("{} at byte {} of the node", damage.expected, damage.at),
+            found: damage.found.to_string(),
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b))
+}
+
+/// A page for reading.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    bytes: &'a [u8],
+    bound: usize,
+}
+
+impl<'a> View<'a> {
+    /// Looks at a page; checks that it is one of a tree's.
+    pub(super) fn open(bytes: &'a [u8]) -> Result<View<'a>, Damage> {
+        if bytes.len() != PAGE_SIZE || word(bytes, SPECIAL + 18) != MARK {
+            return Err(Damage::new("a page of a treedb_btree index", word(bytes, SPECIAL + 18)));
+        }
+        let bound = usize::from(word(bytes, SPECIAL + 16));
+        if bound > ROOM / 2 {
+            return Err(Damage::new("a bound of at most half a page", bound));
+        }
+        Ok(View { bytes, bound })
+    }
+
+    fn part(&self, from: usize, to: usize) -> &'a [u8] {
+        self.bytes.get(from..to).unwrap_or(&[])
+    }
+
+    fn int(&self, at: usize) -> u32 {
+        self.part(at, at + 4).first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
+    }
+
+    /// Block of the right neighbour.
+    pub(super) fn next(&self) -> Option<u32> {
+        match self.int(SPECIAL) {
+            0 => None,
+            block => Some(block),
+        }
+    }
+
+    /// 0 for a leaf.
+    pub(super) fn level(&self) -> u16 {
+        word(self.bytes, SPECIAL + 4)
+    }
+
+    /// See [`flag`].
+    pub(super) fn has(&self, flag: u16) -> bool {
+        word(self.bytes, SPECIAL + 6) & flag != 0
+    }
+
+    /// The next transaction id when the page was deleted.
+    pub(super) fn deleted_at(&self) -> u64 {
+        u64::from(self.int(SPECIAL + 8)) | u64::from(self.int(SPECIAL + 12)) << 32
+    }
+
+    /// Above every key of the page; `None` on the rightmost page of a level.
+    pub(super) fn bound(&self) -> Option<&'a [u8]> {
+        self.next().map(|_| self.part(SPECIAL - self.bound, SPECIAL))
+    }
+
+    /// The node's bytes.
+    pub(super) fn payload(&self) -> &'a [u8] {
+        self.part(HEADER, SPECIAL - self.bound)
+    }
+
+    /// The node of a leaf, which must be in order `keys`.
+    pub(super) fn leaf(&self, keys: Keys) -> Result<Leaf<'a>, Damage> {
+        let leaf = Leaf::open(self.payload())?;
+        if leaf.keys() != keys {
+            return Err(Damage::new("a leaf in the index's order", "one in another order"));
+        }
+        Ok(leaf)
+    }
+
+    /// The node of a branch, which must be in order `keys`.
+    pub(super) fn branch(&self, keys: Keys) -> Result<Branch<'a>, Damage> {
+        let branch = Branch::open(self.payload())?;
+        if branch.keys() != keys {
+            return Err(Damage::new("a branch in the index's order", "one in another order"));
+        }
+        Ok(branch)
+    }
+}
+
+/// A page for changing: a copy that a WAL record will put in place, or a page of a build.
+pub(super) struct ViewMut<'a> {
+    bytes: &'a mut [u8],
+}
+
+impl<'a> ViewMut<'a> {
+    /// Looks at a page; checks that it is one of a tree's.
+    pub(super) fn open(bytes: &'a mut [u8]) -> Result<ViewMut<'a>, Damage> {
+        View::open(bytes)?;
+        Ok(ViewMut { bytes })
+    }
+
+    /// Makes a page of the tree, its payload yet to be filled. A page with a right neighbour has a bound.
+    pub(super) fn init(bytes: &'a mut [u8], level: u16, flags: u16, next: Option<(u32, &[u8])>) -> Self {
+        // The server's log position and checksum at the front are its own to set.
+        if let Some(rest) = bytes.get_mut(8..) {
+            rest.fill(0);
+        }
+        let mut page = ViewMut { bytes };
+        page.put(16, &(SPECIAL as u16).to_le_bytes());
+        page.put(18, &PAGE_VERSION.to_le_bytes());
+        page.put(SPECIAL + 4, &level.to_le_bytes());
+        page.put(SPECIAL + 6, &flags.to_le_bytes());
+        page.put(SPECIAL + 18, &MARK.to_le_bytes());
+        if let Some((block, bound)) = next {
+            page.put(SPECIAL, &block.to_le_bytes());
+            page.put(SPECIAL - bound.len(), bound);
+            page.put(SPECIAL + 16, &(bound.len() as u16).to_le_bytes());
+        }
+        page.frame(0..0);
+        page
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// The page for reading.
+    pub(super) fn view(&self) -> Result<View<'_>, Damage> {
+        View::open(self.bytes)
+    }
+
+    /// The node's bytes.
+    pub(super) fn payload(&mut self) -> &mut [u8] {
+        let bound = usize::from(word(self.bytes, SPECIAL + 16)).min(ROOM);
+        self.bytes.get_mut(HEADER..SPECIAL - bound).unwrap_or(&mut [])
+    }
+
+    /// Sets and clears flags.
+    pub(super) fn set_flags(&mut self, set: u16, clear: u16) {
+        let flags = word(self.bytes, SPECIAL + 6) & !clear | set;
+        self.put(SPECIAL + 6, &flags.to_le_bytes());
+    }
+
+    /// Sets the right neighbour, the bound staying as it is.
+    pub(super) fn set_next(&mut self, block: u32) {
+        self.put(SPECIAL, &block.to_le_bytes());
+    }
+
+    /// Takes the page out of the tree.
+    pub(super) fn delete(&mut self, now: u64) {
+        self.set_flags(flag::DELETED, 0);
+        self.put(SPECIAL + 8, &now.to_le_bytes());
+    }
+
+    /// Tells the server which bytes of the page mean nothing, so that it neither logs nor keeps them. To be called
+    /// after every change of the node.
+    pub(super) fn finish(&mut self) -> Result<(), Damage> {
+        let view = self.view()?;
+        let gap = if view.level() == 0 {
+            Leaf::open(view.payload())?.gap()?
+        } else {
+            Branch::open(view.payload())?.gap()?
+        };
+        self.frame(gap);
+        Ok(())
+    }
+
+    /// Frames a gap of the payload by hand.
+    pub(super) fn frame(&mut self, gap: std::ops::Range<usize>) {
+        // An empty range at the end says that there is no gap.
+        let (lower, upper) = if gap.is_empty() { (SPECIAL, SPECIAL) } else { (HEADER + gap.start, HEADER + gap.end) };
+        self.put(12, &(lower as u16).to_le_bytes());
+        self.put(14, &(upper as u16).to_le_bytes());
+    }
+}

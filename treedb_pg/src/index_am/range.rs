@@ -1,0 +1,315 @@
+//! What a scan looks for: conditions on columns turned into ranges of entries.
+//!
+//! Equalities on leading columns (`=`, `= ANY`, IS NULL) become prefixes, the first inequality behind them the ends of
+//! ranges; whatever remains is checked entry by entry. Ranges are disjoint and in the index's order.
+
+use std::cmp::Ordering;
+
+use pgrx::pg_sys;
+
+use super::column::ArgumentType;
+use super::edge::Edge;
+use super::schema::Schema;
+use crate::shim::error::{SqlState, fail};
+
+/// Prefixes beyond that number are not multiplied out: later columns are checked entry by entry.
+const MOST_PREFIXES: usize = 10_000;
+
+/// Entries between two places.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) low: Edge,
+    pub(super) high: Edge,
+}
+
+/// A condition on one encoded column.
+#[derive(Clone, Debug)]
+enum Test {
+    /// In the index's order (a descending column's conditions are turned round), and never NULL.
+    Less(Vec<u8>, bool),
+    Greater(Vec<u8>, bool),
+    /// One of these, sorted.
+    OneOf(Vec<Vec<u8>>),
+    Null,
+    NotNull,
+}
+
+/// What a scan looks for.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) ranges: Vec<Range>,
+    /// Column and condition.
+    tests: Vec<(usize, Test)>,
+}
+
+impl Wanted {
+    /// Every entry.
+    pub(super) fn all() -> Self {
+        Wanted { ranges: vec![Range { low: Edge::Start, high: Edge::End }], tests: Vec::new() }
+    }
+
+    /// Reads the keys of a scan.
+    ///
+    /// # Safety
+    /// The keys are those the server passes to `amrescan`.
+    pub(super) unsafe fn read(schema: &Schema, keys: &[pg_sys::ScanKeyData]) -> Self {
+        let mut tests = Vec::new();
+        for key in keys {
+            // SAFETY: the caller's.
+            match unsafe { read_key(schema, key) } {
+                Some(test) => tests.push(test),
+                // A comparison with NULL is true of no row.
+                None => return Wanted::default(),
+            }
+        }
+        if schema.multi() {
+            fail(
+                SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+                "an index of key sets has no operators",
+                "Ask it through treedb.find().",
+            );
+        }
+        plan(schema, tests)
+    }
+
+    /// Whether an entry in a range is one that is wanted.
+    pub(super) fn holds(&self, schema: &Schema, key: &[u8]) -> bool {
+        if self.tests.is_empty() {
+            return true;
+        }
+        let columns: Vec<&[u8]> = schema.split(key).collect();
+        self.tests.iter().all(|(number, test)| {
+            let (Some(column), Some(value)) = (schema.columns.get(*number), columns.get(*number)) else {
+                return false;
+            };
+            let null = value.len() == 1;
+            match test {
+                Test::Null => null,
+                Test::NotNull => !null,
+                _ if null => false,
+                Test::Less(limit, included) => match column.compare(value, limit) {
+                    Ordering::Less => true,
+                    order => *included && order == Ordering::Equal,
+                },
+                Test::Greater(limit, included) => match column.compare(value, limit) {
+                    Ordering::Greater => true,
+                    order => *included && order == Ordering::Equal,
+                },
+                Test::OneOf(values) => {
+                    values.binary_search_by(|one| column.compare(one, value)).is_ok()
+                }
+            }
+        })
+    }
+}
+
+/// One scan key as a test; `None` if it is true of no row.
+unsafe fn read_key(schema: &Schema, key: &pg_sys::ScanKeyData) -> Option<(usize, Test)> {
+    let number = usize::try_from(key.sk_attno).unwrap_or(0).wrapping_sub(1);
+    let column = schema.columns.get(number)?;
+    let flags = key.sk_flags as u32;
+    if flags & pg_sys::SK_SEARCHNULL != 0 {
+        return Some((number, Test::Null));
+    }
+    if flags & pg_sys::SK_SEARCHNOTNULL != 0 {
+        return Some((number, Test::NotNull));
+    }
+    if flags & pg_sys::SK_ROW_HEADER != 0 {
+        fail(
+            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "treedb_btree cannot compare rows",
+            "Compare the columns one by one.",
+        );
+    }
+    if flags & pg_sys::SK_ISNULL != 0 {
+        return None;
+    }
+    let other = (key.sk_subtype != pg_sys::InvalidOid).then_some(ArgumentType(key.sk_subtype));
+    let encode = |datum: pg_sys::Datum| {
+        let mut bytes = Vec::new();
+        column.encode_as(datum, other, &mut bytes);
+        bytes
+    };
+    if flags & pg_sys::SK_SEARCHARRAY != 0 {
+        // SAFETY: the argument of such a key is an array of the key's type.
+        let values = unsafe { elements(key.sk_argument) };
+        let mut values: Vec<Vec<u8>> = values.into_iter().flatten().map(encode).collect();
+        if values.is_empty() {
+            return None;
+        }
+        // `x > ANY (..)` is `x > the least`; `=` keeps all.
+        values.sort_by(|a, b| column.compare(a, b));
+        values.dedup_by(|a, b| column.compare(a, b) == Ordering::Equal);
+        let (least, greatest) = (values.first()?.clone(), values.last()?.clone());
+        let loosest = |less: bool| if less != column.descending { greatest.clone() } else { least.clone() };
+        return Some((
+            number,
+            match u32::from(key.sk_strategy) {
+                3 => Test::OneOf(values),
+                1 | 2 => inequality(column.descending, true, key.sk_strategy == 2, loosest(true)),
+                _ => inequality(column.descending, false, key.sk_strategy == 4, loosest(false)),
+            },
+        ));
+    }
+    let value = encode(key.sk_argument);
+    Some((
+        number,
+        match u32::from(key.sk_strategy) {
+            3 => Test::OneOf(vec![value]),
+            1 | 2 => inequality(column.descending, true, key.sk_strategy == 2, value),
+            4 | 5 => inequality(column.descending, false, key.sk_strategy == 4, value),
+            strategy => fail(
+                SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                format!("operator class of column {} has no strategy {strategy} in treedb_btree", number + 1),
+                "Strategies are 1 (<) to 5 (>), as in btree.",
+            ),
+        },
+    ))
+}
+
+/// An inequality in the index's order: of a descending column, what is less comes behind.
+fn inequality(descending: bool, less: bool, included: bool, value: Vec<u8>) -> Test {
+    if less != descending { Test::Less(value, included) } else { Test::Greater(value, included) }
+}
+
+/// The elements of an array, `None` for NULLs.
+unsafe fn elements(datum: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
+    // SAFETY: the caller's datum is an array; the server fills the three out parameters.
+    unsafe {
+        let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+        let (mut len, mut by_value, mut align) = (0, false, 0);
+        pg_sys::get_typlenbyvalalign((*array).elemtype, &raw mut len, &raw mut by_value, &raw mut align);
+        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            array,
+            (*array).elemtype,
+            i32::from(len),
+            by_value,
+            align,
+            &raw mut values,
+            &raw mut nulls,
+            &raw mut count,
+        );
+        (0..usize::try_from(count).unwrap_or(0)).map(|i| (!*nulls.add(i)).then(|| *values.add(i))).collect()
+    }
+}
+
+/// Turns conditions into ranges and what is left to check.
+fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
+    let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut used = 0;
+    let mut ends: Option<Ends> = None;
+    for (number, column) in schema.columns.iter().enumerate() {
+        let of_column: Vec<&Test> = tests.iter().filter(|(of, _)| *of == number).map(|(_, test)| test).collect();
+        // The fewest values that some equality leaves.
+        let mut null = Vec::new();
+        column.encode_null(&mut null);
+        let equal = of_column.iter().filter_map(|test| match test {
+            Test::OneOf(values) => Some(values.clone()),
+            Test::Null => Some(vec![null.clone()]),
+            _ => None,
+        });
+        if let Some(values) = equal.min_by_key(Vec::len)
+            && values.len() * prefixes.len() <= MOST_PREFIXES
+        {
+            prefixes = prefixes
+                .iter()
+                .flat_map(|prefix| values.iter().map(move |value| [prefix.as_slice(), value].concat()))
+                .collect();
+            used = number + 1;
+            continue;
+        }
+        ends = Ends::of(schema, number, &of_column);
+        break;
+    }
+    let ranges = prefixes
+        .into_iter()
+        .map(|prefix| match &ends {
+            Some(ends) => ends.range(schema, &prefix, used),
+            None if used == 0 => Range { low: Edge::Start, high: Edge::End },
+            None => Range { low: schema.before(prefix.clone(), used), high: schema.behind(prefix, used) },
+        })
+        .collect();
+    // What the ranges say exactly needs no second look.
+    let mut left: Vec<(usize, Test)> = Vec::new();
+    for (number, test) in &tests {
+        let alone = tests.iter().filter(|(of, _)| of == number).count() == 1;
+        let exact = match number.cmp(&used) {
+            Ordering::Less => alone,
+            Ordering::Equal => matches!(test, Test::Less(..) | Test::Greater(..) | Test::NotNull),
+            Ordering::Greater => false,
+        };
+        if !exact {
+            left.push((*number, test.clone()));
+        }
+    }
+    Wanted { ranges, tests: left }
+}
+
+/// The ends of a range on the column behind the prefix.
+struct Ends {
+    low: (Vec<u8>, bool),
+    high: (Vec<u8>, bool),
+}
+
+impl Ends {
+    /// From the inequalities on column `number`; `None` if there is none.
+    fn of(schema: &Schema, number: usize, tests: &[&Test]) -> Option<Ends> {
+        let column = schema.columns.get(number)?;
+        if !tests.iter().any(|test| matches!(test, Test::Less(..) | Test::Greater(..) | Test::NotNull | Test::OneOf(_)))
+        {
+            return None;
+        }
+        // Without an inequality: everything but NULLs. The marker alone is a prefix of every value.
+        let marker = column.values_from();
+        let mut ends = Ends { low: (vec![marker], true), high: (vec![marker], true) };
+        for test in tests {
+            match test {
+                Test::Less(value, included) => ends.lower(column, value, *included),
+                Test::Greater(value, included) => ends.raise(column, value, *included),
+                Test::OneOf(values) => {
+                    if let (Some(least), Some(greatest)) = (values.first(), values.last()) {
+                        ends.raise(column, least, true);
+                        ends.lower(column, greatest, true);
+                    }
+                }
+                Test::Null | Test::NotNull => {}
+            }
+        }
+        Some(ends)
+    }
+
+    fn lower(&mut self, column: &super::column::Column, value: &[u8], included: bool) {
+        let tighter = self.high.0.len() == 1
+            || match column.compare(value, &self.high.0) {
+                Ordering::Less => true,
+                Ordering::Equal => !included,
+                Ordering::Greater => false,
+            };
+        if tighter {
+            self.high = (value.to_vec(), included);
+        }
+    }
+
+    fn raise(&mut self, column: &super::column::Column, value: &[u8], included: bool) {
+        let tighter = self.low.0.len() == 1
+            || match column.compare(value, &self.low.0) {
+                Ordering::Greater => true,
+                Ordering::Equal => !included,
+                Ordering::Less => false,
+            };
+        if tighter {
+            self.low = (value.to_vec(), included);
+        }
+    }
+
+    /// The range of entries that begin with `prefix`, which has `used` columns.
+    fn range(&self, schema: &Schema, prefix: &[u8], used: usize) -> Range {
+        let edge = |(value, included): &(Vec<u8>, bool), low: bool| {
+            let key = [prefix, value].concat();
+            // Before the values that are in, behind those that are out; at the upper end the other way round.
+            if *included == low { schema.before(key, used + 1) } else { schema.behind(key, used + 1) }
+        };
+        Range { low: edge(&self.low, true), high: edge(&self.high, false) }
+    }
+}

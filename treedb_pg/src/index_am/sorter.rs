@@ -1,0 +1,224 @@
+//! Sorting the entries of a build: in memory up to a budget, in temporary files beyond it.
+//!
+//! Entries lie one behind the other in an arena: length of the key (2 bytes), length of the value (1), key, value.
+//! When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
+//! merged. Temporary files count against `temp_file_limit` and go away with the transaction.
+
+use std::cmp::Ordering;
+use std::ffi::c_void;
+
+use pgrx::{check_for_interrupts, pg_sys};
+use treedb_core::btree::node::Keys;
+
+use super::schema::{Entry, Schema};
+use crate::shim::error::{SqlState, fail};
+
+/// Bytes before an entry's key.
+const PREFIX: usize = 3;
+/// Bytes that are read from a run at a time.
+const READ: usize = 64 * 1024;
+
+/// An entry in the arena: the first bytes of its key, and where it is.
+#[derive(Clone, Copy)]
+struct Slot {
+    head: u64,
+    at: u64,
+}
+
+/// Collects entries and gives them back in order.
+pub(super) struct Sorter<'s> {
+    schema: &'s Schema,
+    budget: usize,
+    arena: Vec<u8>,
+    slots: Vec<Slot>,
+    runs: Vec<*mut pg_sys::BufFile>,
+}
+
+/// Key and value of the entry at `at`.
+fn entry(arena: &[u8], at: usize) -> (&[u8], &[u8]) {
+    let Some([k0, k1, v]) = arena.get(at..).and_then(|b| b.first_chunk::<PREFIX>()) else { return (&[], &[]) };
+    let (key, value) = (usize::from(u16::from_le_bytes([*k0, *k1])), usize::from(*v));
+    let from = at + PREFIX;
+    (arena.get(from..from + key).unwrap_or(&[]), arena.get(from + key..from + key + value).unwrap_or(&[]))
+}
+
+fn head_of(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    for (place, byte) in bytes.iter_mut().zip(key) {
+        *place = *byte;
+    }
+    u64::from_be_bytes(bytes)
+}
+
+impl<'s> Sorter<'s> {
+    /// A sorter that uses up to about `budget` bytes of memory.
+    pub(super) fn new(schema: &'s Schema, budget: usize) -> Self {
+        Sorter { schema, budget: budget.max(64 * 1024), arena: Vec::new(), slots: Vec::new(), runs: Vec::new() }
+    }
+
+    /// Adds an entry.
+    pub(super) fn add(&mut self, new: &Entry) {
+        let size = PREFIX + new.key.len() + new.value.len();
+        let used = self.arena.len() + self.slots.len() * size_of::<Slot>();
+        if used + size > self.budget && !self.slots.is_empty() {
+            self.spill();
+        }
+        let at = self.arena.len();
+        self.arena.extend_from_slice(&(new.key.len() as u16).to_le_bytes());
+        self.arena.push(new.value.len() as u8);
+        self.arena.extend_from_slice(&new.key);
+        self.arena.extend_from_slice(&new.value);
+        self.slots.push(Slot { head: head_of(&new.key), at: at as u64 });
+    }
+
+    fn sort(&mut self) {
+        let (arena, schema) = (&self.arena, self.schema);
+        let key = |slot: &Slot| entry(arena, slot.at as usize).0;
+        match schema.keys {
+            Keys::Bytewise => self
+                .slots
+                .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b)))),
+            Keys::Custom => self.slots.sort_unstable_by(|a, b| schema.compare(key(a), key(b))),
+        }
+    }
+
+    /// Sorts what is in memory and writes it to a file.
+    fn spill(&mut self) {
+        check_for_interrupts!();
+        self.sort();
+        // SAFETY: a temporary file of this transaction, written from our own memory and rewound.
+        unsafe {
+            let file = pg_sys::BufFileCreateTemp(false);
+            self.runs.push(file);
+            for slot in &self.slots {
+                let at = slot.at as usize;
+                let (key, value) = entry(&self.arena, at);
+                let len = PREFIX + key.len() + value.len();
+                let bytes = self.arena.get(at..at + len).unwrap_or(&[]);
+                pg_sys::BufFileWrite(file, bytes.as_ptr().cast::<c_void>().cast_mut(), bytes.len());
+            }
+            if pg_sys::BufFileSeek(file, 0, 0, 0) != 0 {
+                fail(SqlState::ERRCODE_IO_ERROR, "cannot rewind a temporary file", "Check the temporary directory's disk.");
+            }
+        }
+        self.slots.clear();
+        self.arena.clear();
+    }
+
+    /// Hands out every entry in order.
+    pub(super) fn drain(mut self, mut each: impl FnMut(&[u8], &[u8])) {
+        if self.runs.is_empty() {
+            self.sort();
+            for (number, slot) in self.slots.iter().enumerate() {
+                if number % 4096 == 0 {
+                    check_for_interrupts!();
+                }
+                let (key, value) = entry(&self.arena, slot.at as usize);
+                each(key, value);
+            }
+            return;
+        }
+        if !self.slots.is_empty() {
+            self.spill();
+        }
+        let mut runs: Vec<Run> = self.runs.iter().map(|file| Run::new(*file)).collect();
+        runs.retain_mut(|run| run.advance());
+        // A binary heap of run numbers, the least entry first.
+        let schema = self.schema;
+        let before = |runs: &[Run], a: usize, b: usize| match (runs.get(a), runs.get(b)) {
+            (Some(a), Some(b)) => schema.compare(a.key(), b.key()) == Ordering::Less,
+            _ => false,
+        };
+        let mut heap: Vec<usize> = (0..runs.len()).collect();
+        for at in (0..heap.len() / 2).rev() {
+            sift(&mut heap, at, |a, b| before(&runs, a, b));
+        }
+        let mut number = 0_u64;
+        while let Some(&top) = heap.first() {
+            number += 1;
+            if number.is_multiple_of(4096) {
+                check_for_interrupts!();
+            }
+            let Some(run) = runs.get_mut(top) else { break };
+            let (key, value) = run.entry();
+            each(key, value);
+            if !run.advance() {
+                heap.swap_remove(0);
+            }
+            sift(&mut heap, 0, |a, b| before(&runs, a, b));
+        }
+        for file in self.runs {
+            // SAFETY: our own file.
+            unsafe { pg_sys::BufFileClose(file) };
+        }
+    }
+}
+
+/// Moves the element at `at` down a binary heap to its place.
+fn sift(heap: &mut [usize], mut at: usize, before: impl Fn(usize, usize) -> bool) {
+    loop {
+        let mut least = at;
+        for child in [2 * at + 1, 2 * at + 2] {
+            if let (Some(c), Some(l)) = (heap.get(child), heap.get(least))
+                && before(*c, *l)
+            {
+                least = child;
+            }
+        }
+        if least == at {
+            return;
+        }
+        heap.swap(at, least);
+        at = least;
+    }
+}
+
+/// A sorted run being read.
+struct Run {
+    file: *mut pg_sys::BufFile,
+    buffer: Vec<u8>,
+    at: usize,
+    len: usize,
+}
+
+impl Run {
+    fn new(file: *mut pg_sys::BufFile) -> Run {
+        Run { file, buffer: Vec::new(), at: 0, len: 0 }
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        entry(&self.buffer, self.at)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.entry().0
+    }
+
+    /// Goes to the next entry; false at the end.
+    fn advance(&mut self) -> bool {
+        self.at += self.len;
+        if !self.have(PREFIX) {
+            return false;
+        }
+        let lengths = self.buffer.get(self.at..).and_then(|b| b.first_chunk::<PREFIX>()).copied();
+        let Some([k0, k1, v]) = lengths else { return false };
+        self.len = PREFIX + usize::from(u16::from_le_bytes([k0, k1])) + usize::from(v);
+        self.have(self.len)
+    }
+
+    /// Reads on until `len` bytes from the current place are in the buffer; false if the file ends before.
+    fn have(&mut self, len: usize) -> bool {
+        if self.buffer.len() - self.at >= len {
+            return true;
+        }
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let old = self.buffer.len();
+        self.buffer.resize(old + READ, 0);
+        let room = self.buffer.get_mut(old..).unwrap_or(&mut []);
+        // SAFETY: reads at most as many bytes as there is room for.
+        let read = unsafe { pg_sys::BufFileRead(self.file, room.as_mut_ptr().cast::<c_void>(), room.len()) };
+        self.buffer.truncate(old + read);
+        self.buffer.len() >= len
+    }
+}
