@@ -79,3 +79,9 @@ CREATE OPERATOR FAMILY timestamptz_ops USING treedb_btree;
 CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING treedb_btree FAMILY timestamptz_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
     FUNCTION 1 kind_int8();
+
+-- A keyword of SQL: it needs its schema in front.
+CREATE FUNCTION treedb.check(relation regclass) RETURNS SETOF text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_check';
+COMMENT ON FUNCTION treedb.check(regclass) IS
+    'what is wrong with a treedb_btree index, or with those of a table; no rows: nothing';

@@ -222,8 +222,7 @@ unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
         let relation = &*relation;
         (*relation.rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
             && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
-                || (relation.rd_createSubid == 0
-                    && relation.rd_firstRelfilenodeSubid == 0))
+                || (relation.rd_createSubid == 0 && relation.rd_firstRelfilenodeSubid == 0))
     }
 }
 

@@ -45,7 +45,8 @@ impl Tree<'_> {
             let mut change = Change::begin(self.index);
             let [copy] = change.pages([(&page, false)]);
             let mut copy = self.sound(block, ViewMut::open(copy));
-            let fits = LeafMut::open(copy.payload()).and_then(|mut leaf| leaf.insert(place, &entry.key, value));
+            let fits =
+                LeafMut::open(copy.payload()).and_then(|mut leaf| leaf.insert(place, &entry.key, value));
             if self.sound_node(block, fits) {
                 self.sound(block, copy.finish());
                 change.commit();
@@ -72,7 +73,11 @@ impl Tree<'_> {
         if !whole {
             plan = self.sound_node(block, leaf.divide());
             if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
-                error::corrupted(&self.name(), block, "expected entries that two pages can hold, found longer ones");
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    "expected entries that two pages can hold, found longer ones",
+                );
             }
         }
         let mut bound = Vec::new();
@@ -105,7 +110,11 @@ impl Tree<'_> {
         let (right, bound, level) = {
             let view = self.view(&page);
             let (Some(right), Some(bound)) = (view.next(), view.bound()) else {
-                error::corrupted(&self.name(), block, "expected a split page to have a right neighbour, found none");
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    "expected a split page to have a right neighbour, found none",
+                );
             };
             if view.has(flag::ROOT) {
                 self.new_root(&page, right, bound, view.level());
@@ -129,12 +138,17 @@ impl Tree<'_> {
             let place = self.sound_node(parent_block, self.schema.child(&branch, &edge, Side::Behind));
             let child = self.sound_node(parent_block, branch.child(place));
             if child != block {
-                error::corrupted(&self.name(), parent_block, format!("expected child {block}, found {child}"));
+                error::corrupted(
+                    &self.name(),
+                    parent_block,
+                    format!("expected child {block}, found {child}"),
+                );
             }
             let mut change = Change::begin(self.index);
             let [parent_copy, page_copy] = change.pages([(&parent, false), (&page, false)]);
             let mut parent_copy = self.sound(parent_block, ViewMut::open(parent_copy));
-            let fits = BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
+            let fits =
+                BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
             if self.sound_node(parent_block, fits) {
                 self.sound(parent_block, parent_copy.finish());
                 self.sound(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
@@ -184,14 +198,19 @@ impl Tree<'_> {
         if !whole {
             plan = self.sound_node(block, branch.divide());
             if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
-                error::corrupted(&self.name(), block, "expected separators that two pages can hold, found longer ones");
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    "expected separators that two pages can hold, found longer ones",
+                );
             }
         }
         let mut bound = Vec::new();
         self.sound_node(block, plan.separator(&mut bound));
         let right = self.allocate();
         let mut change = Change::begin(self.index);
-        let [left_copy, right_copy, child_copy] = change.pages([(&page, false), (&right, true), (child, false)]);
+        let [left_copy, right_copy, child_copy] =
+            change.pages([(&page, false), (&right, true), (child, false)]);
         let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
         self.sound_node(block, plan.right(right_copy.payload()));
         self.sound(block, right_copy.finish());
@@ -217,12 +236,17 @@ impl Tree<'_> {
         }
         let root = self.allocate();
         let mut change = Change::begin(self.index);
-        let [meta_copy, root_copy, page_copy] = change.pages([(&meta_page, false), (&root, true), (page, false)]);
+        let [meta_copy, root_copy, page_copy] =
+            change.pages([(&meta_page, false), (&root, true), (page, false)]);
         let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
         let made = BranchMut::init(root_copy.payload(), self.schema.keys, page.block())
             .and_then(|mut branch| branch.insert(0, bound, right));
         if !self.sound_node(root.block(), made) {
-            error::corrupted(&self.name(), page.block(), "expected a bound that fits a new root, found a longer one");
+            error::corrupted(
+                &self.name(),
+                page.block(),
+                "expected a bound that fits a new root, found a longer one",
+            );
         }
         self.sound(root.block(), root_copy.finish());
         self.sound(page.block(), ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);

@@ -240,7 +240,8 @@ impl<'a> ViewMut<'a> {
     /// Frames a gap of the payload by hand.
     pub(super) fn frame(&mut self, gap: std::ops::Range<usize>) {
         // An empty range at the end says that there is no gap.
-        let (lower, upper) = if gap.is_empty() { (SPECIAL, SPECIAL) } else { (HEADER + gap.start, HEADER + gap.end) };
+        let (lower, upper) =
+            if gap.is_empty() { (SPECIAL, SPECIAL) } else { (HEADER + gap.start, HEADER + gap.end) };
         self.put(12, &(lower as u16).to_le_bytes());
         self.put(14, &(upper as u16).to_le_bytes());
     }

@@ -95,9 +95,7 @@ impl Wanted {
                     Ordering::Greater => true,
                     order => *included && order == Ordering::Equal,
                 },
-                Test::OneOf(values) => {
-                    values.binary_search_by(|one| column.compare(one, value)).is_ok()
-                }
+                Test::OneOf(values) => values.binary_search_by(|one| column.compare(one, value)).is_ok(),
             }
         })
     }
@@ -200,7 +198,8 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
     let mut used = 0;
     let mut ends: Option<Ends> = None;
     for (number, column) in schema.columns.iter().enumerate() {
-        let of_column: Vec<&Test> = tests.iter().filter(|(of, _)| *of == number).map(|(_, test)| test).collect();
+        let of_column: Vec<&Test> =
+            tests.iter().filter(|(of, _)| *of == number).map(|(_, test)| test).collect();
         // The fewest values that some equality leaves.
         let mut null = Vec::new();
         column.encode_null(&mut null);
@@ -256,7 +255,9 @@ impl Ends {
     /// From the inequalities on column `number`; `None` if there is none.
     fn of(schema: &Schema, number: usize, tests: &[&Test]) -> Option<Ends> {
         let column = schema.columns.get(number)?;
-        if !tests.iter().any(|test| matches!(test, Test::Less(..) | Test::Greater(..) | Test::NotNull | Test::OneOf(_)))
+        if !tests
+            .iter()
+            .any(|test| matches!(test, Test::Less(..) | Test::Greater(..) | Test::NotNull | Test::OneOf(_)))
         {
             return None;
         }

@@ -120,7 +120,11 @@ impl Ask<'_> {
                     continue;
                 }
                 let Some(row) = row_of(&key) else {
-                    error::corrupted(&self.tree.name(), block, "expected an entry with a row's address, found a shorter one");
+                    error::corrupted(
+                        &self.tree.name(),
+                        block,
+                        "expected an entry with a row's address, found a shorter one",
+                    );
                 };
                 let mut item = Item { row, key: (0, 0), value: (0, 0) };
                 if self.keys {
@@ -168,7 +172,14 @@ impl Ask<'_> {
                     Some(next) if !standby => {
                         let page = self.tree.read(next, Lock::Share);
                         let mut floor = Some(bound.to_vec());
-                        let page = self.tree.move_right(page, &edge, Side::Behind, Lock::Share, false, Some(&mut floor));
+                        let page = self.tree.move_right(
+                            page,
+                            &edge,
+                            Side::Behind,
+                            Lock::Share,
+                            false,
+                            Some(&mut floor),
+                        );
                         Reached { page, floor }
                     }
                     _ => self.tree.descend(&edge, Side::Behind, 0, Lock::Share, None, true),
@@ -258,7 +269,8 @@ pub(super) unsafe extern "C-unwind" fn begin_scan(
         let state =
             Scan { schema: Schema::of(index), wanted: None, place: None, marked: None, tuple: Vec::new() };
         // Dropped with the context, whether or not the scan is ended.
-        (*scan).opaque = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state).cast::<c_void>();
+        (*scan).opaque =
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state).cast::<c_void>();
         (*scan).xs_itupdesc = (*index).rd_att;
         scan
     }
@@ -344,7 +356,8 @@ pub(super) unsafe extern "C-unwind" fn get_tuple(
         (*scan).xs_heaptid = item.row;
         (*scan).xs_recheck = false;
         if keys {
-            let part = |(from, to): (u32, u32)| place.loaded.bytes.get(from as usize..to as usize).unwrap_or(&[]);
+            let part =
+                |(from, to): (u32, u32)| place.loaded.bytes.get(from as usize..to as usize).unwrap_or(&[]);
             form_tuple((*scan).xs_itupdesc, schema, part(item.key), part(item.value), tuple);
             (*scan).xs_itup = tuple.as_mut_ptr().cast();
         }
@@ -377,8 +390,10 @@ unsafe fn form_tuple(
     let mut values = vec![pg_sys::Datum::from(0usize); count];
     let mut nulls = vec![true; count];
     for (number, (column, bytes)) in schema.columns.iter().zip(schema.split(key)).enumerate() {
-        let datum = if value.contains(&(number as u8)) { Some(column.negative_zero()) } else { column.decode(bytes) };
-        if let (Some(datum), Some(value), Some(null)) = (datum, values.get_mut(number), nulls.get_mut(number)) {
+        let datum =
+            if value.contains(&(number as u8)) { Some(column.negative_zero()) } else { column.decode(bytes) };
+        if let (Some(datum), Some(value), Some(null)) = (datum, values.get_mut(number), nulls.get_mut(number))
+        {
             (*value, *null) = (datum, false);
         }
     }
@@ -413,7 +428,8 @@ pub(super) unsafe extern "C-unwind" fn get_bitmap(
         let mut found = 0;
         let mut place = ask.next(None, Way::Forward);
         while let Some(mut here) = place {
-            let mut rows: Vec<pg_sys::ItemPointerData> = here.loaded.items.iter().map(|item| item.row).collect();
+            let mut rows: Vec<pg_sys::ItemPointerData> =
+                here.loaded.items.iter().map(|item| item.row).collect();
             pg_sys::tbm_add_tuples(bitmap, rows.as_mut_ptr(), rows.len() as i32, false);
             found += rows.len() as i64;
             here.at = rows.len();

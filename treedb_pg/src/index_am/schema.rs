@@ -15,8 +15,8 @@ use super::column::{Column, Kind};
 use super::meta::fact;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::heap;
-use crate::shim::varlena::Bytes;
 use crate::shim::server;
+use crate::shim::varlena::Bytes;
 use crate::types::keyset;
 
 /// Bytes of a row's address at the end of a key.
@@ -114,7 +114,8 @@ impl Schema {
         }
         let mut key = Vec::with_capacity(16 * values.len() + ADDRESS);
         let mut negative_zeros = Vec::new();
-        for (number, (column, (value, null))) in self.columns.iter().zip(values.iter().zip(nulls)).enumerate() {
+        for (number, (column, (value, null))) in self.columns.iter().zip(values.iter().zip(nulls)).enumerate()
+        {
             if *null {
                 column.encode_null(&mut key);
             } else if !column.encode(*value, &mut key) {
@@ -127,7 +128,10 @@ impl Schema {
             let name = unsafe { pgrx::name_data_to_str(&(*(*index).rd_rel).relname) };
             fail(
                 SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-                format!("index row of {} bytes is over the limit of {MAX_KEY} for index \"{name}\"", key.len()),
+                format!(
+                    "index row of {} bytes is over the limit of {MAX_KEY} for index \"{name}\"",
+                    key.len()
+                ),
                 "Values this long cannot be ordered by an index. Index a part of the value, such as left(column, 400), or a hash of it.",
             );
         }
@@ -139,7 +143,9 @@ impl Schema {
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.keys {
             Keys::Bytewise => a.cmp(b),
-            Keys::Custom => self.compare_columns(a, b, self.columns.len()).then_with(|| address(a).cmp(address(b))),
+            Keys::Custom => {
+                self.compare_columns(a, b, self.columns.len()).then_with(|| address(a).cmp(address(b)))
+            }
         }
     }
 

@@ -36,7 +36,9 @@ pub(super) struct Sorter<'s> {
 
 /// Key and value of the entry at `at`.
 fn entry(arena: &[u8], at: usize) -> (&[u8], &[u8]) {
-    let Some([k0, k1, v]) = arena.get(at..).and_then(|b| b.first_chunk::<PREFIX>()) else { return (&[], &[]) };
+    let Some([k0, k1, v]) = arena.get(at..).and_then(|b| b.first_chunk::<PREFIX>()) else {
+        return (&[], &[]);
+    };
     let (key, value) = (usize::from(u16::from_le_bytes([*k0, *k1])), usize::from(*v));
     let from = at + PREFIX;
     (arena.get(from..from + key).unwrap_or(&[]), arena.get(from + key..from + key + value).unwrap_or(&[]))
@@ -53,7 +55,13 @@ fn head_of(key: &[u8]) -> u64 {
 impl<'s> Sorter<'s> {
     /// A sorter that uses up to about `budget` bytes of memory.
     pub(super) fn new(schema: &'s Schema, budget: usize) -> Self {
-        Sorter { schema, budget: budget.max(64 * 1024), arena: Vec::new(), slots: Vec::new(), runs: Vec::new() }
+        Sorter {
+            schema,
+            budget: budget.max(64 * 1024),
+            arena: Vec::new(),
+            slots: Vec::new(),
+            runs: Vec::new(),
+        }
     }
 
     /// Adds an entry.
@@ -75,9 +83,9 @@ impl<'s> Sorter<'s> {
         let (arena, schema) = (&self.arena, self.schema);
         let key = |slot: &Slot| entry(arena, slot.at as usize).0;
         match schema.keys {
-            Keys::Bytewise => self
-                .slots
-                .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b)))),
+            Keys::Bytewise => {
+                self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))))
+            }
             Keys::Custom => self.slots.sort_unstable_by(|a, b| schema.compare(key(a), key(b))),
         }
     }
@@ -98,7 +106,11 @@ impl<'s> Sorter<'s> {
                 pg_sys::BufFileWrite(file, bytes.as_ptr().cast::<c_void>().cast_mut(), bytes.len());
             }
             if pg_sys::BufFileSeek(file, 0, 0, 0) != 0 {
-                fail(SqlState::ERRCODE_IO_ERROR, "cannot rewind a temporary file", "Check the temporary directory's disk.");
+                fail(
+                    SqlState::ERRCODE_IO_ERROR,
+                    "cannot rewind a temporary file",
+                    "Check the temporary directory's disk.",
+                );
             }
         }
         self.slots.clear();

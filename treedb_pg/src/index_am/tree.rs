@@ -61,7 +61,11 @@ impl<'s> Tree<'s> {
     /// Reads and latches a page.
     pub(super) fn read(&self, block: u32, lock: Lock) -> Page {
         if block == 0 || block == pg_sys::InvalidBlockNumber {
-            error::corrupted(&self.name(), block, "a page points to this block, which cannot be a part of the tree");
+            error::corrupted(
+                &self.name(),
+                block,
+                "a page points to this block, which cannot be a part of the tree",
+            );
         }
         Page::read(self.index, block, lock)
     }
@@ -94,7 +98,11 @@ impl<'s> Tree<'s> {
         let meta_page = Page::read(self.index, 0, Lock::Share);
         let meta = self.sound(0, Meta::read(meta_page.bytes()));
         if meta.level < level {
-            error::corrupted(&self.name(), 0, format!("expected a root of level {level} or more, found {}", meta.level));
+            error::corrupted(
+                &self.name(),
+                0,
+                format!("expected a root of level {level} or more, found {}", meta.level),
+            );
         }
         let mode = |at: u16| if at == level { lock } else { Lock::Share };
         let mut at = meta.level;
@@ -112,7 +120,11 @@ impl<'s> Tree<'s> {
             let block = page.block();
             let view = self.view(&page);
             if view.level() != at {
-                error::corrupted(&self.name(), block, format!("expected a page of level {at}, found {}", view.level()));
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    format!("expected a page of level {at}, found {}", view.level()),
+                );
             }
             if at == level {
                 return Reached { page, floor };
@@ -158,7 +170,11 @@ impl<'s> Tree<'s> {
                 return page;
             }
             let Some(next) = view.next() else {
-                error::corrupted(&self.name(), block, "expected a right neighbour of a deleted page, found none");
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    "expected a right neighbour of a deleted page, found none",
+                );
             };
             if let (Some(floor), Some(bound), false) = (floor.as_deref_mut(), view.bound(), deleted) {
                 *floor = Some(bound.to_vec());
@@ -172,7 +188,11 @@ impl<'s> Tree<'s> {
             }
             moves += 1;
             if moves > 1_000_000 {
-                error::corrupted(&self.name(), block, "expected right neighbours to come to an end, found a ring");
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    "expected right neighbours to come to an end, found a ring",
+                );
             }
         }
     }

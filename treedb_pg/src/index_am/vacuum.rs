@@ -110,11 +110,8 @@ pub(super) unsafe extern "C-unwind" fn bulk_delete(
 ) -> *mut pg_sys::IndexBulkDeleteResult {
     // SAFETY: called by the server with an open index; the result lives in the current context.
     unsafe {
-        let stats = if stats.is_null() {
-            PgBox::<pg_sys::IndexBulkDeleteResult>::alloc0().into_pg()
-        } else {
-            stats
-        };
+        let stats =
+            if stats.is_null() { PgBox::<pg_sys::IndexBulkDeleteResult>::alloc0().into_pg() } else { stats };
         let Some(callback) = callback else { return stats };
         let index = (*info).index;
         let schema = Schema::of(index);
@@ -139,7 +136,11 @@ pub(super) unsafe extern "C-unwind" fn bulk_delete(
             for i in 0..count {
                 tree.sound_node(block, leaf.key_into(i, &mut key));
                 let Some(mut row) = row_of(&key) else {
-                    error::corrupted(&tree.name(), block, "expected an entry with a row's address, found a shorter one");
+                    error::corrupted(
+                        &tree.name(),
+                        block,
+                        "expected an entry with a row's address, found a shorter one",
+                    );
                 };
                 if pg_sys::ffi::pg_guard_ffi_boundary(|| callback(&raw mut row, callback_state)) {
                     gone.push(i);

@@ -133,8 +133,7 @@ impl Page {
     pub(crate) fn extend_shared(relation: pg_sys::Relation) -> Page {
         // SAFETY: an open relation.
         unsafe {
-            let own = (*relation).rd_islocaltemp
-                || (*relation).rd_createSubid != 0;
+            let own = (*relation).rd_islocaltemp || (*relation).rd_createSubid != 0;
             if !own {
                 pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
             }

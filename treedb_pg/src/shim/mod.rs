@@ -7,12 +7,14 @@
 //! * [`wal`]: changes of up to four pages as one atomic WAL record
 //! * [`heap`]: small parts of the server's headers that the bindings leave out: tuple header flags, item pointers
 //! * [`varlena`]: values of variable length
+//! * [`rows`]: answers of many rows
 //! * [`server`]: functions whose headers the bindings do not read
 
 pub(crate) mod buffer;
 pub(crate) mod error;
 pub(crate) mod function;
 pub(crate) mod heap;
+pub(crate) mod rows;
 pub(crate) mod server;
 pub(crate) mod varlena;
 pub(crate) mod wal;
