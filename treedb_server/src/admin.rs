@@ -1,11 +1,12 @@
 //! HTTP for operators: `/livez`, `/readyz`, `/metrics`.
 //!
 //! `livez` says that the process accepts connections, and fails while it drains; `readyz` says that the database
-//! answers a read; `metrics` is Prometheus text.
+//! answers a read and takes writes; `metrics` is Prometheus text.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -18,12 +19,15 @@ use tokio::net::TcpStream;
 use crate::context::Context;
 use crate::drain::Drain;
 
+/// How long a database that is ready may take to say so.
+const READY: Duration = Duration::from_secs(2);
+
 /// Answers one HTTP connection.
 pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, mut drain: Drain) {
     let state = drain.clone();
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(&request, &context, &state);
-        async move { Ok::<_, Infallible>(answer) }
+        let (context, state) = (&context, &state);
+        async move { Ok::<_, Infallible>(answer(&request, context, state).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -43,14 +47,17 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
     }
 }
 
-fn answer(request: &Request<Incoming>, context: &Context, drain: &Drain) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, context: &Arc<Context>, drain: &Drain) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }
     match request.uri().path() {
         "/livez" | "/readyz" if drain.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
         "/livez" => text(StatusCode::OK, "ok\n"),
-        "/readyz" => text(StatusCode::OK, "ok\n"),
+        "/readyz" => match ready(context).await {
+            Ok(()) => text(StatusCode::OK, "ok\n"),
+            Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+        },
         "/metrics" => {
             let mut response = text(StatusCode::OK, context.metrics.text());
             response.headers_mut().insert(
@@ -60,6 +67,18 @@ fn answer(request: &Request<Incoming>, context: &Context, drain: &Drain) -> Resp
             response
         }
         _ => text(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
+    }
+}
+
+/// Reads something, on a thread as any command would: a database that does not get to it is not ready.
+async fn ready(context: &Arc<Context>) -> Result<(), String> {
+    let asked = Arc::clone(context);
+    let read = tokio::task::spawn_blocking(move || asked.ready());
+    match tokio::time::timeout(READY, read).await {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(error))) => Err(error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer from the database within {READY:?}")),
     }
 }
 

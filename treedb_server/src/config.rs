@@ -31,7 +31,7 @@ pub struct Config {
 /// How much a server accepts.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time, all listeners together. One more is closed at once.
+    /// Connections at a time, all listeners together but the admin port. One more is closed at once.
     pub connections: usize,
     /// Bytes of requests in work at a time, all connections together. Further ones wait, unread. At least
     /// [`MAX_MESSAGE_BYTES`].

@@ -51,6 +51,14 @@ impl Context {
         }
     }
 
+    /// Whether the database answers a read.
+    pub(crate) fn ready(&self) -> Result<(), QueryError> {
+        match self.database.store().poisoned() {
+            Some(reason) => Err(treedb_core::Error::Poisoned { reason }.into()),
+            None => self.database.list_databases().map(drop),
+        }
+    }
+
     /// Room for one more connection, until the permit is dropped; `None` if there are too many.
     pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_owned().ok()
@@ -78,7 +86,7 @@ impl Context {
 
     /// Waits until everything that has been written is on the disk.
     pub(crate) fn flush(&self) -> Result<(), QueryError> {
-        self.database.checkpoint()
+        Ok(self.database.store().flush()?)
     }
 }
 

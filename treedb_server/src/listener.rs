@@ -66,11 +66,14 @@ impl Listener {
                     }
                 },
             };
-            let Some(room) = context.room() else {
+            // A probe must get through when there is no room left for anybody else.
+            let counted = self.door != "admin";
+            let room = if counted { context.room() } else { None };
+            if counted && room.is_none() {
                 context.metrics.refused.get_or_create(&door).inc();
                 tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
                 continue;
-            };
+            }
             // Answers are written in one piece each: waiting to fill a segment only adds delay.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(door = self.door, %peer, %error, "connection is gone already");
@@ -104,11 +107,11 @@ fn report(door: &'static str, ended: Result<(), tokio::task::JoinError>) {
 /// One open connection, counted until it is dropped: also when a panic unwinds.
 struct Open {
     gauge: Gauge,
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Open {
-    fn new(gauge: Gauge, room: OwnedSemaphorePermit) -> Self {
+    fn new(gauge: Gauge, room: Option<OwnedSemaphorePermit>) -> Self {
         gauge.inc();
         Open { gauge, _room: room }
     }

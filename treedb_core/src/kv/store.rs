@@ -113,6 +113,16 @@ impl Store {
         self.inner.checkpoint()
     }
 
+    /// Waits until every commit that has returned is durable, those with [`Durability::None`](super::Durability)
+    /// excepted. So a row of relaxed commits can be made durable by one wait behind the last.
+    ///
+    /// # Errors
+    /// `Poisoned` after a failed write or flush.
+    pub fn flush(&self) -> Result<()> {
+        self.inner.refuse_writes()?;
+        self.inner.log.wait_durable(self.inner.log.last_lsn())
+    }
+
     /// Reads everything and compares it with everything else: each page reachable from exactly one place, checksums,
     /// order, counts, value pointers, free pages. Writers wait meanwhile. The error is the first damage found.
     pub fn check(&self) -> Result<CheckReport> {

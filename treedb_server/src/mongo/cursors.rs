@@ -25,6 +25,30 @@ pub(crate) type Documents = Box<dyn Iterator<Item = Result<RawDocumentBuf>> + Se
 /// Documents in a first batch when the client does not say.
 pub(crate) const FIRST_BATCH: usize = 101;
 
+/// How long a command may take: MongoDB's `maxTimeMS`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// No limit.
+    pub(crate) const NEVER: Deadline = Deadline(None);
+
+    /// `millis` from now; 0 is no limit.
+    pub(crate) fn after(millis: u64) -> Self {
+        Deadline(Instant::now().checked_add(Duration::from_millis(millis)).filter(|_| millis > 0))
+    }
+
+    /// `MaxTimeMSExpired` when the time is up.
+    pub(crate) fn check(self) -> Result<()> {
+        match self.0 {
+            Some(at) if Instant::now() >= at => {
+                Err(CommandError::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A result and how far it has been handed out.
 pub(crate) struct Cursor {
     namespace: String,
@@ -47,8 +71,9 @@ impl Cursor {
     }
 
     /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more.
-    fn fill(&mut self, reply: &mut BatchReply, limit: Option<usize>) -> Result<bool> {
+    fn fill(&mut self, reply: &mut BatchReply, limit: Option<usize>, until: Deadline) -> Result<bool> {
         loop {
+            until.check()?;
             // Looking one document ahead tells the client at once when it has seen everything.
             let next = match self.ahead.take() {
                 Some(document) => Some(document),
@@ -87,9 +112,15 @@ impl Cursors {
     }
 
     /// The reply with the first batch of `cursor`, which is kept if there is more (and `single` does not forbid it).
-    pub(crate) fn first(&self, mut cursor: Cursor, batch: usize, single: bool) -> Result<RawDocumentBuf> {
+    pub(crate) fn first(
+        &self,
+        mut cursor: Cursor,
+        batch: usize,
+        single: bool,
+        until: Deadline,
+    ) -> Result<RawDocumentBuf> {
         let mut reply = BatchReply::new("firstBatch");
-        let more = cursor.fill(&mut reply, Some(batch))?;
+        let more = cursor.fill(&mut reply, Some(batch), until)?;
         let namespace = cursor.namespace.clone();
         let id = if more && !single { self.insert(cursor)? } else { 0 };
         reply.finish(id, &namespace)
@@ -99,7 +130,7 @@ impl Cursors {
     pub(crate) fn next(&self, id: i64, namespace: &str, batch: Option<usize>) -> Result<RawDocumentBuf> {
         let mut cursor = self.take(id, namespace)?;
         let mut reply = BatchReply::new("nextBatch");
-        match cursor.fill(&mut reply, batch.filter(|&batch| batch > 0)) {
+        match cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER) {
             Ok(true) => {
                 self.put_back(id, cursor);
                 reply.finish(id, namespace)
@@ -253,19 +284,19 @@ mod tests {
     #[test]
     fn batches_add_up_and_the_last_one_closes_the_cursor() {
         let cursors = cursors();
-        let (id, n) = parts(cursors.first(numbers(25), 10, false));
+        let (id, n) = parts(cursors.first(numbers(25), 10, false, Deadline::NEVER));
         assert!(id > 0 && n == 10);
         assert_eq!(parts(cursors.next(id, "a.b", Some(10))), (id, 10));
         assert_eq!(parts(cursors.next(id, "a.b", None)), (0, 5));
         assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
-        assert_eq!(parts(cursors.first(numbers(10), 10, false)), (0, 10));
-        assert_eq!(parts(cursors.first(numbers(11), 10, true)), (0, 10));
+        assert_eq!(parts(cursors.first(numbers(10), 10, false, Deadline::NEVER)), (0, 10));
+        assert_eq!(parts(cursors.first(numbers(11), 10, true, Deadline::NEVER)), (0, 10));
     }
 
     #[test]
     fn a_batch_size_of_zero_opens_a_cursor_without_reading() {
         let cursors = cursors();
-        let (id, n) = parts(cursors.first(numbers(2), 0, false));
+        let (id, n) = parts(cursors.first(numbers(2), 0, false, Deadline::NEVER));
         assert!(id > 0 && n == 0);
         assert_eq!(parts(cursors.next(id, "a.b", Some(0))), (0, 2));
     }
@@ -273,15 +304,15 @@ mod tests {
     #[test]
     fn a_cursor_is_killed_reaped_and_limited() {
         let cursors = cursors();
-        let (id, _) = parts(cursors.first(numbers(9), 1, false));
+        let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
         assert!(!cursors.kill(id, "a.other"));
         assert_eq!(cursors.next(id, "a.other", None).unwrap_err().code, 13);
         assert!(cursors.kill(id, "a.b"));
         assert!(!cursors.kill(id, "a.b"));
-        cursors.first(numbers(9), 1, false).unwrap();
-        cursors.first(numbers(9).kept(true), 1, false).unwrap();
-        cursors.first(numbers(9), 1, false).unwrap();
-        assert_eq!(cursors.first(numbers(9), 1, false).unwrap_err().code, 146);
+        cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap();
+        cursors.first(numbers(9).kept(true), 1, false, Deadline::NEVER).unwrap();
+        cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap();
+        assert_eq!(cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap_err().code, 146);
         assert_eq!(cursors.reap(Duration::ZERO), 2);
         assert_eq!(cursors.gauge.get(), 1);
         cursors.clear();
@@ -291,7 +322,7 @@ mod tests {
     #[test]
     fn a_cursor_in_use_is_neither_used_twice_nor_reaped() {
         let cursors = cursors();
-        let (id, _) = parts(cursors.first(numbers(9), 1, false));
+        let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
         let taken = cursors.take(id, "a.b").unwrap();
         assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 143);
         assert_eq!(cursors.reap(Duration::ZERO), 0);
@@ -301,13 +332,26 @@ mod tests {
     }
 
     #[test]
+    fn a_result_that_takes_too_long_is_given_up() {
+        let cursors = cursors();
+        let slow = (0..100).map(|i| {
+            std::thread::sleep(Duration::from_millis(2));
+            Ok(rawdoc! { "_id": i })
+        });
+        let cursor = Cursor::new("a.b", Box::new(slow));
+        assert_eq!(cursors.first(cursor, 100, false, Deadline::after(5)).unwrap_err().code, 50);
+        assert_eq!(parts(cursors.first(numbers(5), 100, false, Deadline::after(60_000))), (0, 5));
+    }
+
+    #[test]
     fn a_failing_result_closes_its_cursor() {
         let cursors = cursors();
         let documents = (0..3).map(|i| match i {
             2 => Err(CommandError::protocol("broken")),
             _ => Ok(rawdoc! { "_id": i }),
         });
-        let (id, _) = parts(cursors.first(Cursor::new("a.b", Box::new(documents)), 1, false));
+        let (id, _) =
+            parts(cursors.first(Cursor::new("a.b", Box::new(documents)), 1, false, Deadline::NEVER));
         assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 17);
         assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
     }

@@ -15,7 +15,7 @@ use super::list_collections::batch_size;
 use super::request::Request;
 use super::writes::simple_collation;
 use crate::mongo::args::{number, type_name};
-use crate::mongo::cursors::{Cursor, Documents, FIRST_BATCH};
+use crate::mongo::cursors::{Cursor, Deadline, Documents, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 
 /// Stages that MongoDB has and this server does not (yet).
@@ -54,13 +54,14 @@ const NOT_BUILT: &[&str] = &[
 ];
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let (mut pipeline, mut batch, mut by) = (None, FIRST_BATCH, None);
+    let (mut pipeline, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "pipeline" => pipeline = Some(arg.array()?),
             "cursor" => batch = batch_size(arg.document()?, batch)?,
             "hint" => by = Some(arg),
+            "maxTimeMS" => until = Deadline::after(arg.count()?),
             "collation" => simple_collation(&arg)?,
             "allowDiskUse" | "bypassDocumentValidation" | "fromMongos" | "needsMerge" => {}
             "explain" | "let" | "isMapReduceCommand" | "exchange" => arg.unsupported()?,
@@ -81,7 +82,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let by = by.map(|arg| hint(&collection, &arg)).transpose()?.flatten();
     let namespace = collection.namespace().to_string();
     let documents = open(&collection, stages, by)?;
-    request.context.cursors.first(Cursor::new(namespace, documents), batch, false)
+    request.context.cursors.first(Cursor::new(namespace, documents), batch, false, until)
 }
 
 /// A stage that is understood.

@@ -84,7 +84,7 @@ fn reply(collection: &Collection, find: FindRequest, command: &RawDocument, exec
     let mut reply = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
     if execute {
         let mut returned = 0;
-        while let Some(document) = cursor.next() {
+        for document in cursor.by_ref() {
             document?;
             returned += 1;
         }

@@ -8,7 +8,7 @@ use super::Result;
 use super::request::Request;
 use super::writes::simple_collation;
 use crate::mongo::args::{Arg, args};
-use crate::mongo::cursors::{Cursor, FIRST_BATCH};
+use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 
 /// A find as it came over the wire.
@@ -18,6 +18,7 @@ pub(super) struct Find {
     batch: usize,
     single: bool,
     keep: bool,
+    until: Deadline,
 }
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -26,12 +27,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let namespace = collection.namespace().to_string();
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    request.context.cursors.first(cursor, find.batch, find.single)
+    request.context.cursors.first(cursor, find.batch, find.single, find.until)
 }
 
 /// Reads the arguments of a `find`.
 pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument) -> Result<Find> {
-    let mut find = Find { request: FindRequest::default(), batch: FIRST_BATCH, single: false, keep: false };
+    let mut find = Find {
+        request: FindRequest::default(),
+        batch: FIRST_BATCH,
+        single: false,
+        keep: false,
+        until: Deadline::NEVER,
+    };
     for arg in args(owner, command).skip(1) {
         let arg = arg?;
         match arg.name {
@@ -44,6 +51,7 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
             "batchSize" => find.batch = usize::try_from(arg.count()?).unwrap_or(usize::MAX),
             "singleBatch" => find.single = arg.bool()?,
             "noCursorTimeout" => find.keep = arg.bool()?,
+            "maxTimeMS" => find.until = Deadline::after(arg.count()?),
             "collation" => simple_collation(&arg)?,
             // These change how a result is come by, not what it is.
             "allowDiskUse" | "allowPartialResults" | "oplogReplay" | "readOnce" => {}

@@ -7,7 +7,7 @@ use treedb_core::query::Filter;
 
 use super::Result;
 use super::request::Request;
-use crate::mongo::cursors::Cursor;
+use crate::mongo::cursors::{Cursor, Deadline};
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let (mut filter, mut names_only, mut batch) = (None, false, usize::MAX);
@@ -36,7 +36,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let namespace = format!("{}.$cmd.listCollections", request.database);
-    request.context.cursors.first(Cursor::new(namespace, Box::new(entries.into_iter())), batch, false)
+    request.context.cursors.first(
+        Cursor::new(namespace, Box::new(entries.into_iter())),
+        batch,
+        false,
+        Deadline::NEVER,
+    )
 }
 
 /// The `batchSize` of a `cursor` argument.

@@ -6,7 +6,7 @@ use treedb_core::query::ErrorCode;
 use super::Result;
 use super::list_collections::batch_size;
 use super::request::Request;
-use crate::mongo::cursors::Cursor;
+use crate::mongo::cursors::{Cursor, Deadline};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -30,5 +30,5 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let entries: Vec<Result<RawDocumentBuf>> =
         indexes.iter().map(|index| Ok(RawDocumentBuf::try_from(index)?)).collect();
     let cursor = Cursor::new(namespace.to_string(), Box::new(entries.into_iter()));
-    request.context.cursors.first(cursor, batch, false)
+    request.context.cursors.first(cursor, batch, false, Deadline::NEVER)
 }
