@@ -1,17 +1,139 @@
 //! `treedb export`.
 
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use clap::Args;
+use treedb_core::doc::json::to_json;
 
 use super::Failure;
+use super::place::{PlaceArgs, Search, everything, json, namespace};
+use super::progress::Progress;
 
 /// Write a collection as JSON lines
 #[derive(Debug, Args)]
-pub(super) struct Export {}
+#[command(after_help = "\
+One document a line, in MongoDB's relaxed extended JSON: plain JSON where that has the type, {\"$date\": ..} and the like where
+it has not. All of it is of one moment. `--canonical` also keeps the kinds of numbers apart, so that `treedb import`
+gives back the very same documents.
+
+A file is written under a temporary name and renamed when it is complete.
+
+Examples:
+  treedb export shop.films films.jsonl --dir ./data
+  treedb export shop.films --native 127.0.0.1:27117 --filter '{\"year\": {\"$lt\": 1990}}' | gzip >old.jsonl.gz")]
+pub(super) struct Export {
+    /// What to write: DATABASE.COLLECTION
+    #[arg(value_name = "DB.COLL", value_parser = namespace)]
+    namespace: String,
+    /// Where to; `-` for standard output
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Only the documents that match this JSON filter
+    #[arg(long, value_name = "FILTER", value_parser = json)]
+    filter: Option<RawDocumentBuf>,
+    /// Canonical extended JSON: every number says of which kind it is
+    #[arg(long)]
+    canonical: bool,
+}
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let mut place = self.place.open(false)?;
+        let filter = self.filter.clone().unwrap_or_else(everything);
+        let total = place.count(&self.namespace, &filter)?;
+        let mut progress = Progress::of_documents("exported", total);
+        let found = place.find(&self.namespace, Search { filter, ..Search::default() })?;
+        let mut out = Output::open(&self.file)?;
+        let mut documents = 0;
+        for document in found {
+            let line = self.line(&*document?)?;
+            if !out.line(&line)? {
+                // Whoever read the pipe has had enough.
+                return Ok(ExitCode::SUCCESS);
+            }
+            documents += 1;
+            if documents % 256 == 0 {
+                progress.at(documents, documents);
+            }
+        }
+        out.complete()?;
+        progress.finish(documents, &format!("from {}", self.namespace));
+        place.close()?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn line(&self, document: &RawDocument) -> Result<String, Failure> {
+        if !self.canonical {
+            return Ok(to_json(document));
+        }
+        let document = Document::try_from(document)?;
+        Ok(Bson::Document(document).into_canonical_extjson().to_string())
+    }
+}
+
+/// Where lines go.
+pub(super) struct Output {
+    to: Box<dyn Write>,
+    /// The name under which a file is written, and the one it gets when it is complete.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl Output {
+    /// A file, or standard output for `-`.
+    pub(super) fn open(file: &Path) -> Result<Self, Failure> {
+        if file == Path::new("-") {
+            return Ok(Output {
+                to: Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
+                names: None,
+            });
+        }
+        let mut temporary = OsString::from(file);
+        temporary.push(format!(".{}.partial", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        let to =
+            File::create(&temporary).map_err(|error| Failure(format!("{}: {error}", temporary.display())))?;
+        Ok(Output {
+            to: Box::new(BufWriter::with_capacity(1 << 20, to)),
+            names: Some((temporary, file.to_owned())),
+        })
+    }
+
+    /// Writes a line; false if nobody reads any more.
+    pub(super) fn line(&mut self, line: &str) -> Result<bool, Failure> {
+        let written = self.to.write_all(line.as_bytes()).and_then(|()| self.to.write_all(b"\n"));
+        Self::read(written)
+    }
+
+    /// Writes what is still held back; a file gets its name.
+    pub(super) fn complete(mut self) -> Result<(), Failure> {
+        Self::read(self.to.flush())?;
+        if let Some((temporary, file)) = self.names.take() {
+            fs::rename(&temporary, &file).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+        }
+        Ok(())
+    }
+
+    fn read(written: io::Result<()>) -> Result<bool, Failure> {
+        match written {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure(format!("cannot write: {error}"))),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some((temporary, _)) = &self.names {
+            // It failed half way, and that is what is being told.
+            let _ = fs::remove_file(temporary);
+        }
     }
 }

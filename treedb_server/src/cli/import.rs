@@ -1,17 +1,149 @@
 //! `treedb import`.
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Failure;
+use super::lines::{Batch, Batches};
+use super::place::{Place, PlaceArgs, namespace};
+use super::progress::Progress;
+
+/// Bad lines that are shown; the rest are only counted.
+const SHOWN: u64 = 20;
 
 /// Load a file of JSON lines into a collection
 #[derive(Debug, Args)]
-pub(super) struct Import {}
+#[command(after_help = "\
+One document a line, as JSON or MongoDB's extended JSON ({\"$oid\": ..}, {\"$date\": ..}); empty lines are passed over.
+Documents without an `_id` get one. The collection is created if it does not exist.
+
+A bad line is one that is no document, or a document that is refused (a duplicate key, an invalid `_id`). Each is told
+with its number and the reason. With `--on-error stop` the lines before the first bad one are in the collection, those
+behind it are not, and the exit status is 1.
+
+Examples:
+  treedb import shop.films films.jsonl --native 127.0.0.1:27117
+  zcat films.jsonl.gz | treedb import shop.films - --dir ./data --on-error skip")]
+pub(super) struct Import {
+    /// Where the documents go: DATABASE.COLLECTION
+    #[arg(value_name = "DB.COLL", value_parser = namespace)]
+    namespace: String,
+    /// A file of JSON lines; `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Documents stored at a time: each batch is one transaction
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batch: u32,
+    /// What to do about a bad line
+    #[arg(long, value_enum, default_value_t = OnError::Stop)]
+    on_error: OnError,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnError {
+    /// Go no further
+    Stop,
+    /// Tell it and go on
+    Skip,
+}
 
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        Ok(ExitCode::SUCCESS)
+        let (input, size) = open(&self.file)?;
+        let place = self.place.open(true)?;
+        let batches = Batches::read(input, self.batch as usize);
+        let mut load = Load {
+            place,
+            namespace: &self.namespace,
+            stop: self.on_error == OnError::Stop,
+            progress: Progress::of_bytes("imported", size),
+            imported: 0,
+            bad: 0,
+        };
+        let mut ended = Ok(());
+        for batch in batches {
+            ended = match batch {
+                Ok(batch) => load.store(batch),
+                Err(error) => Err(Failure(format!("{}: {error}", self.file))),
+            };
+            if ended.is_err() {
+                break;
+            }
+        }
+        let Load { place, progress, imported, bad, .. } = load;
+        if bad > SHOWN {
+            progress.say(&format!("and {} more bad lines", bad - SHOWN));
+        }
+        progress.finish(imported, &format!("into {}", self.namespace));
+        if bad > 0 && ended.is_ok() {
+            eprintln!("skipped {bad} bad lines");
+        }
+        place.close()?;
+        ended.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// The input, and how long it is, if that can be known.
+fn open(file: &str) -> Result<(Box<dyn BufRead + Send>, Option<u64>), Failure> {
+    if file == "-" {
+        return Ok((Box::new(BufReader::with_capacity(1 << 20, io::stdin())), None));
+    }
+    let name = |error: io::Error| Failure(format!("{file}: {error}"));
+    let input = File::open(file).map_err(name)?;
+    let metadata = input.metadata().map_err(name)?;
+    if metadata.is_dir() {
+        return Err(Failure(format!("{file}: is a directory")));
+    }
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(BufReader::with_capacity(1 << 20, input)), size))
+}
+
+/// An import under way.
+struct Load<'a> {
+    place: Place,
+    namespace: &'a str,
+    stop: bool,
+    progress: Progress,
+    imported: u64,
+    bad: u64,
+}
+
+impl Load<'_> {
+    /// Stores a batch and tells of its bad lines. The error ends the import.
+    fn store(&mut self, mut batch: Batch) -> Result<(), Failure> {
+        if self.stop
+            && let Some(first) = batch.bad.first()
+        {
+            batch.documents.truncate(first.behind);
+        }
+        // Bad lines of both kinds, to be told in the order of the file.
+        let mut bad: Vec<(u64, String)> = Vec::new();
+        if !batch.documents.is_empty() {
+            let (inserted, refused) = self.place.insert(self.namespace, &batch.documents, self.stop)?;
+            self.imported += inserted;
+            let number = |at: usize| batch.numbers.get(at).copied().unwrap_or_default();
+            bad.extend(refused.into_iter().map(|(at, reason)| (number(at), reason)));
+        }
+        bad.extend(batch.bad.into_iter().map(|line| (line.number, line.reason)));
+        bad.sort_by_key(|(number, _)| *number);
+        self.progress.at(batch.position, self.imported);
+        for (number, reason) in bad {
+            let line = format!("line {number}: {reason}");
+            if self.stop {
+                return Err(Failure(format!(
+                    "{line}; nothing from this line on was imported (--on-error skip goes on)"
+                )));
+            }
+            self.bad += 1;
+            if self.bad <= SHOWN {
+                self.progress.say(&line);
+            }
+        }
+        Ok(())
     }
 }

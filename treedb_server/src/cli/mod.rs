@@ -1,8 +1,12 @@
 //! The `treedb` command: one file per subcommand, each with its flags and what it does.
 
+mod check;
 mod export;
 mod find;
 mod import;
+mod lines;
+mod place;
+mod progress;
 mod serve;
 
 use std::fmt;
@@ -30,6 +34,7 @@ enum Command {
     Import(import::Import),
     Export(export::Export),
     Find(find::Find),
+    Check(check::Check),
 }
 
 /// Why a subcommand failed, in words for a person. It ends the process with status 1.
@@ -55,6 +60,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Find(find) => find.run(),
+        Command::Check(check) => check.run(),
     };
     match done {
         Ok(code) => code,

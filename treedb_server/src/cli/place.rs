@@ -1,0 +1,159 @@
+//! Where a command works: in a directory of its own, or through a running server.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use clap::Args;
+use treedb_core::Database;
+use treedb_core::collection::{FindRequest, Namespace};
+
+use super::Failure;
+use crate::client::{self, Client};
+
+/// How long a server may keep a command waiting: an import's batch may wait for a large index to be built.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The two ways to say where.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct PlaceArgs {
+    /// Work in this directory, which no server may have open
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Work through the server whose native port this is (`treedb serve --native HOST:PORT`)
+    #[arg(long, value_name = "HOST:PORT")]
+    native: Option<String>,
+}
+
+/// A database, here or there.
+pub(super) enum Place {
+    Directory(Database),
+    Server(Box<Client>),
+}
+
+/// A search, as a command line says it.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    pub(super) filter: RawDocumentBuf,
+    pub(super) sort: Option<RawDocumentBuf>,
+    pub(super) projection: Option<RawDocumentBuf>,
+    pub(super) skip: u64,
+    pub(super) limit: u64,
+}
+
+/// A document that was not inserted: its place in the request, and why.
+pub(super) type Refused = (usize, String);
+
+impl PlaceArgs {
+    /// Opens it. `create` says whether a directory that does not exist is made.
+    pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
+        match (&self.dir, &self.native) {
+            (Some(dir), _) => {
+                if !create {
+                    must_exist(dir)?;
+                }
+                Ok(Place::Directory(Database::open(dir)?))
+            }
+            (None, Some(address)) => match Client::connect_timeout(address.as_str(), PATIENCE) {
+                Ok(client) => Ok(Place::Server(Box::new(client))),
+                Err(error) => Err(Failure(format!("{address}: {error}"))),
+            },
+            // clap asks for one of the two.
+            (None, None) => Err(Failure("say where: --dir DIR or --native HOST:PORT".to_owned())),
+        }
+    }
+}
+
+impl Place {
+    /// Inserts documents. Returns how many, and which were refused; if `ordered`, there is at most one, and nothing
+    /// behind it was tried.
+    pub(super) fn insert(
+        &mut self,
+        namespace: &str,
+        documents: &[RawDocumentBuf],
+        ordered: bool,
+    ) -> Result<(u64, Vec<Refused>), Failure> {
+        match self {
+            Place::Directory(database) => {
+                let outcome = database.collection(namespace)?.insert_many(documents, ordered)?;
+                let refused = outcome.errors.into_iter().map(|(at, error)| (at, error.message)).collect();
+                Ok((outcome.inserted, refused))
+            }
+            Place::Server(client) => {
+                let outcome = client.insert_many(namespace, documents, ordered)?;
+                let refused =
+                    outcome.faults.into_iter().map(|failed| (failed.index as usize, failed.fault.message));
+                Ok((u64::from(outcome.count), refused.collect()))
+            }
+        }
+    }
+
+    /// How many documents match.
+    pub(super) fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64, Failure> {
+        Ok(match self {
+            Place::Directory(database) => {
+                database.collection(namespace)?.count(FindRequest::filter(filter.to_owned()))?
+            }
+            Place::Server(client) => client.count(namespace, filter)?,
+        })
+    }
+
+    /// The documents found.
+    pub(super) fn find<'p>(
+        &'p mut self,
+        namespace: &str,
+        search: Search,
+    ) -> Result<Box<dyn Iterator<Item = Result<RawDocumentBuf, Failure>> + 'p>, Failure> {
+        let Search { filter, sort, projection, skip, limit } = search;
+        Ok(match self {
+            Place::Directory(database) => {
+                let request = FindRequest { filter: Some(filter), sort, projection, skip, limit, hint: None };
+                Box::new(
+                    database.collection(namespace)?.find(request)?.map(|found| found.map_err(Failure::from)),
+                )
+            }
+            Place::Server(client) => {
+                let (sort, projection) = (sort.as_deref(), projection.as_deref());
+                let find =
+                    client::Find { sort, projection, skip, limit, ..client::Find::new(namespace, &filter) };
+                Box::new(client.find(&find)?.map(|found| found.map_err(Failure::from)))
+            }
+        })
+    }
+
+    /// Makes sure that what was written is on the disk.
+    pub(super) fn close(self) -> Result<(), Failure> {
+        match self {
+            Place::Directory(database) => Ok(database.close()?),
+            // A server acknowledges what is safe, as it was told to.
+            Place::Server(_) => Ok(()),
+        }
+    }
+}
+
+/// Refuses a directory without a database: a command that only reads must not make one where a name was misspelt.
+pub(super) fn must_exist(dir: &Path) -> Result<(), Failure> {
+    if dir.join("pages").is_file() {
+        return Ok(());
+    }
+    Err(Failure(format!("{} holds no database: treedb serve or treedb import make one", dir.display())))
+}
+
+/// Every document.
+pub(super) fn everything() -> RawDocumentBuf {
+    rawdoc! {}
+}
+
+/// Reads an argument that names a collection.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    match Namespace::parse(text) {
+        Ok(namespace) => Ok(namespace.as_str().to_owned()),
+        Err(error) => Err(error.message),
+    }
+}
+
+/// Reads an argument that is a JSON document.
+pub(super) fn json(text: &str) -> Result<RawDocumentBuf, String> {
+    treedb_core::doc::json::from_json(text).map_err(|error| error.message)
+}

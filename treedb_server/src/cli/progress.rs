@@ -1,0 +1,101 @@
+//! How far a command has come: a bar on a terminal, and a line now and then anywhere else.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often a line is written where there is no terminal.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Progress of a command over documents, on standard error.
+pub(super) struct Progress {
+    /// `imported`, `exported`.
+    done: &'static str,
+    /// What the whole is, if it is known.
+    total: Option<u64>,
+    bytes: bool,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    /// Progress through `total` bytes.
+    pub(super) fn of_bytes(done: &'static str, total: Option<u64>) -> Self {
+        Self::new(done, total, true)
+    }
+
+    /// Progress through `total` documents.
+    pub(super) fn of_documents(done: &'static str, total: u64) -> Self {
+        Self::new(done, Some(total), false)
+    }
+
+    fn new(done: &'static str, total: Option<u64>, bytes: bool) -> Self {
+        let now = Instant::now();
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(10);
+            let bar = ProgressBar::with_draw_target(total, target);
+            let template = match (total.is_some(), bytes) {
+                (true, true) => "{bar:40} {percent:>3} %  {bytes}/{total_bytes}  {binary_bytes_per_sec}  {msg}  {eta} left",
+                (true, false) => "{bar:40} {percent:>3} %  {human_pos}/{human_len}  {per_sec}  {eta} left",
+                (false, _) => "{spinner} {bytes}  {binary_bytes_per_sec}  {msg}",
+            };
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("##-"));
+            }
+            bar
+        });
+        Progress { done, total, bytes, bar, started: now, told: now }
+    }
+
+    /// `position` of the whole is done, and `documents` documents.
+    pub(super) fn at(&mut self, position: u64, documents: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(position);
+            if self.bytes {
+                bar.set_message(format!("{} documents", HumanCount(documents)));
+            }
+        } else if self.told.elapsed() >= EVERY {
+            self.told = Instant::now();
+            let part = match self.total {
+                Some(total) if total > 0 => format!(", {} %", 100 * position.min(total) / total),
+                _ if self.bytes => format!(", {}", HumanBytes(position)),
+                _ => String::new(),
+            };
+            eprintln!("{} {} documents{part}", self.done, HumanCount(documents));
+        }
+    }
+
+    /// Writes a line that stays.
+    pub(super) fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Ends it with a line that says how many `documents` went `whither`, and how quickly.
+    pub(super) fn finish(self, documents: u64, whither: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        let rate = if seconds > 0.0 { (documents as f64 / seconds) as u64 } else { 0 };
+        eprintln!(
+            "{} {} documents {whither} in {seconds:.2} s ({} a second)",
+            self.done,
+            HumanCount(documents),
+            HumanCount(rate)
+        );
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        // A command that fails must not leave half a bar in front of its message.
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

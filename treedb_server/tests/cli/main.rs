@@ -1,0 +1,300 @@
+//! The `treedb` command: import, export, find, check, on a directory and through a server.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// What a command did.
+#[derive(Debug)]
+struct Done {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn done(output: Output) -> Done {
+    Done {
+        status: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn treedb(args: &[&str]) -> Done {
+    done(Command::new(env!("CARGO_BIN_EXE_treedb")).args(args).stdin(Stdio::null()).output().unwrap())
+}
+
+fn treedb_reading(args: &[&str], input: &str) -> Done {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_treedb"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    done(child.wait_with_output().unwrap())
+}
+
+/// A running server; it is killed when dropped.
+struct Server(Child, String);
+
+impl Server {
+    fn start(dir: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_treedb"))
+            .args([
+                "serve",
+                "--mongo",
+                "127.0.0.1:0",
+                "--native",
+                "127.0.0.1:0",
+                "--log-level",
+                "warn",
+                "--dir",
+            ])
+            .arg(dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let native = lines
+            .map(Result::unwrap)
+            .find_map(|line| line.strip_prefix("listening native ").map(str::to_owned))
+            .expect("the server says where it listens");
+        Server(child, native)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Bench {
+    temp: TempDir,
+    dir: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("db").to_str().unwrap().to_owned();
+        Bench { temp, dir }
+    }
+
+    /// A file of this content; its name.
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.temp.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn find(&self, args: &[&str]) -> Vec<String> {
+        let done = treedb(&[&["find", "a.b"], args, &["--dir", &self.dir]].concat());
+        assert_eq!(done.status, Some(0), "{done:?}");
+        done.out.lines().map(str::to_owned).collect()
+    }
+}
+
+fn numbers(range: std::ops::Range<u32>) -> String {
+    range.map(|n| format!("{{\"_id\": {n}, \"half\": {}.5}}\n", n / 2)).collect()
+}
+
+#[test]
+fn what_is_imported_is_found_counted_exported_and_checked_in_a_directory() {
+    let bench = Bench::new();
+    let file = bench.file("in.jsonl", &numbers(0..2500));
+    let done = treedb(&["import", "a.b", &file, "--dir", &bench.dir]);
+    assert_eq!((done.status, done.out.as_str()), (Some(0), ""), "{done:?}");
+    assert!(done.err.contains("imported 2,500 documents into a.b in "), "{done:?}");
+
+    let found = bench.find(&[
+        r#"{"_id": {"$gte": 2000}}"#,
+        "--sort",
+        r#"{"_id": -1}"#,
+        "--skip",
+        "1",
+        "--limit",
+        "2",
+    ]);
+    assert_eq!(found, [r#"{"_id":2498,"half":1249.5}"#, r#"{"_id":2497,"half":1248.5}"#]);
+    assert_eq!(bench.find(&["--limit", "1", "--projection", r#"{"_id": 0}"#]), [r#"{"half":0.5}"#]);
+    assert_eq!(bench.find(&[]).len(), 2500);
+
+    let out = bench.temp.path().join("out.jsonl");
+    let done = treedb(&["export", "a.b", out.to_str().unwrap(), "--dir", &bench.dir]);
+    assert!(done.status == Some(0) && done.err.contains("exported 2,500 documents from a.b"), "{done:?}");
+    assert_eq!(fs::read_to_string(&out).unwrap(), numbers(0..2500).replace(' ', ""));
+    assert_eq!(fs::read_dir(bench.temp.path()).unwrap().count(), 3, "no partial file is left");
+
+    let done = treedb(&["check", "--dir", &bench.dir]);
+    assert_eq!(done.status, Some(0), "{done:?}");
+    for line in ["collection a.b: 2,500 documents", "index _id_: 2,500 entries", "no damage in "] {
+        assert!(done.out.contains(line), "{line:?} in {done:?}");
+    }
+}
+
+#[test]
+fn the_same_commands_work_through_a_server() {
+    let bench = Bench::new();
+    let server = Server::start(Path::new(&bench.dir));
+    let there = ["--native", &server.1];
+    let done =
+        treedb_reading(&[&["import", "a.b", "-", "--batch", "7"], &there[..]].concat(), &numbers(0..100));
+    assert!(done.status == Some(0) && done.err.contains("imported 100 documents"), "{done:?}");
+    let done = treedb(&[&["find", "a.b", r#"{"_id": 42}"#, "--time"], &there[..]].concat());
+    assert_eq!(done.out, "{\"_id\":42,\"half\":21.5}\n");
+    let (ms, rest) = done.err.split_once(' ').unwrap();
+    assert!(ms.parse::<f64>().unwrap() > 0.0 && rest == "ms, 1 documents\n", "{done:?}");
+    let done = treedb(&[&["export", "a.b", "--filter", r#"{"_id": {"$lt": 10}}"#], &there[..]].concat());
+    assert_eq!(done.out, numbers(0..10).replace(' ', ""));
+
+    let done = treedb(&["find", "a.b", "--dir", &bench.dir]);
+    assert_eq!(done.status, Some(1));
+    assert!(done.err.contains(&format!("in use by process {}", server.0.id())), "{done:?}");
+}
+
+#[test]
+fn a_bad_line_stops_the_import_with_its_number_and_everything_before_it_is_there() {
+    let bench = Bench::new();
+    for (number, bad, reason) in [
+        (1, "[1]", "an object is needed"),
+        (5, "{\"_id\": 5", "EOF while parsing"),
+        (6, "{\"_id\": [1]}", "_id"),
+        (7, "{\"_id\": 3}", "E11000 duplicate key"),
+        (8, "\u{1}", "not a JSON document"),
+    ] {
+        let bench = Bench::new();
+        let good = numbers(1..10);
+        let mut lines: Vec<&str> = good.lines().collect();
+        lines.insert(number - 1, bad);
+        let file = bench.file("in.jsonl", &lines.join("\n"));
+        for batch in ["100", "2"] {
+            let dir = format!("{}{batch}", bench.dir);
+            let done = treedb(&["import", "a.b", &file, "--dir", &dir, "--batch", batch]);
+            assert_eq!(done.status, Some(1), "{done:?}");
+            assert!(
+                done.err.contains(&format!("treedb: line {number}: ")) && done.err.contains(reason),
+                "{done:?}"
+            );
+            let found = treedb(&["find", "a.b", "--dir", &dir]);
+            assert_eq!(found.out.lines().count(), number - 1, "{found:?}");
+        }
+    }
+    drop(bench);
+}
+
+#[test]
+fn with_skip_bad_lines_are_told_in_order_and_the_others_are_there() {
+    let bench = Bench::new();
+    let file = bench.file(
+        "in.jsonl",
+        "{\"_id\": 1}\nnonsense\n{\"_id\": 1, \"again\": true}\n\n{\"_id\": 2}\n{\"_id\": [2]}\n",
+    );
+    let done = treedb(&["import", "a.b", &file, "--dir", &bench.dir, "--on-error", "skip"]);
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let told: Vec<&str> = done.err.lines().filter_map(|line| line.strip_prefix("line ")).collect();
+    assert!(
+        matches!(told[..], [a, b, c] if a.starts_with("2: not a JSON document")
+        && b.starts_with("3: E11000") && c.starts_with("6: ")),
+        "{done:?}"
+    );
+    assert!(
+        done.err.contains("imported 2 documents") && done.err.contains("skipped 3 bad lines"),
+        "{done:?}"
+    );
+    assert_eq!(bench.find(&[]), [r#"{"_id":1}"#, r#"{"_id":2}"#]);
+}
+
+#[test]
+fn a_canonical_export_comes_back_as_the_very_same_documents() {
+    let bench = Bench::new();
+    let lines = [
+        r#"{"_id":{"$numberInt":"1"},"long":{"$numberLong":"5"},"double":{"$numberDouble":"5.0"}}"#,
+        r#"{"_id":{"$oid":"64b7f0f0f0f0f0f0f0f0f0f0"},"at":{"$date":{"$numberLong":"1700000000000"}},"nan":{"$numberDouble":"NaN"}}"#,
+        r#"{"_id":"x","bin":{"$binary":{"base64":"AAEC","subType":"00"}},"list":[null,true,{"$minKey":1},{"z":{"$numberInt":"1"},"a":"b"}]}"#,
+    ];
+    let file = bench.file("in.jsonl", &lines.join("\n"));
+    assert_eq!(treedb(&["import", "a.b", &file, "--dir", &bench.dir]).status, Some(0));
+    let first = treedb(&["export", "a.b", "--canonical", "--dir", &bench.dir]).out;
+    assert_eq!(first.lines().collect::<Vec<_>>(), lines);
+    let relaxed = treedb(&["export", "a.b", "--dir", &bench.dir]).out;
+    assert!(relaxed.starts_with(r#"{"_id":1,"long":5,"double":5.0}"#), "{relaxed}");
+}
+
+#[test]
+fn a_directory_without_a_database_is_not_made_one_by_reading() {
+    let bench = Bench::new();
+    for args in [&["find", "a.b"][..], &["export", "a.b"], &["check"]] {
+        let done = treedb(&[args, &["--dir", &bench.dir]].concat());
+        assert_eq!(done.status, Some(1));
+        assert!(done.err.contains("holds no database"), "{done:?}");
+    }
+    assert!(!Path::new(&bench.dir).exists());
+}
+
+#[test]
+fn damage_is_found_and_told_with_file_and_place() {
+    let bench = Bench::new();
+    let file = bench.file("in.jsonl", &numbers(0..2000));
+    assert_eq!(treedb(&["import", "a.b", &file, "--dir", &bench.dir]).status, Some(0));
+    let pages = Path::new(&bench.dir).join("pages");
+    let good = fs::read(&pages).unwrap();
+    // Page by page, one bit in the middle: some pages are free, and nothing is wrong then.
+    let mut found = 0;
+    for page in (2..good.len() / 4096).step_by(good.len() / 4096 / 12) {
+        let mut bad = good.clone();
+        bad[page * 4096 + 2000] ^= 4;
+        fs::write(&pages, &bad).unwrap();
+        let done = treedb(&["check", "--dir", &bench.dir]);
+        if done.status == Some(0) {
+            continue;
+        }
+        found += 1;
+        assert_eq!(done.status, Some(1), "{done:?}");
+        assert!(done.err.contains("pages is damaged at byte ") && done.err.contains("expected"), "{done:?}");
+        assert!(!done.out.contains("no damage"), "{done:?}");
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_told() {
+    let bench = Bench::new();
+    let file = bench.file("in.jsonl", "");
+    let missing = bench.temp.path().join("none").to_str().unwrap().to_owned();
+    for (args, status, message) in [
+        (&["import", "a.b", &file][..], 2, "--dir <DIR>|--native <HOST:PORT>"),
+        (&["import", "a.b", &file, "--dir", &bench.dir, "--native", "h:1"], 2, "cannot be used with"),
+        (&["import", "a.b", &file, "--dir", &bench.dir, "--batch", "0"], 2, "1..=100000"),
+        (&["import", "a.b", &missing, "--dir", &bench.dir], 1, "No such file"),
+        (&["import", "nodot", &file, "--dir", &bench.dir], 2, "nodot"),
+        (&["import", "a.b", bench.temp.path().to_str().unwrap(), "--dir", &bench.dir], 1, "is a directory"),
+        (&["find", "a.b", "{year: 1}", "--dir", &bench.dir], 2, "not a JSON document"),
+        (&["find", "a.b", r#"{"a": {"$no": 1}}"#, "--dir", &bench.dir], 1, "$no"),
+        (&["find", "nodot", "--dir", &bench.dir], 2, "namespace"),
+        (&["find", "a.b", "--native", "127.0.0.1:1"], 1, "127.0.0.1:1: connect: Connection refused"),
+        (&["export", "a.b", "/no/such/place", "--dir", &bench.dir], 1, "/no/such/place"),
+    ] {
+        let done = treedb(args);
+        assert_eq!(done.status, Some(status), "{args:?} {done:?}");
+        assert!(done.err.contains(message), "{message:?} in {done:?}");
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in ["import", "export", "find"] {
+        let done = treedb(&[command, "--help"]);
+        assert_eq!(done.status, Some(0));
+        for part in ["Usage: treedb", "DB.COLL", "--dir <DIR>", "--native <HOST:PORT>", "Example"] {
+            assert!(done.out.contains(part), "{part:?} in {}", done.out);
+        }
+    }
+    assert!(treedb(&["check", "--help"]).out.contains("exit status is 1"));
+}
