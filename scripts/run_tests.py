@@ -5,12 +5,14 @@
     scripts/run_tests.py --list       their names and commands
     scripts/run_tests.py cargo pg     only the suites whose name starts so
 
-A suite's output goes to target/test-logs/NAME.log; of a suite that fails the last lines are shown too.
+A suite's output goes to target/test-logs/NAME.log; of a suite that fails the last lines are shown too. A suite that
+is not done after its time limit is stopped, with everything it started, and counts as failed.
 """
 import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -18,20 +20,20 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "target" / "test-logs"
 
-# name, command, what one run of it checks. A suite whose tool counts tests is counted by its own lines; the
-# others count as one test each.
+# name, minutes it may take (a cold build included), command, what one run of it checks. A suite whose tool counts
+# tests is counted by its own lines; the others count as one test each.
 SUITES = [
-    ("layers", "python3 scripts/check_layers.py", "modules use only the layers below them"),
-    ("format_doc", "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
-    ("format", "cargo fmt --all --check", "rustfmt finds nothing to change"),
-    ("clippy", "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -- -D warnings",
+    ("layers", 1, "python3 scripts/check_layers.py", "modules use only the layers below them"),
+    ("format_doc", 1, "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
+    ("format", 1, "cargo fmt --all --check", "rustfmt finds nothing to change"),
+    ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -- -D warnings",
      "lints, missing docs and undocumented unsafe"),
-    ("cargo", "cargo test --no-fail-fast", "unit, model, crash and wire tests"),
-    ("driver", "scripts/driver_tests.sh", "PyMongo against the real server"),
-    ("kill", "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
-    ("pg_regress", "scripts/pg_regress.sh", "SQL against expected answers"),
-    ("pg_isolation", "scripts/pg_isolation.sh", "concurrent Postgres sessions"),
-    ("pg_crash", "scripts/pg_crash.sh 20", "immediate stops of Postgres under load"),
+    ("cargo", 25, "cargo test --no-fail-fast", "unit, model, crash and wire tests"),
+    ("driver", 8, "scripts/driver_tests.sh", "PyMongo against the real server"),
+    ("kill", 5, "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
+    ("pg_regress", 15, "scripts/pg_regress.sh", "SQL against expected answers"),
+    ("pg_isolation", 5, "scripts/pg_isolation.sh", "concurrent Postgres sessions"),
+    ("pg_crash", 8, "scripts/pg_crash.sh 20", "immediate stops of Postgres under load"),
 ]
 
 COUNTERS = [
@@ -56,9 +58,23 @@ def count(text, status):
         passed, failed = passed + (match["how"] == "ok"), failed + (match["how"] != "ok")
     if status and not failed:
         failed = 1
-    if not status and not passed and not failed:
+    if status == 0 and not passed and not failed:
         passed = 1
     return passed, failed
+
+
+def run(command, log, limit):
+    """Runs `command` with its output into the file `log`; its exit status, or None if it was stopped after `limit` s."""
+    env = dict(os.environ, RUST_BACKTRACE="0", CARGO_TERM_COLOR="never")
+    with log.open("w") as out:
+        process = subprocess.Popen(["bash", "-c", command], cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
 
 
 def main():
@@ -68,21 +84,21 @@ def main():
     args = parser.parse_args()
     chosen = [s for s in SUITES if not args.suites or any(s[0].startswith(p) for p in args.suites)]
     if args.list:
-        for name, command, what in chosen:
-            print(f"{name:13} {what}\n{'':13} {command}")
+        for name, minutes, command, what in chosen:
+            print(f"{name:13} {what}\n{'':13} {command}   (at most {minutes} min)")
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
-    env = dict(os.environ, RUST_BACKTRACE="0", CARGO_TERM_COLOR="never")
     total_passed = total_failed = 0
-    for name, command, what in chosen:
+    for name, minutes, command, what in chosen:
         print(f"==> {name}: {what}", flush=True)
         started = time.monotonic()
         log = LOGS / f"{name}.log"
-        with log.open("w") as out:
-            status = subprocess.call(["bash", "-c", command], cwd=ROOT, env=env, stdout=out,
-                                     stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        status = run(command, log, 60 * minutes)
         text = log.read_text(errors="replace")
         passed, failed = count(text, status)
+        if status is None:
+            print(f"    stopped after {minutes} min: what it was doing is at the end of {log.relative_to(ROOT)}")
+            failed += 1
         total_passed, total_failed = total_passed + passed, total_failed + failed
         if failed:
             print("\n".join("    " + line for line in text.splitlines()[-80:]))

@@ -84,7 +84,12 @@ pub fn page(files: &[Value]) -> Result<String> {
     let mut out = HEAD.to_owned();
     let rows = || files.iter().filter_map(|f| f["rows"].as_array()).flatten();
     let behind = rows().filter(|r| number(r, "ratio") < 1.0).count();
-    writeln!(out, "\n{} comparisons, TreeDB ahead in {}, behind in {behind}.", rows().count(), rows().count() - behind)?;
+    writeln!(
+        out,
+        "\n{} comparisons, TreeDB ahead in {}, behind in {behind}.",
+        rows().count(),
+        rows().count() - behind
+    )?;
     for file in files {
         section(&mut out, file)?;
     }
@@ -117,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_loss_is_shown_as_one() {
-        let row = |ratio: f64| json!({"workload": "w", "ratio": ratio, "ours": 1, "peer": "P", "peer_value": 2});
+        let row =
+            |ratio: f64| json!({"workload": "w", "ratio": ratio, "ours": 1, "peer": "P", "peer_value": 2});
         let file = json!({"suite": "s", "rows": [row(0.5), row(2.0)], "machine": {"cores": 2}});
         let page = page(&[file]).unwrap();
         assert!(page.contains("2 comparisons, TreeDB ahead in 1, behind in 1"));

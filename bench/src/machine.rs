@@ -57,7 +57,8 @@ pub fn flush_micros(dir: &Path) -> Result<f64> {
 /// # Errors
 /// If the bench folder cannot be written.
 pub fn facts(dir: &Path) -> Result<Value> {
-    let changed = output("git", &["status", "--porcelain", "--untracked-files=no"]).is_none_or(|s| !s.is_empty());
+    let changed =
+        output("git", &["status", "--porcelain", "--untracked-files=no"]).is_none_or(|s| !s.is_empty());
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".into());
     Ok(json!({
         "cores": std::thread::available_parallelism().map_or(0, usize::from),

@@ -62,8 +62,13 @@ impl Person {
     /// # Errors
     /// If a field is missing or is not a string.
     pub fn from_bson(doc: &RawDocument) -> Result<Person> {
-        let mut person =
-            Person { id: String::new(), name: String::new(), email: String::new(), city: String::new(), pad: String::new() };
+        let mut person = Person {
+            id: String::new(),
+            name: String::new(),
+            email: String::new(),
+            city: String::new(),
+            pad: String::new(),
+        };
         let mut fields = 0;
         for field in doc {
             let (key, value) = field?;

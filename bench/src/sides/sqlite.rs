@@ -126,7 +126,9 @@ impl SqliteDocuments {
     pub fn new(class: Class, shape: Shape) -> Result<SqliteDocuments> {
         let folder = Folder::new("sqlite-documents")?;
         let columns = match shape {
-            Shape::Columns => "name TEXT NOT NULL, email TEXT NOT NULL, city TEXT NOT NULL, pad TEXT NOT NULL",
+            Shape::Columns => {
+                "name TEXT NOT NULL, email TEXT NOT NULL, city TEXT NOT NULL, pad TEXT NOT NULL"
+            }
             Shape::Json => {
                 "document TEXT NOT NULL, email TEXT GENERATED ALWAYS AS (document ->> 'email') STORED,
                  city TEXT GENERATED ALWAYS AS (document ->> 'city') STORED"
@@ -168,7 +170,13 @@ impl SqliteDocuments {
         })
     }
 
-    fn fetch(&self, condition: &str, order: &mut Order<'_>, count: u64, name: fn(u64) -> String) -> Result<u64> {
+    fn fetch(
+        &self,
+        condition: &str,
+        order: &mut Order<'_>,
+        count: u64,
+        name: fn(u64) -> String,
+    ) -> Result<u64> {
         let mut answer = Answer::default();
         let db = lock(&self.db);
         let mut get = self.select(&db, condition)?;
@@ -222,7 +230,8 @@ impl Documents for SqliteDocuments {
     fn counts(&self) -> Result<(u64, u64)> {
         let db = lock(&self.db);
         let all: i64 = db.query_row("SELECT count(*) FROM people", [], |row| row.get(0))?;
-        let city: i64 = db.query_row("SELECT count(*) FROM people WHERE city = 'city-07'", [], |row| row.get(0))?;
+        let city: i64 =
+            db.query_row("SELECT count(*) FROM people WHERE city = 'city-07'", [], |row| row.get(0))?;
         Ok((all as u64, city as u64))
     }
 

@@ -1,7 +1,7 @@
 //! TreeDB, through its library.
 
-use bson::rawdoc;
 use bson::raw::RawDocumentBuf;
+use bson::rawdoc;
 use treedb_core::kv::{Durability, Options, Reads, Store, Table, TableKind};
 use treedb_core::{Collection, Database, FindRequest, IndexSpec};
 

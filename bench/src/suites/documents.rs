@@ -33,7 +33,13 @@ fn counted(side: &dyn Documents) -> Result<u64> {
 }
 
 /// A contest in which every side inserts `count` documents into a new, empty place in each round.
-fn inserting(scale: Scale, class: Class, count: u64, batch: u64, shuffled: bool) -> Result<Vec<crate::contest::Figures>> {
+fn inserting(
+    scale: Scale,
+    class: Class,
+    count: u64,
+    batch: u64,
+    shuffled: bool,
+) -> Result<Vec<crate::contest::Figures>> {
     // Prime to every count there is, so that each number comes once.
     let place = move |i: u64| if shuffled { i.wrapping_mul(7919) % count } else { i };
     let mut turns: Vec<Side<'_>> = SIDES
@@ -41,7 +47,8 @@ fn inserting(scale: Scale, class: Class, count: u64, batch: u64, shuffled: bool)
         .map(|(name, make)| {
             let turn = move |_| {
                 let side = make(class)?;
-                let turn = Turn::timed(count, || side.insert(&mut (0..count).map(place), count, batch).map(|()| 0))?;
+                let turn =
+                    Turn::timed(count, || side.insert(&mut (0..count).map(place), count, batch).map(|()| 0))?;
                 Ok(Turn { answer: counted(side.as_ref())?, ..turn })
             };
             Side { name, turn: Box::new(turn) }
@@ -52,7 +59,9 @@ fn inserting(scale: Scale, class: Class, count: u64, batch: u64, shuffled: bool)
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let mut out = Vec::new();
-    let mut add = |workload: &str, class: Class, unit, figures| out.extend(rows(workload, class.label(), unit, figures));
+    let mut add = |workload: &str, class: Class, unit, figures| {
+        out.extend(rows(workload, class.label(), unit, figures))
+    };
 
     eprintln!("documents: inserts");
     let (relaxed, unit) = (Class::Relaxed, Unit::OpsPerSecond);
@@ -69,7 +78,8 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     for (size, label) in [(4096, "4,096"), (100_000, "100k")] {
         eprintln!("documents: reads of {label}");
         let size = scale.of(size);
-        let sides: Vec<Box<dyn Documents>> = SIDES.iter().map(|(_, make)| make(relaxed)).collect::<Result<_>>()?;
+        let sides: Vec<Box<dyn Documents>> =
+            SIDES.iter().map(|(_, make)| make(relaxed)).collect::<Result<_>>()?;
         for side in &sides {
             side.insert(&mut (0..size), size, BATCH)?;
             side.settle()?;
@@ -84,12 +94,18 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             let mut turns: Vec<Side<'_>> = sides
                 .iter()
                 .map(|side| {
-                    let turn = move |r| Turn::timed(gets, || get(side.as_ref(), Random::new(r + 1, size), gets));
+                    let turn =
+                        move |r| Turn::timed(gets, || get(side.as_ref(), Random::new(r + 1, size), gets));
                     Side { name: side.name(), turn: Box::new(turn) }
                 })
                 .collect();
             let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
-            add(&format!("fetch a document by {what}, {label} documents"), relaxed, Unit::NanosPerOp, figures);
+            add(
+                &format!("fetch a document by {what}, {label} documents"),
+                relaxed,
+                Unit::NanosPerOp,
+                figures,
+            );
         }
         if label != "100k" {
             continue;
@@ -97,7 +113,9 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         let mut turns: Vec<Side<'_>> = sides
             .iter()
             .map(|side| {
-                let turn = move |_| Ok(Turn { ops: size, spent: side.folder().bytes()?, answer: counted(side.as_ref())? });
+                let turn = move |_| {
+                    Ok(Turn { ops: size, spent: side.folder().bytes()?, answer: counted(side.as_ref())? })
+                };
                 Side { name: side.name(), turn: Box::new(turn) }
             })
             .collect();

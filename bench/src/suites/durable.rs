@@ -44,7 +44,12 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .collect();
         let figures = contest(Unit::OpsPerSecond, scale.rounds, &mut turns)?;
         let producers = if threads == 1 { "1 producer".to_owned() } else { format!("{threads} producers") };
-        out.extend(rows(&format!("durable commits, {producers}"), class.label(), Unit::OpsPerSecond, figures));
+        out.extend(rows(
+            &format!("durable commits, {producers}"),
+            class.label(),
+            Unit::OpsPerSecond,
+            figures,
+        ));
     }
     Ok(out)
 }

@@ -15,7 +15,13 @@ pub(super) const ABOUT: &str = "8-byte keys in no order, values of 100 bytes, on
 type Work<'a> = &'a dyn Fn(&dyn Keys, u64) -> Result<u64>;
 
 /// A contest in which every side does `work`. `check` is asked for the answer outside the timer.
-fn contend(sides: &[Box<dyn Keys>], scale: Scale, ops: u64, work: Work<'_>, check: Option<Work<'_>>) -> Result<Vec<Figures>> {
+fn contend(
+    sides: &[Box<dyn Keys>],
+    scale: Scale,
+    ops: u64,
+    work: Work<'_>,
+    check: Option<Work<'_>>,
+) -> Result<Vec<Figures>> {
     let turn_of = |side: &'_ dyn Keys, round| {
         let turn = Turn::timed(ops, || work(side, round))?;
         Ok(Turn { answer: check.map_or(Ok(turn.answer), |check| check(side, round))?, ..turn })

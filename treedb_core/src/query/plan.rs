@@ -159,7 +159,13 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
 
 /// Which way walking `ranges` gives the order of `sort`, if either does. `equal` fields at the front of the index
 /// have the same value in all entries of a range; `bounded` tells whether the field after them has bounds.
-fn gives_order(index: &IndexInfo, equal: usize, bounded: bool, ranges: &[KeyRange], sort: &Sort) -> Option<Way> {
+fn gives_order(
+    index: &IndexInfo,
+    equal: usize,
+    bounded: bool,
+    ranges: &[KeyRange],
+    sort: &Sort,
+) -> Option<Way> {
     if !index.ordered || index.multikey && !gives_least_key_first(index, equal, bounded, ranges, sort) {
         return None;
     }
@@ -191,7 +197,13 @@ fn gives_order(index: &IndexInfo, equal: usize, bounded: bool, ranges: &[KeyRang
 /// A row of a multikey index is met first under the least of its keys that are walked. The sort goes by the least
 /// of all, so every key must be walked as far as the sort's fields go: these have no bounds, and lie in no array
 /// that an equality picks elements from.
-fn gives_least_key_first(index: &IndexInfo, equal: usize, bounded: bool, ranges: &[KeyRange], sort: &Sort) -> bool {
+fn gives_least_key_first(
+    index: &IndexInfo,
+    equal: usize,
+    bounded: bool,
+    ranges: &[KeyRange],
+    sort: &Sort,
+) -> bool {
     let picked = || index.def.keys.iter().take(equal).map(|part| part.path.first());
     let apart = sort.keys.iter().all(|key| picked().all(|first| first != key.path.first()));
     !bounded && ranges.len() == 1 && apart

@@ -56,7 +56,8 @@ impl Source for Memory {
     }
 
     fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        let behind = |id: u64| after.is_none_or(|last| if way == Way::Forward { id > last.0 } else { id < last.0 });
+        let behind =
+            |id: u64| after.is_none_or(|last| if way == Way::Forward { id > last.0 } else { id < last.0 });
         let rows = self.rows.iter().filter(|(id, _)| behind(**id));
         match way {
             Way::Forward => show(rows, |(id, doc)| visit(RowId(*id), doc)),

@@ -12,7 +12,8 @@ use crate::doc::testing::Rng;
 use crate::index::ordered::IndexDef;
 use memory::Memory;
 
-const PATHS: &[&str] = &["a", "a", "b", "b", "c", "a.x", "a.x", "a.y", "a.y", "b.x", "a.0", "a.0.x", "b.1", "a.x.y", "c.x"];
+const PATHS: &[&str] =
+    &["a", "a", "b", "b", "c", "a.x", "a.x", "a.y", "a.y", "b.x", "a.0", "a.0.x", "b.1", "a.x.y", "c.x"];
 const SORT_PATHS: &[&str] = &["a", "b", "c", "a.x", "b.x", "a.x.y", "c.x", "n"];
 
 fn raw(doc: &Document) -> RawDocumentBuf {
@@ -23,7 +24,9 @@ fn scalar(rng: &mut Rng) -> Bson {
     // Mostly small numbers, so that conditions meet values, and two conditions two elements of one array.
     match rng.below(40) {
         0..28 => Bson::Int32(rng.below(5) as i32),
-        28 => Bson::Double(*rng.pick(&[0.0, -0.0, 1.0, 1.5, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY])),
+        28 => {
+            Bson::Double(*rng.pick(&[0.0, -0.0, 1.0, 1.5, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]))
+        }
         29 => Bson::Int64(rng.below(4) as i64),
         30..33 => Bson::String((*rng.pick(&["", "a", "b", "ab", "a\0"])).to_owned()),
         33 | 34 => Bson::Null,
@@ -108,14 +111,18 @@ fn filter(rng: &mut Rng, depth: usize) -> Document {
             }
             3..8 => {
                 let operators = (0..1 + rng.below(2)).map(|_| operator(rng));
-                filter.insert(path, operators.map(|(name, operand)| (name.to_owned(), operand)).collect::<Document>());
+                filter.insert(
+                    path,
+                    operators.map(|(name, operand)| (name.to_owned(), operand)).collect::<Document>(),
+                );
             }
             8 => {
                 let (name, operand) = operator(rng);
                 filter.insert(path, doc! { "$not": { name: operand } });
             }
             _ => {
-                let clauses: Vec<Document> = (0..1 + rng.below(3)).map(|_| self::filter(rng, depth - 1)).collect();
+                let clauses: Vec<Document> =
+                    (0..1 + rng.below(3)).map(|_| self::filter(rng, depth - 1)).collect();
                 filter.insert(*rng.pick(&["$and", "$or", "$nor", "$and"]), clauses);
             }
         }
@@ -267,5 +274,12 @@ fn every_plan_finds_what_a_naive_evaluation_finds() {
     }
     println!("{seen:?}");
     // The generator must reach every kind of plan often.
-    assert!(seen.rows > 500 && seen.index > 1500 && seen.nothing > 20 && seen.sorted_by_index > 200 && seen.multikey_compound > 200, "{seen:?}");
+    assert!(
+        seen.rows > 500
+            && seen.index > 1500
+            && seen.nothing > 20
+            && seen.sorted_by_index > 200
+            && seen.multikey_compound > 200,
+        "{seen:?}"
+    );
 }

@@ -44,9 +44,12 @@ pub(super) fn compare(a: &Bson, b: &Bson) -> Ordering {
         (Bson::ObjectId(a), Bson::ObjectId(b)) => a.bytes().cmp(&b.bytes()),
         (Bson::Boolean(a), Bson::Boolean(b)) => a.cmp(b),
         (Bson::DateTime(a), Bson::DateTime(b)) => a.timestamp_millis().cmp(&b.timestamp_millis()),
-        (Bson::Binary(a), Bson::Binary(b)) => {
-            a.bytes.len().cmp(&b.bytes.len()).then(u8::from(a.subtype).cmp(&u8::from(b.subtype))).then(a.bytes.cmp(&b.bytes))
-        }
+        (Bson::Binary(a), Bson::Binary(b)) => a
+            .bytes
+            .len()
+            .cmp(&b.bytes.len())
+            .then(u8::from(a.subtype).cmp(&u8::from(b.subtype)))
+            .then(a.bytes.cmp(&b.bytes)),
         (Bson::Array(a), Bson::Array(b)) => {
             let pairs = a.iter().zip(b).map(|(a, b)| compare(a, b));
             pairs.into_iter().find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))
@@ -138,8 +141,12 @@ fn condition(doc: &Bson, path: &str, operator: &str, operand: &Bson) -> bool {
         ("$ne", _) => !any("$eq", operand),
         ("$in", Bson::Array(list)) => list.iter().any(|value| any("$eq", value)),
         ("$nin", Bson::Array(list)) => !list.iter().any(|value| any("$eq", value)),
-        ("$exists", Bson::Boolean(wanted)) => found(doc, &parts, false).iter().any(Option::is_some) == *wanted,
-        ("$not", Bson::Document(inner)) => !inner.iter().all(|(operator, operand)| condition(doc, path, operator, operand)),
+        ("$exists", Bson::Boolean(wanted)) => {
+            found(doc, &parts, false).iter().any(Option::is_some) == *wanted
+        }
+        ("$not", Bson::Document(inner)) => {
+            !inner.iter().all(|(operator, operand)| condition(doc, path, operator, operand))
+        }
         _ => any(operator, operand),
     }
 }
@@ -150,7 +157,9 @@ pub(super) fn matches(doc: &Document, filter: &Document) -> bool {
         ("$and", Bson::Array(all)) => all.iter().all(|one| matches(doc, one.as_document().unwrap())),
         ("$or", Bson::Array(all)) => all.iter().any(|one| matches(doc, one.as_document().unwrap())),
         ("$nor", Bson::Array(all)) => !all.iter().any(|one| matches(doc, one.as_document().unwrap())),
-        (path, Bson::Document(operators)) if operators.keys().next().is_some_and(|name| name.starts_with('$')) => {
+        (path, Bson::Document(operators))
+            if operators.keys().next().is_some_and(|name| name.starts_with('$')) =>
+        {
             operators.iter().all(|(operator, operand)| condition(&whole, path, operator, operand))
         }
         (path, value) => condition(&whole, path, "$eq", value),
@@ -185,7 +194,8 @@ pub(super) fn sort_key(doc: &Document, sort: &Document) -> Vec<Bson> {
     sort.iter()
         .map(|(path, direction)| {
             let values = sort_values(&whole, &path.split('.').collect::<Vec<_>>()).into_iter();
-            let chosen = if direction.as_i32() == Some(1) { values.min_by(compare) } else { values.max_by(compare) };
+            let chosen =
+                if direction.as_i32() == Some(1) { values.min_by(compare) } else { values.max_by(compare) };
             chosen.unwrap()
         })
         .collect()

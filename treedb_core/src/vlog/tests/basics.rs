@@ -79,7 +79,11 @@ fn values_appended_since_the_checkpoint_are_gone_and_their_room_is_used_again() 
     drop(log);
     let log = open(RealDisk, &dir.0, state.clone()).unwrap();
     assert_eq!(log.stats().segments, 1);
-    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 1, "segments that no checkpoint names are removed");
+    assert_eq!(
+        std::fs::read_dir(&dir.0).unwrap().count(),
+        1,
+        "segments that no checkpoint names are removed"
+    );
     assert_eq!(log.state(), state);
     for ptr in &lost {
         assert!(matches!(log.get(*ptr), Err(Error::Corrupt(_))));
