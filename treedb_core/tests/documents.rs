@@ -1,5 +1,8 @@
 //! The document API from outside, on a real directory.
 
+// Helpers of tests, which clippy does not know as tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use treedb_core::bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use treedb_core::{Collection, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, UpdateRequest};
 

@@ -71,8 +71,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                 };
                 lately.insert(row, keys);
             }
-            if !lately.get(&row).is_some_and(|keys| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_ok())
-            {
+            if lately.get(&row).is_none_or(|keys| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_err()) {
                 return Err(wrong(format!(
                     "index {} has a key for row {row:?} that the row does not have",
                     index.def.name

@@ -135,7 +135,7 @@ impl Collection {
     /// collection does not exist.
     pub fn explain(&self, request: FindRequest) -> Result<Option<(Plan, Counters)>> {
         let mut cursor = self.find(request)?;
-        while let Some(document) = cursor.next() {
+        for document in cursor.by_ref() {
             document?;
         }
         let counters = cursor.counters();

@@ -444,8 +444,8 @@ mod tests {
             (Value::Int32(1), Value::Double(1.0), Ordering::Equal),
             (Value::Int64(big + 1), Value::Double(big as f64), Ordering::Greater),
             (Value::Int64(-big - 1), Value::Double(-(big as f64)), Ordering::Less),
-            (Value::Int64(i64::MAX), Value::Double(9.223372036854775807e18), Ordering::Less),
-            (Value::Int64(i64::MIN), Value::Double(-9.223372036854775808e18), Ordering::Equal),
+            (Value::Int64(i64::MAX), Value::Double(i64::MAX as f64), Ordering::Less),
+            (Value::Int64(i64::MIN), Value::Double(i64::MIN as f64), Ordering::Equal),
             (dec("0.1"), Value::Double(0.1), Ordering::Less), // the double is a little above a tenth
             (dec("0.3"), Value::Double(0.3), Ordering::Greater), // and this one a little below
             (dec("0.5"), Value::Double(0.5), Ordering::Equal),

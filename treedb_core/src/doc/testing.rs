@@ -103,7 +103,7 @@ pub(crate) fn random_value(rng: &mut Rng, depth: usize) -> RawBson {
             code: (*rng.pick(&["", "x"])).to_owned(),
             scope: random_document(rng, 0),
         }),
-        21 => db_pointer(*rng.pick(&["a", "b.c"]), rng.below(2) as u8),
+        21 => db_pointer(["a", "b.c"][rng.below(2)], rng.below(2) as u8),
         22 => RawBson::Int32(1),
         23 | 24 => RawBson::Document(random_document(rng, depth - 1)),
         _ => RawBson::Array(random_array(rng, depth - 1)),

@@ -70,7 +70,7 @@ impl Inner {
             writer.logged = 0;
         }
         self.gate.give(writer);
-        let finished = started.and_then(|checkpoint| {
+        started.and_then(|checkpoint| {
             let flushed = self
                 .log
                 .wait_durable(lsn)
@@ -78,8 +78,7 @@ impl Inner {
                 .and_then(|()| self.pager.finish_checkpoint(checkpoint))
                 .and_then(|()| self.tidy(lsn, &state));
             flushed.inspect_err(|error| self.poison(error))
-        });
-        finished
+        })
     }
 
     /// Gives back what the checkpoint that is durable now made superfluous.

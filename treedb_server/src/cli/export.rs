@@ -53,7 +53,7 @@ impl Export {
         let mut out = Output::open(&self.file)?;
         let mut documents = 0;
         for document in found {
-            let line = self.line(&*document?)?;
+            let line = self.line(&document?)?;
             if !out.line(&line)? {
                 // Whoever read the pipe has had enough.
                 return Ok(ExitCode::SUCCESS);

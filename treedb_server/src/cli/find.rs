@@ -65,7 +65,7 @@ impl Find {
             took += step;
             let Some(document) = document else { break };
             documents += 1;
-            if !out.line(&to_json(&*document?))? {
+            if !out.line(&to_json(&document?))? {
                 break;
             }
         }

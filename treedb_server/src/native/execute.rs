@@ -274,7 +274,7 @@ fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWrit
     let mut batch = BatchWriter::new(out);
     while batch.count() < most && batch.bytes(out) < BATCH_BYTES {
         let Some(document) = cursor.next() else { break };
-        batch.push(&*document?, out);
+        batch.push(&document?, out);
     }
     Ok(batch)
 }

@@ -1,5 +1,8 @@
 //! The `treedb` command: import, export, find, check, on a directory and through a server.
 
+// Helpers of tests, which clippy does not know as tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -246,8 +246,6 @@ impl<'a, const B: bool> Run<'a, B> {
         let shared =
             scratch.get(..prefix).ok_or(NodeDamage::new(6, "keys as long as their prefix", prefix))?;
         let node = RawMut::<B>::init(page, self.keys, shared, leftmost)?;
-        let gap =
-            node.page.len().checked_sub(size).ok_or(NodeDamage::new(2, "entries that fit the node", size))?;
         let cap = count + slack(gap, size.checked_div(count).unwrap_or(size));
         store(node.page, 4, &(cap as u16).to_le_bytes())?;
         let l = Layout::parse::<B>(node.page)?;

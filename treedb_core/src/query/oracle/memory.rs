@@ -37,8 +37,8 @@ impl Memory {
 }
 
 /// Shows items of an iterator until told to stop.
-fn show<T>(mut items: impl Iterator<Item = T>, mut visit: impl FnMut(T) -> Result<Flow>) -> Result<()> {
-    while let Some(item) = items.next() {
+fn show<T>(items: impl Iterator<Item = T>, mut visit: impl FnMut(T) -> Result<Flow>) -> Result<()> {
+    for item in items {
         if visit(item)? == Flow::Break(()) {
             break;
         }
