@@ -2,10 +2,11 @@
 //!
 //! [`SimDisk`] remembers for each file what is durable and every version of every 512-byte sector written since
 //! the last sync. Each call that changes something (write, set_len, reserve, sync, create, rename, remove,
-//! sync_dir) is a *boundary*; stores through a map are noticed at the next boundary. Two ways to a crash image:
+//! sync_dir) is a *boundary*; stores through a map are noticed at the next boundary. What can be done with it:
 //!
 //! * [`SimDisk::cut_at`] cuts the power at a boundary: that call and all later ones fail. Then
 //!   [`SimDisk::crash`] is the disk found afterwards, for a choice of what reached the medium.
+//! * [`SimDisk::revive`] after a cut makes it the death of the process alone.
 //! * [`SimDisk::record`] and [`SimDisk::replay`]: run a workload once, then visit every boundary of it.
 //!
 //! Directories are durable at once; everything else follows the contract of [`Disk`].
@@ -90,6 +91,15 @@ impl SimDisk {
     /// Cuts the power when `boundary` calls have been done: the next one fails, and every call after it.
     pub fn cut_at(&self, boundary: u64) {
         self.state().cut_at = Some(boundary);
+    }
+
+    /// Starts the machine again without a power cut in between: what programs wrote is there, durable or not, as after
+    /// the death of a process. Handles and locks of before are dead.
+    pub fn revive(&self) {
+        let mut state = self.state();
+        state.dead = false;
+        state.cut_at = None;
+        state.locks.clear();
     }
 
     /// Makes the changing call number `call` (counted from 0 over all calls tried, see [`SimDisk::tried`]) fail

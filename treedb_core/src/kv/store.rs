@@ -129,15 +129,12 @@ impl Store {
         check::check(&self.inner)
     }
 
-    /// Figures.
+    /// Figures. Waits for nobody.
     pub fn stats(&self) -> Stats {
         let inner = &self.inner;
-        let writer = inner.gate.take();
-        let pages = inner.pager.counts(&writer.alloc);
-        inner.gate.give(writer);
         let pins = inner.pager.pinned();
         Stats {
-            pages,
+            pages: inner.pager.last_counts(),
             page_file_bytes: inner.pager.file_bytes(),
             log: inner.log.stats(),
             values: inner.values.stats(),

@@ -85,6 +85,8 @@ pub struct Pager {
     number: AtomicU64,
     /// Never-used pages below this number have been made present.
     present: AtomicU32,
+    /// Page counts as of the last transaction, for those who are not the writer: used and free, kept and live.
+    counts: [AtomicU64; 2],
     growth: u32,
 }
 
@@ -111,10 +113,14 @@ impl Pager {
     pub fn open(disk: &dyn Disk, path: &Path, options: PagerOptions) -> Result<(Pager, Allocator, Opened)> {
         let file = disk.open(path, false)?;
         let meta::Chosen { meta, other } = meta::choose(&*file)?;
+        // A process that died may have left a checkpoint that only the system knows. Pages of the one before must
+        // not be reused until it is durable.
+        file.sync()?;
         let pages = (file.len()? / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
         let capacity = (options.max_bytes / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
         let view = map_what_can_be(&file, pages, capacity, meta.txn)?;
         let ledger = ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?;
+        let alloc = Allocator::new(meta.txn, meta.pages, ledger.free, ledger.pages);
         let pager = Pager {
             view,
             slots: Slots::new(meta.txn, &meta.root),
@@ -122,9 +128,10 @@ impl Pager {
             flushing: AtomicU64::new(NOT_FLUSHING),
             number: AtomicU64::new(meta.number + 1),
             present: AtomicU32::new(meta.pages),
+            counts: Default::default(),
             growth: options.growth.max(SMALL_STEP),
         };
-        let alloc = Allocator::new(meta.txn, meta.pages, ledger.free, ledger.pages);
+        pager.note_counts(&alloc);
         Ok((pager, alloc, Opened { meta, state: ledger.state, other }))
     }
 
@@ -198,7 +205,21 @@ impl Pager {
     pub fn publish(&self, alloc: &mut Allocator, root: &[u8; 16]) -> u64 {
         alloc.commit();
         self.slots.publish(alloc.txn, root);
+        self.note_counts(alloc);
         alloc.txn
+    }
+
+    fn note_counts(&self, alloc: &Allocator) {
+        let PageCounts { used, free, kept, live } = alloc.counts();
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        self.counts[0].store(pair(used, free), Ordering::Relaxed);
+        self.counts[1].store(pair(kept, live), Ordering::Relaxed);
+    }
+
+    /// How the pages were used after the last transaction; anybody may ask.
+    pub fn last_counts(&self) -> PageCounts {
+        let [a, b] = [&self.counts[0], &self.counts[1]].map(|pair| pair.load(Ordering::Relaxed));
+        PageCounts { used: a as u32, free: (a >> 32) as u32, kept: b as u32, live: (b >> 32) as u32 }
     }
 
     /// Ends the transaction in progress as if it had never been.

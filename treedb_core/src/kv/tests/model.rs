@@ -119,6 +119,8 @@ fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
                 let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
                 txn.commit_with(how).unwrap();
                 model = changed;
+            } else {
+                drop(txn);
             }
             agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
             if dice.chance(15) {
