@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
-use crate::access::{Change, Sink};
+use crate::access::Sink;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Value;
+use crate::doc::with_id;
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
-use crate::query::{Counters, Filter, Plan, Projection, Query, Sort, Update, count, find_rows};
+use crate::query::{self, Counters, Filter, Plan, Query, Update, count};
 
 use super::cursor::Cursor;
 use super::database::Database;
 use super::edit::Edit;
-use super::identity::with_id;
 use super::index_build::{self, IndexesCreated};
 use super::meta::Meta;
 use super::namespace::Namespace;
@@ -148,35 +147,12 @@ impl Collection {
     /// Those of the update's parts, each naming the field; the first error undoes the whole request.
     pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
         let update = Update::parse(&request.update)?;
-        if request.multi && update.is_replacement() {
-            return Err(QueryError::new(
-                ErrorCode::FailedToParse,
-                "multi update is not supported for replacement-style update",
-            ));
-        }
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
         let done = self.edit(request.upsert, |edit| {
-            let rows = find_rows(edit, &query, u64::from(!request.multi))?;
-            let mut outcome = UpdateOutcome { matched: rows.len() as u64, ..UpdateOutcome::default() };
-            for row in &rows {
-                let mut changed = false;
-                edit.modify(*row, &mut |old| match update.apply(old)? {
-                    Some(new) => {
-                        changed = true;
-                        Ok(Change::Replace(new))
-                    }
-                    None => Ok(Change::Keep),
-                })?;
-                outcome.modified += u64::from(changed);
-            }
-            if rows.is_empty() && request.upsert {
-                let new = update.upsert(&query.filter)?;
-                let new = with_id(&new)?;
-                outcome.upserted = Some(id_of(&new)?);
-                edit.insert(&new)?;
-            }
-            Ok(outcome)
+            let done = query::update(edit, &query, &update, request.multi, request.upsert)?;
+            let upserted = done.upserted.as_deref().map(id_of).transpose()?;
+            Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
         })?;
         Ok(done.unwrap_or_default())
     }
@@ -185,13 +161,7 @@ impl Collection {
     pub fn delete(&self, request: DeleteRequest) -> Result<u64> {
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
-        let done = self.edit(false, |edit| {
-            let rows = find_rows(edit, &query, request.limit)?;
-            for row in &rows {
-                edit.modify(*row, &mut |_| Ok(Change::Delete))?;
-            }
-            Ok(rows.len() as u64)
-        })?;
+        let done = self.edit(false, |edit| query::delete(edit, &query, request.limit))?;
         Ok(done.unwrap_or_default())
     }
 
@@ -258,21 +228,13 @@ fn id_of(document: &RawDocument) -> Result<Bson> {
 /// A request's parts, parsed.
 fn parse(request: &FindRequest) -> Result<Query> {
     let all = everything();
-    let mut query = Query::new(Filter::parse(request.filter.as_ref().unwrap_or(&all))?);
-    query.sort = match request.sort.as_ref().map(|sort| (sort, natural(sort))) {
-        None | Some((_, Some(true))) => None,
-        Some((sort, _)) => Sort::parse(sort)?,
-    };
-    query.projection =
-        request.projection.as_ref().map(|fields| Projection::parse(fields)).transpose()?.flatten();
+    let mut query = Query::parse(
+        request.filter.as_ref().unwrap_or(&all),
+        request.sort.as_deref(),
+        request.projection.as_deref(),
+    )?;
     query.skip = request.skip;
     query.limit = request.limit;
     query.hint = request.hint.clone();
     Ok(query)
-}
-
-/// Whether a sort asks for the order of the rows: `{ $natural: 1 }`.
-fn natural(sort: &RawDocument) -> Option<bool> {
-    let value = crate::doc::Doc::from(sort).get("$natural")?;
-    Some(matches!(value, Value::Int32(1) | Value::Int64(1)))
 }

@@ -10,7 +10,6 @@
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
-//! | `identity` | the rules of `_id` |
 //! | `check` | rows against indexes, both ways |
 //!
 //! Invariants: a row and its index entries change in one transaction; every row has an `_id`, unique and first in
@@ -22,7 +21,6 @@ mod cursor;
 mod database;
 mod edit;
 mod handle;
-mod identity;
 mod index_build;
 mod meta;
 mod namespace;

@@ -17,7 +17,7 @@ const OBJECT_ID: u8 = 0x07;
 ///
 /// # Errors
 /// `InvalidBSON` for damaged bytes, `InvalidIdField` for an `_id` of a type that cannot be one.
-pub(crate) fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
+pub fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
     validate(document.as_bytes())?;
     let doc = Doc::from(document);
     let (position, id) = match doc.elements().enumerate().find(|(_, element)| element.name == b"_id") {

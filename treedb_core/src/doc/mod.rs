@@ -2,8 +2,10 @@
 //!
 //! A document enters through [`validate`] and is then walked as a [`Doc`] of [`Value`]s, which borrow from its
 //! bytes. [`compare`](compare::compare) is MongoDB's order across all types, [`key`] writes that order as bytes.
+//! Before it is stored it gets its identity: [`with_id`].
 
 pub mod compare;
+mod identity;
 pub mod json;
 pub mod key;
 pub(crate) mod number;
@@ -16,6 +18,7 @@ mod validate;
 mod value;
 pub(crate) mod write;
 
+pub use identity::with_id;
 pub(crate) use number::Decimal;
 pub use owned::OwnedValue;
 pub use path::Path;

@@ -10,6 +10,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, RowId, Source, Way};
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::{Doc, Value};
 
 use super::filter::Filter;
 use super::plan::{Path, Plan};
@@ -40,6 +41,25 @@ impl Query {
     /// A search for everything `filter` matches.
     pub fn new(filter: Filter) -> Self {
         Query { filter, sort: None, skip: 0, limit: 0, projection: None, hint: None }
+    }
+
+    /// Reads filter, sort and projection as a `find` has them.
+    ///
+    /// # Errors
+    /// `BadValue` and others, each naming the field.
+    pub fn parse(
+        filter: &RawDocument,
+        sort: Option<&RawDocument>,
+        projection: Option<&RawDocument>,
+    ) -> Result<Self> {
+        let mut query = Query::new(Filter::parse(filter)?);
+        // The order of the rows is the order of a query without one.
+        let natural = |sort: &RawDocument| {
+            matches!(Doc::from(sort).get("$natural"), Some(Value::Int32(1) | Value::Int64(1)))
+        };
+        query.sort = sort.filter(|sort| !natural(sort)).map(Sort::parse).transpose()?.flatten();
+        query.projection = projection.map(Projection::parse).transpose()?.flatten();
+        Ok(query)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `sort` | [`Sort`]: in what order |
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
+//! | `write` | [`update()`], [`delete`]: finding rows and changing them |
 
 mod bounds;
 mod exec;
@@ -18,6 +19,7 @@ mod plan;
 mod projection;
 mod sort;
 mod update;
+mod write;
 
 pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use exec::{Counters, Execution, Query, count, find_rows};
@@ -26,3 +28,4 @@ pub use plan::{Path, Plan};
 pub use projection::Projection;
 pub use sort::Sort;
 pub use update::Update;
+pub use write::{Updated, delete, update};

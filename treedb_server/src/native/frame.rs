@@ -198,7 +198,11 @@ mod tests {
         });
         assert_eq!(too_long.unwrap_err().what, "a body of 47999985 bytes is over the limit of 47999984");
         assert_eq!(out, [1, 2, 3]);
-        put(&mut out, opcode::PING, 0, 9, |out| Ok::<(), Malformed>(out.push(5))).unwrap();
+        put(&mut out, opcode::PING, 0, 9, |out| {
+            out.push(5);
+            Ok::<(), Malformed>(())
+        })
+        .unwrap();
         assert_eq!(out.len(), 3 + HEADER + 1);
     }
 
