@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert_eq!(all[0].documents, [rawdoc! { "a": 1 }, rawdoc! { "a": 2 }]);
         assert_eq!(all[0].numbers, [1, 4]);
-        assert_eq!((&all[1].documents[0], all[1].position), (&rawdoc! { "a": 3 }, 37));
+        assert_eq!((&all[1].documents[0], all[1].position), (&rawdoc! { "a": 3 }, 35));
         assert!(batches("", 2).is_empty() && batches("\n\n", 2).is_empty());
     }
 

@@ -269,8 +269,9 @@ fn damage_is_found_and_told_with_file_and_place() {
 #[test]
 fn mistakes_on_the_command_line_are_told() {
     let bench = Bench::new();
-    let file = bench.file("in.jsonl", "");
+    let file = bench.file("in.jsonl", r#"{"a": 1}"#);
     let missing = bench.temp.path().join("none").to_str().unwrap().to_owned();
+    assert_eq!(treedb(&["import", "a.b", &file, "--dir", &bench.dir]).status, Some(0));
     for (args, status, message) in [
         (&["import", "a.b", &file][..], 2, "--dir <DIR>|--native <HOST:PORT>"),
         (&["import", "a.b", &file, "--dir", &bench.dir, "--native", "h:1"], 2, "cannot be used with"),
