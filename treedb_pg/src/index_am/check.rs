@@ -429,6 +429,12 @@ unsafe fn check_index(index_oid: pg_sys::Oid, problems: &mut Vec<String>) {
         let schema = Schema::of(index);
         let tree = Tree::new(index, &schema);
         let mut told = Problems { name: tree.name(), found: Vec::new() };
+        // What CREATE INDEX CONCURRENTLY left when it was stopped in its first pass: nobody reads or writes it.
+        if !(*(*index).rd_index).indisready {
+            pg_sys::index_close(index, pg_sys::NoLock as i32);
+            pg_sys::table_close(table, pg_sys::NoLock as i32);
+            return;
+        }
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
         Structure { tree, problems: &mut told, seen: HashSet::new(), blocks }.check();
         // A tree that cannot be walked says nothing of the table.

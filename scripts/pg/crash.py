@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Immediate stops of Postgres under load: scripts/pg_crash.sh [ROUNDS] [SEED].
+
+Sessions insert, update, delete and roll back rows of a treedb table with treedb_btree indexes; others vacuum, make
+checkpoints, create, rebuild and drop indexes. In the middle the server is stopped without a checkpoint. After
+recovery:
+
+* treedb.check() finds nothing: the trees are sound and agree with the table both ways;
+* a scan of each index, forward and backward, answers what a scan of the table answers;
+* every session's rows are exactly those of its acknowledged transactions, and of the one in flight if and only if
+  its line in the ledger (a heap table, same transaction) is there and its COMMIT was sent;
+* unlogged tables are empty and usable.
+
+Every other round recovery compares each page it restores with the page as it was (wal_consistency_checking).
+"""
+import random
+import sys
+import threading
+import time
+
+import psycopg
+
+from cluster import Cluster
+
+WORKERS = 4
+ROWS = 1500
+
+SCHEMA = """
+CREATE TABLE rows (id int PRIMARY KEY, worker int, k int, t text, at timestamptz) USING treedb;
+CREATE TABLE ledger (worker int, seq int) USING heap;
+CREATE INDEX rows_k ON rows USING treedb_btree (k);
+CREATE INDEX rows_t ON rows USING treedb_btree (t);
+CREATE INDEX rows_icu ON rows USING treedb_btree (t COLLATE "en-x-icu" DESC);
+CREATE INDEX rows_at ON rows USING treedb_btree (at);
+CREATE INDEX rows_multi ON rows USING treedb_btree (worker, at DESC, t);
+CREATE INDEX rows_part ON rows USING treedb_btree (id) WHERE k > 0;
+CREATE UNLOGGED TABLE fleeting (k int, t text) USING treedb;
+CREATE INDEX fleeting_k ON fleeting USING treedb_btree (k);
+CREATE INDEX fleeting_t ON fleeting USING treedb_btree (t);
+"""
+
+# An ordered scan of each index, and a condition that it needs.
+ORDERS = {
+    "rows_k": ("k", "true"),
+    "rows_t": ("t", "true"),
+    "rows_icu": ('t COLLATE "en-x-icu" DESC', "true"),
+    "rows_at": ("at", "true"),
+    "rows_multi": ("worker, at DESC, t", "true"),
+    "rows_part": ("id", "k > 0"),
+}
+
+
+class Worker(threading.Thread):
+    """A session with rows of its own, and a model of what they must be."""
+
+    def __init__(self, cluster, number, seed):
+        super().__init__(daemon=True)
+        self.cluster, self.number, self.seed = cluster, number, seed
+        self.random = random.Random()
+        self.rows = {}
+        self.ledger = set()
+        self.pending = None
+        self.seq = 0
+        self.committed = self.rolled_back = 0
+        self.problem = None
+
+    def again(self, seed):
+        """The same worker for the next round: threads run once."""
+        worker = Worker(self.cluster, self.number, seed)
+        worker.rows, worker.ledger, worker.seq = self.rows, self.ledger, self.seq
+        return worker
+
+    def row(self):
+        r = self.random
+        text = "".join(r.choice("abcdeÄß -Z09") for _ in range(r.choice((3, 10, 10, 40, 300))))
+        return (r.randrange(-1000, 1000), r.choice(("", "common prefix of many ")) + text, r.randrange(2_000_000_000))
+
+    def run(self):
+        self.random.seed(self.seed)
+        try:
+            with self.cluster.connect() as db:
+                while True:
+                    db.execute("BEGIN")
+                    self.transaction(db)
+        except psycopg.OperationalError:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            if not isinstance(error, psycopg.errors.CrashShutdown | psycopg.errors.AdminShutdown):
+                self.problem = f"session {self.number}: {type(error).__name__}: {error}"
+
+    def transaction(self, db):
+        r = self.random
+        rows = dict(self.rows)
+        self.seq += 1
+        cursor = db.cursor()
+        for _ in range(r.randrange(1, 5)):
+            before = dict(rows)
+            point = r.random() < 0.25
+            if point:
+                cursor.execute("SAVEPOINT s")
+            self.change(cursor, rows)
+            if point and r.random() < 0.5:
+                cursor.execute("ROLLBACK TO s")
+                rows = before
+        entry = f"INSERT INTO ledger VALUES ({self.number}, {self.seq})"
+        if r.random() < 0.15:
+            cursor.execute(entry)
+            cursor.execute("ROLLBACK")
+            self.rolled_back += 1
+            return
+        # In one message: a stop then often comes between COMMIT and its answer.
+        self.pending = rows
+        cursor.execute(entry + "; SELECT pg_sleep(0.005); COMMIT; SELECT pg_sleep(0.005)")
+        self.ledger.add(self.seq)
+        self.rows, self.pending = rows, None
+        self.committed += 1
+
+    def change(self, cursor, rows):
+        r = self.random
+        what = r.random()
+        mine = list(rows)
+        if what < 0.5 or not mine:
+            if len(mine) > ROWS:
+                what = 0.9
+            else:
+                new = {}
+                for _ in range(r.choice((1, 5, 200))):
+                    number = self.number * 1_000_000 + r.randrange(900_000)
+                    if number not in rows:
+                        new[number] = self.row()
+                upsert = ""
+                changed = {}
+                if r.random() < 0.3:
+                    upsert = " ON CONFLICT (id) DO UPDATE SET k = excluded.k"
+                    for number in r.sample(mine, min(len(mine), 3)):
+                        new[number] = self.row()
+                        changed[number] = (new[number][0], *rows[number][1:])
+                cursor.execute(
+                    "INSERT INTO rows SELECT i, %s, k, t, 'epoch'::timestamptz + s * interval '1 s'"
+                    " FROM unnest(%s::int[], %s::int[], %s::text[], %s::int[]) AS n(i, k, t, s)" + upsert,
+                    (self.number, list(new), *(list(part) for part in zip(*new.values(), strict=True))))
+                cursor.execute("INSERT INTO fleeting SELECT i, md5(i::text) FROM generate_series(1, 50) i")
+                rows.update(new)
+                rows.update(changed)
+                return
+        if what < 0.8:
+            chosen = r.sample(mine, min(len(mine), r.choice((1, 3, 100))))
+            k, t, s = self.row()
+            if r.random() < 0.5:
+                cursor.execute("UPDATE rows SET k = %s WHERE id = ANY (%s)", (k, chosen))
+                rows.update({i: (k, *rows[i][1:]) for i in chosen})
+            else:
+                cursor.execute("UPDATE rows SET t = %s, at = 'epoch'::timestamptz + %s * interval '1 s'"
+                               " WHERE id = ANY (%s)", (t, s, chosen))
+                rows.update({i: (rows[i][0], t, s) for i in chosen})
+            return
+        chosen = r.sample(mine, min(len(mine), r.choice((1, 20, 600 if len(mine) > ROWS else 20))))
+        cursor.execute("DELETE FROM rows WHERE id = ANY (%s)", (chosen,))
+        for i in chosen:
+            del rows[i]
+
+
+class Keeper(threading.Thread):
+    """A session that does one of `statements` after the other."""
+
+    def __init__(self, cluster, statements, pause, seed):
+        super().__init__(daemon=True)
+        self.cluster, self.statements, self.pause = cluster, statements, pause
+        self.random = random.Random(seed)
+        self.problem = None
+        self.done = 0
+
+    def run(self):
+        try:
+            with self.cluster.connect() as db:
+                while True:
+                    statement = self.random.choice(self.statements)
+                    try:
+                        db.execute(statement)
+                        self.done += 1
+                    except (psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable,
+                            psycopg.errors.UndefinedObject, psycopg.errors.UndefinedTable):
+                        pass
+                    time.sleep(self.random.random() * self.pause)
+        except psycopg.OperationalError:
+            pass
+        except Exception as error:  # noqa: BLE001
+            self.problem = f"{statement}: {type(error).__name__}: {error}"
+
+
+VACUUM = ["VACUUM rows", "VACUUM (ANALYZE) rows", "VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) rows", "CHECKPOINT",
+          "VACUUM fleeting", "DELETE FROM fleeting WHERE k % 2 = 0"]
+DEFINE = ["CREATE INDEX rows_new ON rows USING treedb_btree (k, at)",
+          "CREATE INDEX CONCURRENTLY rows_new ON rows USING treedb_btree (t, k)", "DROP INDEX IF EXISTS rows_new",
+          "DROP INDEX CONCURRENTLY IF EXISTS rows_new", "REINDEX INDEX rows_icu", "REINDEX INDEX CONCURRENTLY rows_at"]
+
+
+def digest(db, order, condition, index):
+    """The rows in an order, read through the index or from the table."""
+    for setting in ("seqscan", "bitmapscan", "sort"):
+        db.execute(f"SET enable_{setting} = {'off' if index else 'on'}")
+    for setting in ("indexscan", "indexonlyscan"):
+        db.execute(f"SET enable_{setting} = {'on' if index else 'off'}")
+    columns = order.replace(" DESC", "").replace(' COLLATE "en-x-icu"', "")
+    inner = f"SELECT *, row({columns})::text AS shown FROM rows WHERE {condition} ORDER BY {order}"
+    plan = "\n".join(line for line, in db.execute("EXPLAIN (COSTS OFF) " + inner))
+    if index and (index not in plan or "Sort" in plan):
+        return f"not by {index}: {plan}"
+    return db.execute("SELECT count(*), sum(hashtextextended(row(id, worker, k, t, at)::text, 0)),"
+                      f" md5(string_agg(shown, E'\\n')) FROM ({inner}) r").fetchone()
+
+
+def reverse(order):
+    return ", ".join(part.removesuffix(" DESC") if part.endswith(" DESC") else part + " DESC" for part in order.split(", "))
+
+
+def verify(cluster, workers):
+    """Everything that must hold after recovery; the violations found."""
+    found = []
+    with cluster.connect() as db:
+        for worker in workers:
+            have = {i: (k, t, s) for i, k, t, s in db.execute(
+                "SELECT id, k, t, extract(epoch FROM at)::int FROM rows WHERE worker = %s", (worker.number,))}
+            seqs = {seq for seq, in db.execute("SELECT seq FROM ledger WHERE worker = %s", (worker.number,))}
+            applied = worker.pending is not None and worker.seq in seqs
+            if applied:
+                worker.rows = worker.pending
+            expected = worker.rows
+            if have != expected:
+                missing = len([i for i in expected if have.get(i) != expected[i]])
+                extra = len([i for i in have if have[i] != expected.get(i)])
+                found.append(f"session {worker.number}: {missing} rows missing, {extra} that should not be"
+                             f" (transaction in flight {'applied' if applied else 'not applied'})")
+            lost, surplus = worker.ledger - seqs, seqs - worker.ledger - ({worker.seq} if applied else set())
+            if lost or surplus:
+                found.append(f"session {worker.number}: transactions {sorted(lost)} acknowledged and lost,"
+                             f" {sorted(surplus)} there without COMMIT")
+            if applied:
+                worker.ledger.add(worker.seq)
+        for table in ("rows", "fleeting"):
+            found += [line for line, in db.execute("SELECT treedb.check(%s::regclass)", (table,))]
+        # The planner shall have no choice.
+        db.execute("DROP INDEX IF EXISTS rows_new")
+        for index, (order, condition) in ORDERS.items():
+            for way in (order, reverse(order)):
+                by_table, by_index = digest(db, way, condition, None), digest(db, way, condition, index)
+                if by_table != by_index:
+                    found.append(f"ORDER BY {way}: the table says {by_table}, the index {by_index}")
+        if db.execute("SELECT count(*) FROM fleeting").fetchone() != (0,):
+            found.append("the unlogged table is not empty")
+        db.execute("INSERT INTO fleeting SELECT i, i::text FROM generate_series(1, 2000) i")
+        found += [line for line, in db.execute("SELECT treedb.check('fleeting')")]
+        db.execute("TRUNCATE fleeting")
+        # What a stop in the middle of CONCURRENTLY leaves.
+        for name, in db.execute("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
+                                " AND indrelid = 'rows'::regclass").fetchall():
+            db.execute(f"DROP INDEX {name}")
+    return found
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1_000_000)
+    print(f"seed {seed}", flush=True)
+    dice = random.Random(seed)
+    cluster = Cluster(["shared_buffers = 2MB", "autovacuum_naptime = 1s", "autovacuum_vacuum_threshold = 20",
+                       "autovacuum_vacuum_cost_delay = 0", "deadlock_timeout = 100ms"])
+    passed = failed = committed = rolled_back = in_flight = applied = 0
+    try:
+        cluster.create()
+        with cluster.connect() as db:
+            db.execute(SCHEMA)
+        workers = [Worker(cluster, number, dice.random()) for number in range(WORKERS)]
+        for number in range(rounds):
+            keepers = [Keeper(cluster, VACUUM, 0.1, dice.random()), Keeper(cluster, DEFINE, 1, dice.random())]
+            threads = workers + keepers
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3 + dice.random() * 2)
+            cluster.stop("immediate")
+            for thread in threads:
+                thread.join(30)
+            found = [thread.problem for thread in threads if thread.problem]
+            found += ["a session hangs" for thread in threads if thread.is_alive()]
+            cluster.set(f"wal_consistency_checking = '{'generic' if number % 2 else ''}'")
+            cluster.start()
+            in_doubt = [worker for worker in workers if worker.pending is not None]
+            found += verify(cluster, workers)
+            in_flight += len(in_doubt)
+            applied += len([worker for worker in in_doubt if worker.rows is worker.pending])
+            committed += sum(worker.committed for worker in workers)
+            rolled_back += sum(worker.rolled_back for worker in workers)
+            passed, failed = passed + (not found), failed + bool(found)
+            for line in found:
+                print(f"round {number + 1}: {line}", flush=True)
+            if found:
+                break
+            workers = [worker.again(dice.random()) for worker in workers]
+    finally:
+        cluster.close(keep=bool(failed))
+    print(f"summary: {passed + failed} immediate stops under load: {committed} transactions acknowledged,"
+          f" {rolled_back} rolled back, {in_flight} in flight at the stop, {applied} of those committed;"
+          f" violations in {failed} rounds")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or passed < rounds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
