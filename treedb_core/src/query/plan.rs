@@ -52,13 +52,14 @@ struct Candidate {
     /// Fields with equalities, then whether the next field is bounded on one side or two.
     equalities: usize,
     bounds: usize,
+    /// One row at most.
     unique: bool,
 }
 
 impl Candidate {
     /// Greater is better.
-    fn rank(&self) -> (bool, usize, usize, bool) {
-        (self.unique, self.equalities, self.bounds, !self.plan.sort_in_memory)
+    fn rank(&self) -> (usize, usize, bool) {
+        (self.equalities, self.bounds, !self.plan.sort_in_memory)
     }
 }
 
@@ -84,13 +85,31 @@ impl Plan {
             }
             None => {}
         }
-        let best = indexes
-            .map(|(number, index)| candidate(number, index, &conditions, query.sort.as_ref()))
-            .filter(|one| one.equalities + one.bounds > 0 || query.sort.is_some() && !one.plan.sort_in_memory)
+        let mut best: Option<Candidate> = None;
+        for (number, index) in indexes.filter(|(_, index)| query.sort.is_some() || bounds(index, &conditions))
+        {
+            let one = candidate(number, index, &conditions, query.sort.as_ref());
+            // One row at most: no other index can do better.
+            if one.unique {
+                return Ok(one.plan);
+            }
+            let helps = one.equalities + one.bounds > 0 || query.sort.is_some() && !one.plan.sort_in_memory;
             // The first of equals, so that a plan does not depend on how often one asks.
-            .reduce(|best, one| if one.rank() > best.rank() { one } else { best });
+            if helps && best.as_ref().is_none_or(|best| one.rank() > best.rank()) {
+                best = Some(one);
+            }
+        }
         Ok(best.map_or(all_rows, |best| best.plan))
     }
+}
+
+/// True if a condition may bound a walk of the index: seen at a glance, before anything is built.
+fn bounds(index: &IndexInfo, conditions: &[&Node]) -> bool {
+    let Some(first) = index.def.keys.first() else { return false };
+    conditions.iter().any(|condition| match condition {
+        Node::In { path, .. } | Node::Compare { path, .. } => *path == first.path,
+        _ => false,
+    })
 }
 
 /// The best use of one index.
