@@ -17,14 +17,14 @@ const SEAL: u64 = HEADER as u64;
 const SMALLEST: u64 = 1 << 20;
 
 /// Bytes that belong next to each other in a segment and are not written yet.
-pub(super) struct Run {
+struct Run {
     segment: Arc<Segment>,
     at: u64,
     bytes: Vec<u8>,
 }
 
 impl Run {
-    pub(super) fn write(&self) -> Result<()> {
+    fn write(&self) -> Result<()> {
         self.segment.file.write_at(&self.bytes, self.at)
     }
 }
@@ -46,9 +46,8 @@ pub(super) struct Tail {
     pub(super) closed: bool,
 }
 
-/// What a group has to write and flush.
+/// What a group has to flush.
 pub(super) struct Work {
-    pub(super) runs: Vec<Run>,
     pub(super) segments: Vec<Arc<Segment>>,
     /// The last frame covered.
     pub(super) upto: Lsn,
@@ -74,25 +73,13 @@ impl Tail {
         self.at.saturating_sub(FIRST_FRAME)
     }
 
-    /// Takes everything appended so far for one group.
-    pub(super) fn take(&mut self) -> Work {
-        self.buffered = 0;
-        Work {
-            runs: std::mem::take(&mut self.runs),
-            segments: std::mem::take(&mut self.dirty),
-            upto: Lsn(self.next - 1),
-        }
-    }
-
-    /// Gives a group's buffer back.
-    pub(super) fn give_back(&mut self, runs: Vec<Run>) {
-        if let Some(mut run) = runs.into_iter().next_back()
-            && run.bytes.capacity() > self.spare_buffer.capacity()
-            && run.bytes.capacity() <= 2 * DIRECT
-        {
-            run.bytes.clear();
-            self.spare_buffer = run.bytes;
-        }
+    /// Takes everything appended so far for one group, written out.
+    ///
+    /// It is written here, under the lock, and not by the group later: a relaxed frame that is appended meanwhile
+    /// must not get to the system before the frames in front of it.
+    pub(super) fn take(&mut self) -> Result<Work> {
+        self.write_out()?;
+        Ok(Work { segments: std::mem::take(&mut self.dirty), upto: Lsn(self.next - 1) })
     }
 
     /// Writes what is buffered, without a flush.
@@ -100,9 +87,14 @@ impl Tail {
         for run in &self.runs {
             run.write()?;
         }
-        let runs = std::mem::take(&mut self.runs);
         self.buffered = 0;
-        self.give_back(runs);
+        if let Some(mut run) = self.runs.drain(..).next_back()
+            && run.bytes.capacity() > self.spare_buffer.capacity()
+            && run.bytes.capacity() <= 2 * DIRECT
+        {
+            run.bytes.clear();
+            self.spare_buffer = run.bytes;
+        }
         Ok(())
     }
 
@@ -135,6 +127,8 @@ impl Tail {
             self.segment.file.write_at(&header, self.at)?;
             self.segment.file.write_at(payload, self.at + HEADER as u64)?;
         } else if sync == Sync::Relaxed {
+            // As above: a frame counts only behind all the frames before it.
+            self.write_out()?;
             mapped::store(self.segment.map()?, self.at, [&header, payload])?;
         } else {
             self.buffer(&header, payload);

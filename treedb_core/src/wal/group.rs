@@ -82,12 +82,15 @@ impl Log {
 
     /// Writes and flushes everything appended so far, wakes whom that serves and hands the role over.
     fn lead(&self) {
-        let work = lock(&self.tail).take();
-        let result = self.refuse_if_poisoned().and_then(|()| write_and_flush(&work));
+        let result = self.refuse_if_poisoned().and_then(|()| {
+            let work = lock(&self.tail).take()?;
+            flush(&work)?;
+            Ok(work.upto)
+        });
         match &result {
-            Ok(()) => {
+            Ok(upto) => {
                 self.groups.fetch_add(1, Ordering::Relaxed);
-                self.durable.fetch_max(work.upto.0, Ordering::Release);
+                self.durable.fetch_max(upto.0, Ordering::Release);
             }
             Err(e) => {
                 self.poison(e);
@@ -114,14 +117,10 @@ impl Log {
         if let Some(next) = next {
             next.wake(LEAD);
         }
-        lock(&self.tail).give_back(work.runs);
     }
 }
 
-fn write_and_flush(work: &Work) -> Result<()> {
-    for run in &work.runs {
-        run.write()?;
-    }
+fn flush(work: &Work) -> Result<()> {
     // Oldest first, for no other reason than that an earlier hole makes later frames worthless.
     for segment in &work.segments {
         segment.file.sync()?;

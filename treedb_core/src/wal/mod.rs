@@ -8,8 +8,8 @@
 //!
 //! * After [`Log::wait_durable`] returned `Ok` for an LSN, that frame and **every frame before it**, relaxed ones
 //!   included, survive a power cut. What a crash takes is always a complete suffix of the log, never a hole.
-//! * A relaxed frame has reached the operating system when [`Log::append`] returns (unless a durable frame before
-//!   it is still waiting for its group), so a crash of the process alone does not lose it.
+//! * A relaxed frame, and every frame before it, has reached the operating system when [`Log::append`] returns, so a
+//!   crash of the process alone does not lose it.
 //! * A write or flush that failed poisons the log: every later append or wait returns
 //!   [`Error::Poisoned`](crate::Error::Poisoned). Nothing is retried, since the system may have dropped the bytes.
 //! * Opening never takes a damaged, stale or foreign frame for a good one. What cannot be the work of a crash is

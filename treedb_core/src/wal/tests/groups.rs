@@ -3,6 +3,7 @@
 use super::*;
 use crate::disk::sim::{Fault, SimDisk};
 use crate::error::Error;
+use crate::wal::frame;
 
 #[test]
 fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
@@ -38,6 +39,69 @@ fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
     std::mem::forget(log);
     let (_, frames) = open(real(), &dir.0, small()).unwrap();
     assert_eq!(frames, acknowledged);
+}
+
+#[test]
+fn a_relaxed_frame_behind_one_that_waits_for_its_group_survives_the_loss_of_the_process() {
+    let dir = TempDir::new();
+    let (log, _) = open(real(), &dir.0, small()).unwrap();
+    let appended: Vec<_> = [Sync::Durable, Sync::Relaxed, Sync::Durable, Sync::Relaxed]
+        .into_iter()
+        .zip(0..)
+        .map(|(sync, i)| (log.append(&payload(i, 50), sync).unwrap(), payload(i, 50)))
+        .collect();
+    // Nobody has waited for the durable ones.
+    std::mem::forget(log);
+    let (_, frames) = open(real(), &dir.0, small()).unwrap();
+    assert_eq!(frames, appended);
+}
+
+#[test]
+fn when_a_relaxed_append_returns_every_frame_before_it_is_in_the_file_whatever_groups_are_under_way() {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::AtomicBool;
+
+    let dir = TempDir::new();
+    let (log, _) = open(real(), &dir.0, LogOptions { segment_bytes: 1 << 20, ..small() }).unwrap();
+    // The first segment alone; it ends the test when it is full.
+    let first = std::fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path());
+    let first = first.filter(|path| path.extension().is_some_and(|end| end == "wal")).min().unwrap();
+    let file = std::fs::File::open(first).unwrap();
+    let over = AtomicBool::new(false);
+    let checked = std::thread::scope(|scope| {
+        for t in 0..3u64 {
+            let (log, over) = (&log, &over);
+            scope.spawn(move || {
+                for i in (0..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                    let lsn = log.append(&payload(t << 32 | i, 500), Sync::Durable).unwrap();
+                    log.wait_durable(lsn).unwrap();
+                }
+            });
+        }
+        let (mut at, mut last, mut checked) = (512, None, 0);
+        let hole = 'all: loop {
+            let mine = log.append(&payload(0, 20), Sync::Relaxed).unwrap();
+            // Frames up to this one are not written any more.
+            while last != Some(mine.0) {
+                let mut header = [0; 24];
+                file.read_exact_at(&mut header, at).unwrap();
+                let lsn = u64::from_le_bytes(header[8..16].try_into().unwrap());
+                if last.is_some_and(|last| lsn != last + 1) {
+                    break 'all Some(mine);
+                }
+                if header[20] == 4 {
+                    break 'all None;
+                }
+                last = Some(lsn);
+                at += frame::size(u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize);
+            }
+            checked += 1;
+        };
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(hole, None, "a hole before the frame that was appended");
+        checked
+    });
+    assert!(checked > 0);
 }
 
 #[test]

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# kill -9 of the real server under load, so many rounds: scripts/kill_rounds.sh 50
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/venv.sh
+if [ -z "${TREEDB_BIN:-}" ]; then
+    cargo build --quiet -p treedb_server
+    TREEDB_BIN="${CARGO_TARGET_DIR:-target}/debug/treedb"
+fi
+TREEDB_BIN="$(realpath "$TREEDB_BIN")"
+export TREEDB_BIN
+exec .venv/bin/python treedb_server/tests/kill/rounds.py "$@"
