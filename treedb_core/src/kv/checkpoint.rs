@@ -63,6 +63,10 @@ impl Inner {
             self.gate.give(writer);
             return Ok(());
         }
+        if let Err(error) = writer.unlogged.settle(&self.log, self.pager.current()) {
+            self.gate.give(writer);
+            return Err(error);
+        }
         let lsn = self.log.last_lsn();
         let state = encode_state(&self.values.state(), &self.dead);
         let started = self.pager.start_checkpoint(&mut writer.alloc, lsn.0, state.clone());
@@ -78,6 +82,18 @@ impl Inner {
                 .and_then(|()| self.pager.finish_checkpoint(checkpoint))
                 .and_then(|()| self.tidy(lsn, &state));
             flushed.inspect_err(|error| self.poison(error))
+        })
+    }
+
+    /// Makes a commit durable that the log cannot, because it lacks commits before it. A failure is that of the
+    /// commit's flush: it poisons the store.
+    pub(crate) fn checkpoint_for_commit(&self) -> Result<()> {
+        self.checkpoint().map_err(|error| match error {
+            Error::Poisoned { reason } => Error::Poisoned { reason },
+            error => {
+                self.poison(&error);
+                Error::Poisoned { reason: error.to_string() }
+            }
         })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::catalog::{self, Record, TableKind};
 use super::command::Command;
+use super::unlogged::Unlogged;
 use super::values::{INLINE, pointer};
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::error::{Error, Result};
@@ -34,14 +35,14 @@ pub(crate) struct Writer {
     /// Values the transaction appended, and values it made dead.
     appended: Vec<ValuePtr>,
     died: Vec<ValuePtr>,
-    /// The transaction created or removed a table.
-    pub(crate) ddl: bool,
+    /// What the log lacks.
+    pub(crate) unlogged: Unlogged,
     /// Bytes logged since the last checkpoint began.
     pub(crate) logged: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(alloc: Allocator, catalog: TreeRoot) -> Writer {
+    pub(crate) fn new(alloc: Allocator, catalog: TreeRoot, unlogged: usize) -> Writer {
         Writer {
             alloc,
             catalog,
@@ -50,7 +51,7 @@ impl Writer {
             frame: Vec::new(),
             appended: Vec::new(),
             died: Vec::new(),
-            ddl: false,
+            unlogged: Unlogged::new(unlogged),
             logged: 0,
         }
     }
@@ -67,7 +68,6 @@ impl Writer {
     pub(crate) fn committed(&mut self) -> Vec<ValuePtr> {
         self.committed = self.catalog;
         self.appended.clear();
-        self.ddl = false;
         // One frame of a huge transaction must not keep its memory for good.
         if self.frame.capacity() > 4 << 20 {
             self.frame = Vec::new();
@@ -80,7 +80,6 @@ impl Writer {
     pub(crate) fn rolled_back(&mut self, values: &ValueLog) -> Result<()> {
         self.catalog = self.committed;
         self.tables.clear();
-        self.ddl = false;
         self.frame.clear();
         self.died.clear();
         self.appended.drain(..).try_for_each(|ptr| values.release(ptr))
@@ -240,7 +239,6 @@ impl Edit<'_> {
         let mut sink = self.pager.writer(&mut self.writer.alloc);
         catalog::create(&mut sink, &mut self.writer.catalog, id, kind, name)?;
         self.writer.tables.insert(id, Open { record: Record::new(kind), changed: false });
-        self.writer.ddl = true;
         Ok(Met::Nothing)
     }
 
@@ -274,7 +272,6 @@ impl Edit<'_> {
         }
         catalog::remove(&mut sink, &mut self.writer.catalog, id, name)?;
         self.writer.tables.remove(&id);
-        self.writer.ddl = true;
         Ok(Met::There)
     }
 

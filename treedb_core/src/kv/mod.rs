@@ -12,6 +12,7 @@
 //! | `batch` | [`Batch`]: changes put together beforehand |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
+//! | `unlogged` | commits that the log does not have |
 //! | `values` | large values, in the value log |
 //! | `gate` | who is the writer |
 //! | `recover` | opening: the newest checkpoint and the log's frames after it |
@@ -30,8 +31,11 @@
 //! # Promises
 //!
 //! * A transaction is all or nothing: for readers, and after any crash.
-//! * A durable commit that returned survives a power cut, and with it every commit before it, but for those made
-//!   with [`Durability::None`]. Relaxed commits lose at most a complete recent suffix.
+//! * A crash loses a suffix of the commits, never one from the middle, whatever their durability.
+//! * A durable commit that returned survives a power cut, and with it every commit before it. So does a durable
+//!   commit that changed nothing: it is a barrier.
+//! * A relaxed commit that returned survives the death of the process, and with it every commit before it, unless
+//!   a durable one before it was still being flushed.
 //! * Readers see the state of one moment, are never blocked and block nobody.
 //! * A failed write or flush poisons the store: it refuses writes until it is opened again.
 //!
@@ -55,6 +59,7 @@ mod reads;
 mod recover;
 mod snapshot;
 mod store;
+mod unlogged;
 mod values;
 mod write;
 

@@ -7,15 +7,17 @@ use crate::disk::{Disk, RealDisk};
 /// What a commit promises when it returns. Chosen per commit; a store has a default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// It survives a power cut: its log frame, and all before it, have been flushed. Concurrent commits share a
-    /// flush.
+    /// It survives a power cut, and so does every commit before it. Concurrent commits share a flush.
     #[default]
     Durable,
-    /// It survives the death of the process. A power cut may lose a complete recent suffix of such commits, never
-    /// one from the middle.
+    /// It survives the death of the process, and so does every commit before it, once those are flushed that other
+    /// threads were waiting for as durable. A power cut may lose a complete recent suffix of such commits, never one
+    /// from the middle.
     Relaxed,
-    /// It is visible, and durable after the next checkpoint; a crash before that loses it. Only the creation and
-    /// removal of tables is logged.
+    /// It is visible, and costs no write: it becomes durable with the next commit of another durability, or with the
+    /// next checkpoint. A crash before that, be it of the process alone, loses a complete recent suffix of such
+    /// commits, never one from the middle. Their changes are kept in memory for the next logged
+    /// commit, up to [`Options::unlogged_bytes`]; behind more than that, it waits for a checkpoint instead of the log.
     None,
 }
 
@@ -45,6 +47,8 @@ pub struct Options {
     /// A checkpoint is made when this many dead pages wait for one, and they are more than two fifths of the live
     /// ones: so the page file stays below one and a half times its live size.
     pub checkpoint_dead_pages: usize,
+    /// Bytes of changes by commits with [`Durability::None`] that are kept in memory for the next logged commit.
+    pub unlogged_bytes: usize,
     /// Checkpoints that fall due are made by a thread of the store's own. Without it, the commit that makes one
     /// due makes it.
     pub background: bool,
@@ -65,6 +69,7 @@ impl Default for Options {
             disk: Arc::new(RealDisk),
             checkpoint_log_bytes: 64 << 20,
             checkpoint_dead_pages: 4096,
+            unlogged_bytes: 1 << 20,
             background: true,
             max_bytes: 1 << 40,
             growth: 256,

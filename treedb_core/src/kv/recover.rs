@@ -4,6 +4,7 @@
 //! So a directory with a page file has everything, and one without is either new, or the page file was lost: then
 //! its log has frames, or begins late.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -29,10 +30,13 @@ const VALUES: &str = "values";
 /// Opens `dir` and recovers it.
 pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let disk = Arc::clone(&options.disk);
-    create_dir(&*disk, dir)?;
+    disk.create_dir(dir)?;
     let lock = disk.lock(dir)?;
     let pages = dir.join(PAGES);
-    if !disk.exists(&pages)? {
+    if disk.exists(&pages)? {
+        // The process that made it may have died before its name was durable.
+        disk.sync_dir(dir)?;
+    } else {
         create(&disk, dir, &options)?;
     }
     let page_options = PagerOptions { max_bytes: options.max_bytes, growth: options.growth };
@@ -51,7 +55,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let catalog = TreeRoot::from_bytes(&opened.meta.root).ok_or_else(|| {
         pager.damaged(crate::page::PageId::NONE, 0, "the root of the catalog in the meta page", "other bytes")
     })?;
-    let mut writer = Writer::new(alloc, catalog);
+    let mut writer = Writer::new(alloc, catalog, options.unlogged_bytes);
     writer.logged = log.stats().bytes;
     let dead = Dead::default();
     replay(&pager, &values, &dead, &mut writer, &mut frames, &dir.join(LOG))?;
@@ -85,20 +89,21 @@ fn open_values(
     ValueLog::open(Arc::clone(disk), &dir.join(VALUES), value_options)
 }
 
-/// Creates `dir` and makes its name, and those of the parents that were missing, durable.
-fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    let mut missing = Vec::new();
-    for ancestor in dir.ancestors().filter(|a| !a.as_os_str().is_empty()) {
-        if disk.exists(ancestor)? {
-            break;
+/// Makes the names of `dir` and of all directories above it durable: this process, or one that died, may have made
+/// any of them. Where the system does not let us flush a directory, we have not made names either.
+fn sync_parents(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    for parent in dir.ancestors().skip(1) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match disk.sync_dir(parent) {
+            Err(Error::Io { source, .. }) if refused(source.kind()) => break,
+            other => other?,
         }
-        missing.push(ancestor);
-    }
-    disk.create_dir(dir)?;
-    for parent in missing.iter().filter_map(|made| made.parent()) {
-        disk.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
     }
     Ok(())
+}
+
+fn refused(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::InvalidInput)
 }
 
 /// Makes the files of a new store.
@@ -117,6 +122,7 @@ fn create(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<()> {
     drop(log);
     drop(open_values(disk, dir, options, ValueLogState::default())?);
     disk.sync_dir(dir)?;
+    sync_parents(&**disk, dir)?;
     Pager::create(&**disk, &dir.join(PAGES))
 }
 
@@ -155,10 +161,14 @@ fn replay(
         let mut commands = Commands::of_frame(frame.payload).map_err(bad)?;
         while let Some(command) = commands.next().map_err(bad)? {
             let met = Edit { pager, values, writer }.apply(&command)?;
-            // Removing what a lost unlogged commit had stored meets nothing; a table is always there.
-            let twice = met == Met::There && matches!(command, Command::Create { .. });
-            if met == Met::NoTable || twice {
-                return Err(bad(BadCommand { at: 0, expected: "commands that fit the tables there are" }));
+            // A frame was written on top of exactly this state: what it removes is there, what it creates is not.
+            let fits = match command {
+                Command::Create { .. } => met == Met::Nothing,
+                Command::Delete { .. } | Command::DeleteRow { .. } => met == Met::There,
+                _ => met != Met::NoTable,
+            };
+            if !fits {
+                return Err(bad(BadCommand { at: 0, expected: "commands that fit what is there" }));
             }
         }
     }

@@ -100,21 +100,27 @@ impl Store {
         Snapshot::new(&self.inner)
     }
 
-    /// Waits until this is the writer, and begins a transaction. A thread that already has one waits for ever.
+    /// Waits until this is the writer, and begins a transaction.
+    ///
+    /// There is one writer: a thread that holds a [`WriteTxn`] and begins another, checkpoints, checks or closes the
+    /// store waits for itself, for ever. End the transaction first.
+    ///
+    /// # Errors
     /// `Poisoned` after a failed write or flush, `Invalid` after [`Store::close`].
     pub fn begin_write(&self) -> Result<WriteTxn> {
         WriteTxn::new(Arc::clone(&self.inner))
     }
 
     /// Makes everything committed so far durable in the page file and cuts the log. Readers and writers go on
-    /// meanwhile. After a failed flush the store is poisoned.
+    /// meanwhile; a thread that holds a [`WriteTxn`] waits for itself. After a failed flush the store is poisoned.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.refuse_writes()?;
         self.inner.checkpoint()
     }
 
     /// Waits until every commit that has returned is durable, those with [`Durability::None`](super::Durability)
-    /// excepted. So a row of relaxed commits can be made durable by one wait behind the last.
+    /// after the last other one excepted (a durable commit without changes covers these too, but has to become the
+    /// writer for it). So a row of relaxed commits can be made durable by one wait behind the last.
     ///
     /// # Errors
     /// `Poisoned` after a failed write or flush.
@@ -124,7 +130,8 @@ impl Store {
     }
 
     /// Reads everything and compares it with everything else: each page reachable from exactly one place, checksums,
-    /// order, counts, value pointers, free pages. Writers wait meanwhile. The error is the first damage found.
+    /// order, counts, value pointers, free pages. Writers wait meanwhile, and a thread that holds a [`WriteTxn`] waits
+    /// for itself. The error is the first damage found.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(&self.inner)
     }
@@ -156,7 +163,9 @@ impl Store {
     }
 
     /// Closes the store in order: a last checkpoint, so that the next opening has nothing to replay. Other handles
-    /// refuse writes from now on; the directory is free when they and their snapshots are gone. Waits for the writer.
+    /// refuse writes from now on; the directory is free when they and their snapshots are gone. Waits for the writer: a
+    /// thread that holds a [`WriteTxn`] waits for itself, for ever. The same goes for dropping the last handle, but a
+    /// transaction is such a handle itself.
     pub fn close(self) -> Result<()> {
         self.inner.worker.stop();
         self.inner.shut()

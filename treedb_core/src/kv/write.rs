@@ -192,8 +192,9 @@ impl WriteTxn {
         self.commit_with(durability)
     }
 
-    /// Makes the changes visible at once and durable as `durability` says. A transaction that changed nothing returns
-    /// right away.
+    /// Makes the changes visible at once and durable as `durability` says. A transaction that changed nothing is a
+    /// barrier if it is committed as durable: when it returns, every commit before it, whatever its durability, is
+    /// durable. Otherwise it returns right away.
     ///
     /// # Errors
     /// `DiskFull`: nothing was committed, the store goes on. `Poisoned` if a write or flush failed now or earlier: if
@@ -206,23 +207,28 @@ impl WriteTxn {
         let inner = Arc::clone(&self.inner);
         let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
         if writer.frame.len() <= 1 {
-            return Ok(());
+            return self.barrier(durability);
         }
         let root = Edit { pager: &inner.pager, values: &inner.values, writer }.finish()?;
         let sync = match durability {
             Durability::Durable => Some(wal::Sync::Durable),
             Durability::Relaxed => Some(wal::Sync::Relaxed),
-            Durability::None => writer.ddl.then_some(wal::Sync::Relaxed),
+            Durability::None => None,
         };
+        let durable = inner.pager.durable();
+        let gap = writer.unlogged.gap_after(durable);
         let lsn = match sync {
-            Some(sync) => {
-                let lsn = inner.log.append(&writer.frame, sync)?;
-                writer.logged += writer.frame.len() as u64;
+            Some(sync) if !gap => {
+                let (lsn, bytes) = writer.unlogged.append(&inner.log, &writer.frame, sync)?;
+                writer.logged += bytes as u64;
                 Some(lsn)
             }
-            None => None,
+            _ => None,
         };
         let txn = inner.pager.publish(&mut writer.alloc, &root);
+        if lsn.is_none() {
+            writer.unlogged.keep(&writer.frame, txn, durable);
+        }
         let dead = writer.committed();
         if !dead.is_empty() {
             inner.dead.add(txn, &dead);
@@ -233,10 +239,30 @@ impl WriteTxn {
         }
         let flushed = match lsn {
             Some(lsn) if durability == Durability::Durable => inner.log.wait_durable(lsn),
+            None if sync.is_some() => return inner.checkpoint_for_commit(),
             _ => Ok(()),
         };
         inner.checkpoint_if(due);
         flushed
+    }
+
+    /// The end of a transaction that changed nothing.
+    fn barrier(mut self, durability: Durability) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let Some(writer) = self.writer.as_deref_mut().filter(|_| durability == Durability::Durable) else {
+            return Ok(());
+        };
+        if writer.unlogged.gap_after(inner.pager.durable()) {
+            drop(self);
+            return inner.checkpoint_for_commit();
+        }
+        if writer.unlogged.any() {
+            let (_, bytes) = writer.unlogged.append(&inner.log, &writer.frame, wal::Sync::Durable)?;
+            writer.logged += bytes as u64;
+        }
+        let last = inner.log.last_lsn();
+        drop(self);
+        inner.log.wait_durable(last)
     }
 }
 

@@ -31,6 +31,11 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         );
         return Err(Error::Invalid(what));
     }
+    if !names.is_empty() {
+        // A process that died may have left names that only the system knows. They are what is built on from here,
+        // and a spare must not come back under the name it had as a segment.
+        d.sync_dir(dir)?;
+    }
     if names.iter().any(|n| n == UNFINISHED) {
         d.remove(&dir.join(UNFINISHED))?;
     }

@@ -7,8 +7,11 @@ use crate::disk::Disk;
 use crate::disk::crash::{Crash, Dice};
 use crate::error::Error;
 
+/// What a table holds.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A store with a checkpoint, and commits in the log after it. Returns the states after each of the latter.
-fn prepared() -> (SimDisk, Vec<Vec<(Vec<u8>, Vec<u8>)>>) {
+fn prepared() -> (SimDisk, Vec<Entries>) {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -35,7 +38,7 @@ fn prepared() -> (SimDisk, Vec<Vec<(Vec<u8>, Vec<u8>)>>) {
     (image, states)
 }
 
-fn all(store: &Store) -> crate::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn all(store: &Store) -> crate::Result<Entries> {
     let read = store.snapshot()?;
     let Some(table) = read.table("t")? else { return Ok(Vec::new()) };
     let range = read.range(&table, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?;
@@ -52,7 +55,7 @@ fn files(disk: &SimDisk) -> Vec<PathBuf> {
 }
 
 /// Opens and reads everything, as a user and as `check` would.
-fn read_all(disk: &SimDisk) -> crate::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn read_all(disk: &SimDisk) -> crate::Result<Entries> {
     let store = open(disk)?;
     let seen = all(&store)?;
     store.check()?;
@@ -60,12 +63,7 @@ fn read_all(disk: &SimDisk) -> crate::Result<Vec<(Vec<u8>, Vec<u8>)>> {
 }
 
 /// A typed error that names the file, or one of the right answers. Returns true if it was an error.
-fn judge(
-    outcome: crate::Result<Vec<(Vec<u8>, Vec<u8>)>>,
-    path: &Path,
-    states: &[Vec<(Vec<u8>, Vec<u8>)>],
-    what: &str,
-) -> bool {
+fn judge(outcome: crate::Result<Entries>, path: &Path, states: &[Entries], what: &str) -> bool {
     let in_log = path.parent().is_some_and(|p| p.ends_with("log"));
     match outcome {
         Ok(seen) => {

@@ -1,6 +1,7 @@
 //! The store against a model, against power cuts, against damaged files.
 
 mod basics;
+mod crash;
 mod damage;
 mod flush;
 mod model;
