@@ -85,3 +85,148 @@ CREATE FUNCTION treedb.check(relation regclass) RETURNS SETOF text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_check';
 COMMENT ON FUNCTION treedb.check(regclass) IS
     'what is wrong with a treedb_btree index, or with those of a table; no rows: nothing';
+
+-- Documents ------------------------------------------------------------------------------------------------------
+
+CREATE TYPE bson;
+CREATE FUNCTION bson_in(cstring) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_in';
+CREATE FUNCTION bson_out(bson) RETURNS cstring LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_out';
+CREATE FUNCTION bson_recv(internal) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_recv';
+CREATE FUNCTION bson_send(bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_bytes';
+CREATE TYPE bson (
+    INPUT = bson_in, OUTPUT = bson_out, RECEIVE = bson_recv, SEND = bson_send,
+    INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = extended
+);
+COMMENT ON TYPE bson IS 'BSON document, written as relaxed extended JSON, ordered as MongoDB orders documents';
+
+CREATE FUNCTION bson_lt(bson, bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_lt';
+CREATE FUNCTION bson_le(bson, bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_le';
+CREATE FUNCTION bson_eq(bson, bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_eq';
+CREATE FUNCTION bson_ne(bson, bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_ne';
+CREATE FUNCTION bson_ge(bson, bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_ge';
+CREATE FUNCTION bson_gt(bson, bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_gt';
+CREATE FUNCTION bson_cmp(bson, bson) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_cmp';
+CREATE FUNCTION bson_hash(bson) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_hash';
+CREATE FUNCTION bson_hash_extended(bson, int8) RETURNS int8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_hash_extended';
+
+CREATE OPERATOR < (LEFTARG = bson, RIGHTARG = bson, FUNCTION = bson_lt, COMMUTATOR = >, NEGATOR = >=,
+    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+CREATE OPERATOR <= (LEFTARG = bson, RIGHTARG = bson, FUNCTION = bson_le, COMMUTATOR = >=, NEGATOR = >,
+    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+CREATE OPERATOR = (LEFTARG = bson, RIGHTARG = bson, FUNCTION = bson_eq, COMMUTATOR = =, NEGATOR = <>,
+    RESTRICT = eqsel, JOIN = eqjoinsel, MERGES, HASHES);
+CREATE OPERATOR <> (LEFTARG = bson, RIGHTARG = bson, FUNCTION = bson_ne, COMMUTATOR = <>, NEGATOR = =,
+    RESTRICT = neqsel, JOIN = neqjoinsel);
+CREATE OPERATOR >= (LEFTARG = bson, RIGHTARG = bson, FUNCTION = bson_ge, COMMUTATOR = <=, NEGATOR = <,
+    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+CREATE OPERATOR > (LEFTARG = bson, RIGHTARG = bson, FUNCTION = bson_gt, COMMUTATOR = <, NEGATOR = <=,
+    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+
+CREATE OPERATOR CLASS bson_ops DEFAULT FOR TYPE bson USING btree AS
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+    FUNCTION 1 bson_cmp(bson, bson);
+CREATE OPERATOR CLASS bson_ops DEFAULT FOR TYPE bson USING hash AS
+    OPERATOR 1 =,
+    FUNCTION 1 bson_hash(bson), FUNCTION 2 bson_hash_extended(bson, int8);
+
+-- Casts by way of text: both are JSON.
+CREATE CAST (jsonb AS bson) WITH INOUT AS ASSIGNMENT;
+CREATE CAST (bson AS jsonb) WITH INOUT AS ASSIGNMENT;
+CREATE CAST (json AS bson) WITH INOUT AS ASSIGNMENT;
+CREATE CAST (bson AS json) WITH INOUT AS ASSIGNMENT;
+CREATE FUNCTION bson(bytea) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_from_bytea';
+CREATE FUNCTION bytea(bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_bytes';
+CREATE CAST (bytea AS bson) WITH FUNCTION bson(bytea);
+CREATE CAST (bson AS bytea) WITH FUNCTION bytea(bson);
+
+-- Values ---------------------------------------------------------------------------------------------------------
+
+CREATE TYPE bson_value;
+CREATE FUNCTION bson_value_in(cstring) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_in';
+CREATE FUNCTION bson_value_out(bson_value) RETURNS cstring LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_out';
+CREATE FUNCTION bson_value_recv(internal) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_recv';
+CREATE FUNCTION bson_value_send(bson_value) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_send';
+CREATE TYPE bson_value (
+    INPUT = bson_value_in, OUTPUT = bson_value_out, RECEIVE = bson_value_recv, SEND = bson_value_send,
+    INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = extended
+);
+COMMENT ON TYPE bson_value IS 'one BSON value of any type, written as relaxed extended JSON, ordered as MongoDB orders values';
+
+CREATE FUNCTION bson_value_lt(bson_value, bson_value) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_lt';
+CREATE FUNCTION bson_value_le(bson_value, bson_value) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_le';
+CREATE FUNCTION bson_value_eq(bson_value, bson_value) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_eq';
+CREATE FUNCTION bson_value_ne(bson_value, bson_value) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_ne';
+CREATE FUNCTION bson_value_ge(bson_value, bson_value) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_ge';
+CREATE FUNCTION bson_value_gt(bson_value, bson_value) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_gt';
+CREATE FUNCTION bson_value_cmp(bson_value, bson_value) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_cmp';
+CREATE FUNCTION bson_value_hash(bson_value) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_hash';
+CREATE FUNCTION bson_value_hash_extended(bson_value, int8) RETURNS int8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_hash_extended';
+
+CREATE OPERATOR < (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_lt, COMMUTATOR = >, NEGATOR = >=,
+    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+CREATE OPERATOR <= (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_le, COMMUTATOR = >=, NEGATOR = >,
+    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+CREATE OPERATOR = (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_eq, COMMUTATOR = =, NEGATOR = <>,
+    RESTRICT = eqsel, JOIN = eqjoinsel, MERGES, HASHES);
+CREATE OPERATOR <> (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_ne, COMMUTATOR = <>, NEGATOR = =,
+    RESTRICT = neqsel, JOIN = neqjoinsel);
+CREATE OPERATOR >= (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_ge, COMMUTATOR = <=, NEGATOR = <,
+    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+CREATE OPERATOR > (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_gt, COMMUTATOR = <, NEGATOR = <=,
+    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+
+CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING btree AS
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+    FUNCTION 1 bson_value_cmp(bson_value, bson_value);
+CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING hash AS
+    OPERATOR 1 =,
+    FUNCTION 1 bson_value_hash(bson_value), FUNCTION 2 bson_value_hash_extended(bson_value, int8);
+
+CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING treedb_btree AS
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+    FUNCTION 1 kind_value();
+
+CREATE FUNCTION bson_value(bson) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_from_bson';
+CREATE FUNCTION bson(bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_from_value';
+CREATE CAST (bson AS bson_value) WITH FUNCTION bson_value(bson);
+CREATE CAST (bson_value AS bson) WITH FUNCTION bson(bson_value);
+CREATE CAST (bson_value AS jsonb) WITH INOUT AS ASSIGNMENT;
+CREATE CAST (jsonb AS bson_value) WITH INOUT AS ASSIGNMENT;
+
+CREATE FUNCTION treedb.get(document bson, path text) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get';
+CREATE FUNCTION treedb.get(value bson_value, path text) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_get';
+CREATE FUNCTION get_text(document bson, path text) RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_text';
+CREATE FUNCTION get_text(value bson_value, path text) RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_get_text';
+CREATE OPERATOR -> (LEFTARG = bson, RIGHTARG = text, FUNCTION = treedb.get);
+CREATE OPERATOR -> (LEFTARG = bson_value, RIGHTARG = text, FUNCTION = treedb.get);
+CREATE OPERATOR ->> (LEFTARG = bson, RIGHTARG = text, FUNCTION = get_text);
+CREATE OPERATOR ->> (LEFTARG = bson_value, RIGHTARG = text, FUNCTION = get_text);
+COMMENT ON FUNCTION treedb.get(bson, text) IS 'the value at a dotted path (names of fields, positions in arrays), or NULL';
+COMMENT ON FUNCTION get_text(bson, text) IS 'the same as text: strings without quotes, null as NULL';
+
+-- Filters --------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION matches(document bson, filter bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME', 'treedb_matches';
+CREATE OPERATOR @@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = matches, RESTRICT = contsel, JOIN = contjoinsel);
+COMMENT ON FUNCTION matches(bson, bson) IS 'whether a document matches a filter as MongoDB has them';
+
+-- Index keys -----------------------------------------------------------------------------------------------------
+
+CREATE TYPE keyset;
+CREATE FUNCTION keyset_in(cstring) RETURNS keyset LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keyset_in';
+CREATE FUNCTION keyset_out(keyset) RETURNS cstring LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keyset_out';
+CREATE TYPE keyset (INPUT = keyset_in, OUTPUT = keyset_out, INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = extended);
+COMMENT ON TYPE keyset IS 'the keys of one document in an index of a collection';
+
+CREATE OPERATOR CLASS keyset_ops DEFAULT FOR TYPE keyset USING treedb_btree AS
+    FUNCTION 1 kind_keyset();
+
+CREATE FUNCTION keys(document bson, pattern bson) RETURNS keyset LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keys';
+CREATE FUNCTION unique_key(document bson, pattern bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_unique_key';
+COMMENT ON FUNCTION keys(bson, bson) IS 'what an index of key pattern {"field": 1, ..} has for a document';
+
+-- An index on values is searched by encoded keys, which is what queries have.
+CREATE FUNCTION bson_value_cmp_key(bson_value, bytea) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_cmp_key';
+CREATE FUNCTION bson_value_ge_key(bson_value, bytea) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_ge_key';
+CREATE FUNCTION bson_value_lt_key(bson_value, bytea) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_lt_key';
+ALTER OPERATOR FAMILY bson_value_ops USING btree ADD FUNCTION 1 (bson_value, bytea) bson_value_cmp_key(bson_value, bytea);

@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
+use super::owned::OwnedValue;
 use super::value::{Doc, Element, Value};
 use super::write::Writer;
 use crate::code::{ErrorCode, QueryError, Result};
@@ -22,7 +23,45 @@ fn not_json(error: impl std::fmt::Display) -> QueryError {
 ///
 /// Errors: `FailedToParse` with line and column of what is wrong; those of [`super::validate`] for nesting and size.
 pub fn from_json(text: &str) -> Result<RawDocumentBuf> {
-    let value: serde_json::Value = serde_json::from_str(text).map_err(not_json)?;
+    document(serde_json::from_str(text).map_err(not_json)?)
+}
+
+/// Parses one JSON value of any kind: `1`, `"text"`, `{"$oid": ".."}`, `[1, 2]`.
+///
+/// Errors: as [`from_json`].
+pub fn value_from_json(text: &str) -> Result<OwnedValue> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        QueryError::new(ErrorCode::FailedToParse, format!("not a JSON value: {error}"))
+    };
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+    let value = Bson::try_from(value).map_err(|error| wrong(&error))?;
+    let raw = RawDocumentBuf::try_from(&bson::doc! { "": value }).map_err(|error| wrong(&error))?;
+    super::validate(raw.as_bytes())?;
+    let element = Doc::from(&raw).elements().next();
+    element.map(|element| OwnedValue::from_element(&element)).ok_or_else(|| wrong(&"nothing there"))
+}
+
+/// Parses documents: a JSON array of objects, or objects one behind the other (JSON Lines).
+///
+/// Errors: as [`from_json`], with the number of the document, from 0.
+pub fn documents_from_json(text: &str) -> Result<Vec<RawDocumentBuf>> {
+    let values: Vec<serde_json::Value> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text).map_err(not_json)?
+    } else {
+        let stream = serde_json::Deserializer::from_str(text).into_iter();
+        stream.collect::<std::result::Result<_, _>>().map_err(not_json)?
+    };
+    let numbered = values.into_iter().enumerate();
+    numbered
+        .map(|(number, value)| {
+            document(value).map_err(|error| {
+                QueryError::new(error.code, format!("document {number}: {}", error.message))
+            })
+        })
+        .collect()
+}
+
+fn document(value: serde_json::Value) -> Result<RawDocumentBuf> {
     let document = match Bson::try_from(value) {
         Ok(Bson::Document(document)) => document,
         Ok(other) => return Err(not_json(format!("an object is needed, found {:?}", other.element_type()))),
@@ -136,6 +175,28 @@ mod tests {
             let back = from_json(&json).unwrap();
             let (a, b) = (Value::Document((&doc).into()), Value::Document((&back).into()));
             assert!(compare(a, b).is_eq(), "{json}");
+        }
+    }
+
+    #[test]
+    fn documents_come_as_an_array_or_one_behind_the_other() {
+        for text in [r#" [{"a":1}, {"b":[2]}]"#, "{\"a\":1}\n{\"b\":[2]}\n", r#"{"a":1}{"b":[2]}"#] {
+            let all: Vec<String> = documents_from_json(text).unwrap().iter().map(|doc| to_json(doc)).collect();
+            assert_eq!(all, [r#"{"a":1}"#, r#"{"b":[2]}"#], "{text}");
+        }
+        assert!(documents_from_json("").unwrap().is_empty());
+        let error = documents_from_json(r#"[{"a":1}, 2]"#).unwrap_err();
+        assert!(error.message.starts_with("document 1: "), "{error}");
+        assert!(documents_from_json(r#"[{"a":1}] {"b":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_value_alone_is_one_value_and_nothing_else() {
+        for (text, shown) in [("1", "1"), ("\"x\"", "\"x\""), ("[1,{\"a\":null}]", "[ 1, { a: null } ]")] {
+            assert_eq!(crate::doc::shown(value_from_json(text).unwrap().value()), shown);
+        }
+        for text in ["", "1, 2", "1}", "abc", "{\"$oid\": 1}"] {
+            assert!(value_from_json(text).is_err(), "{text}");
         }
     }
 

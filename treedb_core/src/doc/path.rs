@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::value::{Doc, Value};
+use super::value::{Doc, Element, Value};
 
 /// A dotted path, taken apart once.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +29,15 @@ impl Part {
         let canonical =
             name == "0" || !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
         Part { name: name.to_owned(), position: if canonical { name.parse().ok() } else { None } }
+    }
+
+    /// The element this part selects: a field of a document, an element of an array.
+    fn of<'a>(&self, value: Value<'a>) -> Option<Element<'a>> {
+        match value {
+            Value::Document(doc) => doc.find(self.name.as_bytes()),
+            Value::Array(array) => array.at(self.position?),
+            _ => None,
+        }
     }
 }
 
@@ -86,6 +95,26 @@ impl Path {
             }
         }
         doc.get(&last.name)
+    }
+
+    /// The element at the path, going through documents by name and through arrays by position.
+    pub fn select<'a>(&self, doc: Doc<'a>) -> Option<Element<'a>> {
+        let (first, rest) = self.parts.split_first()?;
+        let mut found = doc.find(first.name.as_bytes())?;
+        for part in rest {
+            found = part.of(found.value())?;
+        }
+        Some(found)
+    }
+
+    /// [`Path::select`] in a value, which may be an array itself.
+    pub fn select_in<'a>(&self, value: Value<'a>) -> Option<Element<'a>> {
+        let (first, rest) = self.parts.split_first()?;
+        let mut found = first.of(value)?;
+        for part in rest {
+            found = part.of(found.value())?;
+        }
+        Some(found)
     }
 }
 
@@ -200,6 +229,21 @@ mod tests {
             let shown = found(&doc, path).replace("[ ]", "[]");
             assert_eq!(shown, expected, "{path} in {:?}", Doc::from(&doc));
         }
+    }
+
+    #[test]
+    fn a_selection_is_one_value_by_names_and_positions() {
+        let doc = rawdoc! { "a": { "b": [5, { "c": "x" }] } };
+        let at = |path: &str| {
+            Path::new(path).select(Doc::from(&doc)).map(|found| Shown(found.value()).to_string())
+        };
+        assert_eq!(at("a.b.1.c").as_deref(), Some("\"x\""));
+        assert_eq!(at("a.b.0").as_deref(), Some("5"));
+        for path in ["a.b.c", "a.b.2", "a.x", "a.b.0.c", ""] {
+            assert_eq!(at(path), None, "{path}");
+        }
+        let inner = Path::new("a.b").select(Doc::from(&doc)).unwrap();
+        assert!(Path::new("1.c").select_in(inner.value()).is_some());
     }
 
     #[test]

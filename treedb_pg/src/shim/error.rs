@@ -2,17 +2,103 @@
 
 pub(crate) use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::panic::ErrorReport;
+use treedb_core::{ErrorCode, QueryError};
 
 /// Aborts the statement. Unwinds, so destructors on the way run.
 #[track_caller]
 pub(crate) fn fail(state: SqlState, message: impl Into<String>, hint: impl Into<String>) -> ! {
-    let hint = hint.into();
-    let mut report = ErrorReport::new(state, message.into(), "treedb");
+    raise(ErrorReport::new(state, message.into(), "treedb"), hint.into())
+}
+
+#[track_caller]
+fn raise(mut report: ErrorReport, hint: String) -> ! {
     if !hint.is_empty() {
         report = report.set_hint(hint);
     }
     report.report(pgrx::PgLogLevel::ERROR);
     unreachable!("an error report at level ERROR does not return")
+}
+
+/// Aborts the statement with an error of the engine: its message, MongoDB's code as the detail.
+#[track_caller]
+pub(crate) fn refuse(error: QueryError) -> ! {
+    let state = state_of(error.code);
+    refuse_as(state, error)
+}
+
+/// The same with a SQLSTATE of the caller's.
+#[track_caller]
+pub(crate) fn refuse_as(state: SqlState, error: QueryError) -> ! {
+    let detail = format!("MongoDB error {} ({}).", error.code.number(), error.code.name());
+    raise(ErrorReport::new(state, error.message, "treedb").set_detail(detail), hint_of(error.code).to_owned())
+}
+
+/// The value, or [`refuse`].
+#[track_caller]
+pub(crate) fn accept<T>(result: Result<T, QueryError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => refuse(error),
+    }
+}
+
+/// The SQLSTATE of one of MongoDB's codes.
+fn state_of(code: ErrorCode) -> SqlState {
+    use ErrorCode as C;
+    use SqlState as S;
+    match code {
+        C::InternalError | C::UnknownError => S::ERRCODE_INTERNAL_ERROR,
+        C::Unauthorized => S::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        C::TypeMismatch => S::ERRCODE_DATATYPE_MISMATCH,
+        C::Overflow => S::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+        C::InvalidBSON => S::ERRCODE_INVALID_BINARY_REPRESENTATION,
+        C::BSONObjectTooLarge | C::KeyTooLong | C::InvalidLength => S::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        C::NamespaceNotFound => S::ERRCODE_UNDEFINED_TABLE,
+        C::IndexNotFound => S::ERRCODE_UNDEFINED_OBJECT,
+        C::NamespaceExists => S::ERRCODE_DUPLICATE_TABLE,
+        C::IndexAlreadyExists | C::IndexOptionsConflict | C::IndexKeySpecsConflict => {
+            S::ERRCODE_DUPLICATE_OBJECT
+        }
+        C::CannotCreateIndex => S::ERRCODE_INVALID_OBJECT_DEFINITION,
+        C::InvalidNamespace => S::ERRCODE_INVALID_NAME,
+        C::DuplicateKey => S::ERRCODE_UNIQUE_VIOLATION,
+        C::WriteConflict => S::ERRCODE_T_R_SERIALIZATION_FAILURE,
+        C::NotImplemented | C::CommandNotFound => S::ERRCODE_FEATURE_NOT_SUPPORTED,
+        C::ExceededMemoryLimit | C::QueryExceededMemoryLimitNoDiskUseAllowed => {
+            S::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
+        }
+        C::Interrupted | C::MaxTimeMSExpired => S::ERRCODE_QUERY_CANCELED,
+        C::OutOfDiskSpace => S::ERRCODE_DISK_FULL,
+        _ => S::ERRCODE_INVALID_PARAMETER_VALUE,
+    }
+}
+
+/// What to do about one of MongoDB's codes.
+fn hint_of(code: ErrorCode) -> &'static str {
+    use ErrorCode as C;
+    match code {
+        C::BadValue | C::FailedToParse | C::TypeMismatch => {
+            "Filters, updates, sorts and projections are written as in MongoDB; docs/postgres.md lists what there is."
+        }
+        C::InvalidBSON => "Send one BSON document, as a MongoDB driver encodes it.",
+        C::BSONObjectTooLarge => "A document may have 16 MiB; keep larger parts in documents of their own.",
+        C::Overflow => "Documents may be nested 100 deep, and numbers must fit their type.",
+        C::DuplicateKey => "Choose another value, or update the document that has it.",
+        C::InvalidIdField => "Any other type can be an _id; without one it is generated.",
+        C::ImmutableField => "Insert a new document and delete the old one to change its _id.",
+        C::IndexNotFound => "treedb.list_indexes() lists the indexes of a collection.",
+        C::IndexOptionsConflict | C::IndexKeySpecsConflict => {
+            "Drop the existing index with treedb.drop_index(), or choose another name."
+        }
+        C::CannotCreateIndex => "An index is written {\"field\": 1, \"other.field\": -1}.",
+        C::CannotIndexParallelArrays => "Index one of the two fields, or leave arrays out of one of them.",
+        C::NamespaceExists => "Drop it with treedb.drop_collection(), or choose another name.",
+        C::NamespaceNotFound => "Create it with treedb.create_collection().",
+        C::QueryExceededMemoryLimitNoDiskUseAllowed => {
+            "Add an index on the fields of the sort, or a limit; or sort with ORDER BY."
+        }
+        _ => "",
+    }
 }
 
 /// Bytes of a relation are not what was written there.

@@ -1,6 +1,8 @@
 //! SQL-callable functions: the definition macro and access to their arguments.
 
-use pgrx::pg_sys;
+use pgrx::{PgMemoryContexts, pg_sys};
+
+use super::varlena::Bytes;
 
 /// Defines an SQL-callable function with the exported name `$name`, and the record by which the server knows its
 /// calling convention. The body gets [`Args`] and returns [`pg_sys::Datum`].
@@ -55,6 +57,29 @@ impl Args {
     /// Argument number `n` of a strict function, where NULL cannot be.
     pub(crate) fn datum(&self, n: usize) -> pg_sys::Datum {
         self.get(n).unwrap_or(pg_sys::Datum::from(0usize))
+    }
+
+    /// Argument number `n` of a strict function, of a variable-length type.
+    pub(crate) fn bytes(&self, n: usize) -> Bytes {
+        match self.get(n) {
+            Some(datum) => Bytes::of(datum),
+            None => Bytes::empty(),
+        }
+    }
+
+    /// What this call site keeps from one call to the next, made by `T::default` at the first; `None` where the
+    /// server has no place for it.
+    pub(crate) fn kept<T: Default + 'static>(&self) -> Option<&mut T> {
+        // SAFETY: the server sets `fn_extra` to null before the first call, and nobody but this call site, which
+        // always asks for the same `T`, sets it; the context outlives the call site, and drops the value.
+        unsafe {
+            let info = (*self.0).flinfo.as_mut()?;
+            if info.fn_extra.is_null() {
+                let place = PgMemoryContexts::For(info.fn_mcxt).leak_and_drop_on_delete(T::default());
+                info.fn_extra = place.cast();
+            }
+            info.fn_extra.cast::<T>().as_mut()
+        }
     }
 
     /// Makes the call's result NULL.

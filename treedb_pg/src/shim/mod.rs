@@ -7,6 +7,7 @@
 //! * [`wal`]: changes of up to four pages as one atomic WAL record
 //! * [`heap`]: small parts of the server's headers that the bindings leave out: tuple header flags, item pointers
 //! * [`varlena`]: values of variable length
+//! * [`text`]: text between the server's encoding and UTF-8
 //! * [`rows`]: answers of many rows
 //! * [`server`]: functions whose headers the bindings do not read
 
@@ -16,5 +17,6 @@ pub(crate) mod function;
 pub(crate) mod heap;
 pub(crate) mod rows;
 pub(crate) mod server;
+pub(crate) mod text;
 pub(crate) mod varlena;
 pub(crate) mod wal;

@@ -18,6 +18,20 @@ impl Bytes {
     }
 }
 
+/// A value of variable length with no bytes: a header that says 4.
+#[repr(C, align(4))]
+struct Empty(u32);
+
+/// `SET_VARSIZE(4)` of a value with a header of four bytes, in either byte order.
+static EMPTY: Empty = Empty(if cfg!(target_endian = "big") { 4 } else { 4 << 2 });
+
+impl Bytes {
+    /// No bytes.
+    pub(crate) fn empty() -> Bytes {
+        Bytes { value: (&raw const EMPTY).cast_mut().cast(), copied: false }
+    }
+}
+
 impl std::ops::Deref for Bytes {
     type Target = [u8];
 

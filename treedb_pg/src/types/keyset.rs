@@ -3,6 +3,14 @@
 //! Stored as a byte of flags (1: the document has an array on a path of the index) and the keys in rising order,
 //! each a length of two bytes, little-endian, and the key. Keys longer than [`LONGEST`] are cut: no index keeps more.
 
+use bson::RawDocument;
+use treedb_core::index::ordered::{IndexDef, KeySet as Keys};
+
+use super::bson::document;
+use crate::shim::error::{SqlState, accept, fail};
+use crate::shim::function::{Args, pg_function};
+use crate::shim::{text, varlena};
+
 /// The most bytes of a key that are kept.
 pub(crate) const LONGEST: usize = 4096;
 
@@ -31,5 +39,85 @@ impl<'a> Iterator for KeySet<'a> {
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
         self.rest = rest;
         Some(key)
+    }
+}
+
+fn write(keys: &Keys) -> Vec<u8> {
+    let mut out = vec![if keys.multikey { MULTIKEY } else { 0 }];
+    for key in &keys.keys {
+        let kept = key.get(..LONGEST).unwrap_or(key);
+        // Fits: LONGEST does.
+        out.extend_from_slice(&(kept.len() as u16).to_le_bytes());
+        out.extend_from_slice(kept);
+    }
+    out
+}
+
+/// The key pattern a call site had last, and its bytes.
+#[derive(Default)]
+struct Kept(Option<(Vec<u8>, IndexDef)>);
+
+/// The keys of document 0 under pattern 1.
+fn keys_of(args: &Args) -> Keys {
+    let (bytes, pattern) = (args.bytes(0), args.bytes(1));
+    let parse = |pattern: &RawDocument| accept(IndexDef::parse(pattern, None, false));
+    let keys = match args.kept::<Kept>() {
+        Some(Kept(kept)) => {
+            if kept.as_ref().is_none_or(|(kept, _)| kept.as_slice() != &*pattern) {
+                *kept = None;
+            }
+            let (_, def) = kept.get_or_insert_with(|| (pattern.to_vec(), parse(document(&pattern))));
+            def.keys(document(&bytes))
+        }
+        None => parse(document(&pattern)).keys(document(&bytes)),
+    };
+    accept(keys)
+}
+
+pg_function! {
+    /// `treedb.keys(document, pattern)`: what an index of TreeDB has for a document.
+    fn treedb_keys(args) {
+        varlena::new(&write(&keys_of(&args)))
+    }
+}
+
+pg_function! {
+    /// `treedb.unique_key(document, pattern)`: what a unique index has for a document, a bytea.
+    fn treedb_unique_key(args) {
+        let keys = keys_of(&args);
+        match keys.keys.as_slice() {
+            [key] if !keys.multikey => varlena::new(key),
+            _ => {
+                let pattern = args.bytes(1);
+                let shown = treedb_core::doc::json::to_json(document(&pattern));
+                fail(
+                    SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    format!("a document has an array where the unique index {shown} leads"),
+                    "In PostgreSQL unique indexes do not reach into arrays: drop the index, or keep one value there.",
+                )
+            }
+        }
+    }
+}
+
+pg_function! {
+    /// There is no way in for a key set but from a document.
+    fn treedb_keyset_in(_args) {
+        fail(
+            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "a treedb.keyset cannot be written by hand",
+            "treedb.keys(document, pattern) makes one.",
+        )
+    }
+}
+
+pg_function! {
+    /// The keys in hexadecimal.
+    fn treedb_keyset_out(args) {
+        let bytes = args.bytes(0);
+        let keys: Vec<String> = read(&bytes)
+            .map(|key| key.iter().map(|byte| format!("{byte:02x}")).collect())
+            .collect();
+        text::cstring(&format!("{{{}}}", keys.join(",")))
     }
 }

@@ -1,7 +1,13 @@
 //! The SQL types of the extension.
 //!
+//! * [`bson`]: `treedb.bson`, a BSON document
 //! * [`value`]: `treedb.bson_value`, one BSON value of any type
 //! * [`keyset`]: `treedb.keyset`, the index keys of one document
+//! * [`matching`]: the operator `@@`
+//! * [`message`]: binary input
 
+pub(crate) mod bson;
 pub(crate) mod keyset;
+mod matching;
+mod message;
 pub(crate) mod value;

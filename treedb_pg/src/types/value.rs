@@ -1,20 +1,213 @@
 //! `treedb.bson_value`: one BSON value of any type.
 //!
 //! Stored as the type byte of the BSON specification and the value's bytes. Ordered as MongoDB orders values of all
-//! types, numbers of different types by what they are worth.
+//! types, numbers of different types by what they are worth. Text is relaxed extended JSON, so strings have quotes.
 
-use treedb_core::doc::key;
-use treedb_core::doc::{Element, Value};
+use std::cmp::Ordering;
+
+use pgrx::pg_sys;
+use treedb_core::doc::{Element, OwnedValue, Value, compare, json, key};
+
+use super::bson::{refuse_text, with_path};
+use super::message;
+use crate::shim::error::accept;
+use crate::shim::function::{Args, pg_function};
+use crate::shim::server;
+use crate::shim::text;
+use crate::shim::varlena;
+
+/// Type byte of a document.
+const DOCUMENT: u8 = 0x03;
+
+/// A stored value as an element without name.
+pub(crate) fn element(bytes: &[u8]) -> Element<'_> {
+    match bytes.split_first() {
+        Some((kind, bytes)) => Element { name: &[], kind: *kind, bytes },
+        None => Element { name: &[], kind: 0, bytes: &[] },
+    }
+}
 
 /// A stored value, decoded.
 pub(crate) fn decode(bytes: &[u8]) -> Value<'_> {
-    match bytes.split_first() {
-        Some((kind, bytes)) => Element { name: &[], kind: *kind, bytes }.value(),
-        None => Value::Undefined,
-    }
+    element(bytes).value()
 }
 
 /// Appends the order-preserving key of a stored value.
 pub(crate) fn encode_key(bytes: &[u8], out: &mut Vec<u8>) {
     key::encode_value(decode(bytes), out);
+}
+
+/// A new value.
+pub(crate) fn datum(element: &Element<'_>) -> pg_sys::Datum {
+    let mut bytes = Vec::with_capacity(1 + element.bytes.len());
+    bytes.push(element.kind);
+    bytes.extend_from_slice(element.bytes);
+    varlena::new(&bytes)
+}
+
+/// The value as `->>` shows it: strings without quotes, null as `None`.
+pub(crate) fn as_text(element: &Element<'_>) -> Option<String> {
+    match element.value() {
+        Value::Null | Value::Undefined => None,
+        Value::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => Some(as_json(element)),
+    }
+}
+
+fn as_json(element: &Element<'_>) -> String {
+    let mut out = String::new();
+    json::write_value(element, &mut out);
+    out
+}
+
+fn owned(value: &OwnedValue) -> pg_sys::Datum {
+    datum(&value.element().unwrap_or(Element { name: &[], kind: 0, bytes: &[] }))
+}
+
+pg_function! {
+    /// Text to value.
+    fn treedb_value_in(args) {
+        match json::value_from_json(&text::of_cstring(args.datum(0))) {
+            Ok(value) => owned(&value),
+            Err(error) => refuse_text(error),
+        }
+    }
+}
+
+pg_function! {
+    /// Value to text.
+    fn treedb_value_out(args) {
+        text::cstring(&as_json(&element(&args.bytes(0))))
+    }
+}
+
+pg_function! {
+    /// Bytes of a message to value: the type byte and the value's bytes.
+    fn treedb_value_recv(args) {
+        let bytes = element(message::rest(args.datum(0)));
+        owned(&accept(OwnedValue::from_bytes(bytes.kind, bytes.bytes)))
+    }
+}
+
+pg_function! {
+    /// Value to bytes of a message.
+    fn treedb_value_send(args) {
+        varlena::new(&args.bytes(0))
+    }
+}
+
+fn order(args: &Args) -> Ordering {
+    let (a, b) = (args.bytes(0), args.bytes(1));
+    compare::compare(decode(&a), decode(&b))
+}
+
+/// Comparison functions over [`order`].
+macro_rules! comparisons {
+    ($($(#[doc = $doc:literal])* $name:ident = $test:expr),* $(,)?) => {
+        $(pg_function! {
+            $(#[doc = $doc])*
+            fn $name(args) {
+                let test: fn(Ordering) -> bool = $test;
+                pg_sys::Datum::from(test(order(&args)))
+            }
+        })*
+    };
+}
+
+comparisons!(
+    /// `<`
+    treedb_value_lt = Ordering::is_lt,
+    /// `<=`
+    treedb_value_le = Ordering::is_le,
+    /// `=`
+    treedb_value_eq = Ordering::is_eq,
+    /// `<>`
+    treedb_value_ne = Ordering::is_ne,
+    /// `>=`
+    treedb_value_ge = Ordering::is_ge,
+    /// `>`
+    treedb_value_gt = Ordering::is_gt,
+);
+
+pg_function! {
+    /// -1, 0 or 1.
+    fn treedb_value_cmp(args) {
+        pg_sys::Datum::from(order(&args) as i32)
+    }
+}
+
+fn key_of(args: &Args) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_key(&args.bytes(0), &mut out);
+    out
+}
+
+pg_function! {
+    /// A document as a value.
+    fn treedb_value_from_bson(args) {
+        datum(&Element { name: &[], kind: DOCUMENT, bytes: &args.bytes(0) })
+    }
+}
+
+/// A value against an encoded key (argument 1, a bytea): how an index on values is searched by keys.
+fn order_to_key(args: &Args) -> Ordering {
+    key_of(args).as_slice().cmp(&args.bytes(1))
+}
+
+pg_function! {
+    /// A value against a key: -1, 0 or 1.
+    fn treedb_value_cmp_key(args) {
+        pg_sys::Datum::from(order_to_key(&args) as i32)
+    }
+}
+
+pg_function! {
+    /// A value not below a key.
+    fn treedb_value_ge_key(args) {
+        pg_sys::Datum::from(order_to_key(&args).is_ge())
+    }
+}
+
+pg_function! {
+    /// A value below a key.
+    fn treedb_value_lt_key(args) {
+        pg_sys::Datum::from(order_to_key(&args).is_lt())
+    }
+}
+
+pg_function! {
+    /// Hash of a value; values that are equal have equal keys.
+    fn treedb_value_hash(args) {
+        server::hash(&key_of(&args))
+    }
+}
+
+pg_function! {
+    /// Hash of a value, with a seed.
+    fn treedb_value_hash_extended(args) {
+        server::hash_extended(&key_of(&args), args.datum(1))
+    }
+}
+
+pg_function! {
+    /// The value at a path in a value, or NULL.
+    fn treedb_value_get(args) {
+        let bytes = args.bytes(0);
+        match with_path(&args, |path| path.select_in(decode(&bytes))) {
+            Some(element) => datum(&element),
+            None => args.null(),
+        }
+    }
+}
+
+pg_function! {
+    /// The value at a path in a value, as text, or NULL.
+    fn treedb_value_get_text(args) {
+        let bytes = args.bytes(0);
+        let found = with_path(&args, |path| path.select_in(decode(&bytes)));
+        match found.and_then(|element| as_text(&element)) {
+            Some(found) => text::text(&found),
+            None => args.null(),
+        }
+    }
 }

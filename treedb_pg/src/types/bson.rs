@@ -1,0 +1,215 @@
+//! `treedb.bson`: a BSON document.
+//!
+//! Stored as its bytes. Every way in (text, binary, casts) goes through the engine's validation, so that what is
+//! stored is one valid document of at most 16 MiB. Text is relaxed extended JSON. The order is MongoDB's.
+
+use std::cmp::Ordering;
+
+use bson::RawDocument;
+use pgrx::pg_sys;
+use treedb_core::doc::{Doc, Path, Value, compare, json, key, validate};
+use treedb_core::{ErrorCode, QueryError};
+
+use super::message;
+use super::value;
+use crate::shim::error::{SqlState, fail, refuse, refuse_as};
+use crate::shim::function::{Args, pg_function};
+use crate::shim::server;
+use crate::shim::text;
+use crate::shim::varlena;
+
+/// A stored document. Its bytes were validated on their way in; what a damaged page made of them is found out here
+/// as far as it matters.
+pub(crate) fn document(bytes: &[u8]) -> &RawDocument {
+    match RawDocument::from_bytes(bytes) {
+        Ok(document) => document,
+        Err(error) => fail(
+            SqlState::ERRCODE_DATA_CORRUPTED,
+            format!("a stored document is damaged: {error}"),
+            "Restore the row from a backup; other rows are readable.",
+        ),
+    }
+}
+
+/// A new value.
+pub(crate) fn datum(document: &RawDocument) -> pg_sys::Datum {
+    varlena::new(document.as_bytes())
+}
+
+/// An error about text that should be JSON.
+#[track_caller]
+pub(super) fn refuse_text(error: QueryError) -> ! {
+    match error.code {
+        ErrorCode::FailedToParse | ErrorCode::InvalidBSON => {
+            refuse_as(SqlState::ERRCODE_INVALID_TEXT_REPRESENTATION, error)
+        }
+        ErrorCode::Overflow => refuse_as(SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED, error),
+        _ => refuse(error),
+    }
+}
+
+/// The document that these bytes from outside are.
+pub(crate) fn from_outside(bytes: &[u8]) -> &RawDocument {
+    match validate(bytes) {
+        Ok(document) => document,
+        Err(error) if error.code == ErrorCode::Overflow => {
+            refuse_as(SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED, error)
+        }
+        Err(error) => refuse(error),
+    }
+}
+
+pg_function! {
+    /// Text to document.
+    fn treedb_bson_in(args) {
+        match json::from_json(&text::of_cstring(args.datum(0))) {
+            Ok(document) => datum(&document),
+            Err(error) => refuse_text(error),
+        }
+    }
+}
+
+pg_function! {
+    /// Document to text.
+    fn treedb_bson_out(args) {
+        text::cstring(&json::to_json(document(&args.bytes(0))))
+    }
+}
+
+pg_function! {
+    /// Bytes of a message to document.
+    fn treedb_bson_recv(args) {
+        datum(from_outside(message::rest(args.datum(0))))
+    }
+}
+
+pg_function! {
+    /// Document to bytes of a message, and to bytea: both are the document's bytes.
+    fn treedb_bson_bytes(args) {
+        varlena::new(&args.bytes(0))
+    }
+}
+
+pg_function! {
+    /// Bytea to document.
+    fn treedb_bson_from_bytea(args) {
+        datum(from_outside(&args.bytes(0)))
+    }
+}
+
+fn order(args: &Args) -> Ordering {
+    let (a, b) = (args.bytes(0), args.bytes(1));
+    compare::compare(Value::Document(Doc::new(&a)), Value::Document(Doc::new(&b)))
+}
+
+/// Comparison functions over [`order`].
+macro_rules! comparisons {
+    ($($(#[doc = $doc:literal])* $name:ident = $test:expr),* $(,)?) => {
+        $(pg_function! {
+            $(#[doc = $doc])*
+            fn $name(args) {
+                let test: fn(Ordering) -> bool = $test;
+                pg_sys::Datum::from(test(order(&args)))
+            }
+        })*
+    };
+}
+
+comparisons!(
+    /// `<`
+    treedb_bson_lt = Ordering::is_lt,
+    /// `<=`
+    treedb_bson_le = Ordering::is_le,
+    /// `=`
+    treedb_bson_eq = Ordering::is_eq,
+    /// `<>`
+    treedb_bson_ne = Ordering::is_ne,
+    /// `>=`
+    treedb_bson_ge = Ordering::is_ge,
+    /// `>`
+    treedb_bson_gt = Ordering::is_gt,
+);
+
+pg_function! {
+    /// -1, 0 or 1.
+    fn treedb_bson_cmp(args) {
+        pg_sys::Datum::from(order(&args) as i32)
+    }
+}
+
+fn key_of(args: &Args) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::encode_value(Value::Document(Doc::new(&args.bytes(0))), &mut out);
+    out
+}
+
+pg_function! {
+    /// Hash of a document; documents that are equal have equal keys.
+    fn treedb_bson_hash(args) {
+        server::hash(&key_of(&args))
+    }
+}
+
+pg_function! {
+    /// Hash of a document, with a seed.
+    fn treedb_bson_hash_extended(args) {
+        server::hash_extended(&key_of(&args), args.datum(1))
+    }
+}
+
+/// The path an accessor was given, taken apart once per call site.
+#[derive(Default)]
+pub(super) struct KeptPath(Option<Path>);
+
+/// Calls `with` with argument 1 as a path.
+pub(super) fn with_path<T>(args: &Args, with: impl FnOnce(&Path) -> T) -> T {
+    let bytes = args.bytes(1);
+    let path = text::of_text(&bytes);
+    match args.kept::<KeptPath>() {
+        Some(KeptPath(kept)) => {
+            if kept.as_ref().is_none_or(|kept| kept.as_str() != path) {
+                *kept = None;
+            }
+            with(kept.get_or_insert_with(|| Path::new(&path)))
+        }
+        None => with(&Path::new(&path)),
+    }
+}
+
+pg_function! {
+    /// The value at a path, or NULL.
+    fn treedb_bson_get(args) {
+        let bytes = args.bytes(0);
+        match with_path(&args, |path| path.select(Doc::new(&bytes))) {
+            Some(element) => value::datum(&element),
+            None => args.null(),
+        }
+    }
+}
+
+pg_function! {
+    /// The value at a path as text, or NULL.
+    fn treedb_bson_get_text(args) {
+        let bytes = args.bytes(0);
+        let found = with_path(&args, |path| path.select(Doc::new(&bytes)));
+        match found.and_then(|element| value::as_text(&element)) {
+            Some(found) => text::text(&found),
+            None => args.null(),
+        }
+    }
+}
+
+pg_function! {
+    /// The document without a change of form: what a value that is a document is as `treedb.bson`.
+    fn treedb_bson_from_value(args) {
+        let bytes = args.bytes(0);
+        match value::decode(&bytes) {
+            Value::Document(inner) => datum(document(inner.as_bytes())),
+            other => fail(
+                SqlState::ERRCODE_DATATYPE_MISMATCH,
+                format!("a value of type {} is not a document", other.type_name()),
+                "Only values of type object can be a treedb.bson; take others as text with ->>.",
+            ),
+        }
+    }
+}
