@@ -185,11 +185,13 @@ impl Pager {
         let mut pins = std::mem::take(&mut alloc.pins);
         pins.clear();
         self.slots.pinned(&mut pins);
-        pins.push(self.durable());
+        // In this order: a checkpoint that ends between the two looks is durable first and no longer being written
+        // afterwards, so it is met by one of them. The other way round it could be missed by both.
         let flushing = self.flushing.load(Ordering::SeqCst);
         if flushing != NOT_FLUSHING {
             pins.push(flushing);
         }
+        pins.push(self.durable());
         pins.sort_unstable();
         alloc.settle(&pins);
         alloc.pins = pins;

@@ -408,3 +408,24 @@ fn readers_on_other_threads_see_whole_transactions() {
     });
     assert!(array.pager.counts(&array.alloc).used < 80);
 }
+
+#[test]
+fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durable() {
+    let (mut array, _) = Array::open(&fresh()).unwrap();
+    for round in 1..=400 {
+        array.change(&[(round % 8, round as u64)], true).unwrap();
+        let checkpoint = array.pager.start_checkpoint(&mut array.alloc, 0, Vec::new()).unwrap();
+        let (txn, pager, done) = (checkpoint.txn(), Arc::clone(&array.pager), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pager.finish_checkpoint(checkpoint).unwrap();
+                done.store(true, Ordering::SeqCst);
+            });
+            while !done.load(Ordering::SeqCst) {
+                array.pager.begin(&mut array.alloc);
+                assert!(array.alloc.pins.contains(&txn), "round {round}");
+                array.pager.roll_back(&mut array.alloc);
+            }
+        });
+    }
+}
