@@ -1,7 +1,6 @@
 //! Accepting connections: one loop for every protocol.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::config::Address;
 use crate::context::Context;
 use crate::drain::Drain;
 use crate::metrics::Door;
+use crate::server::ServeError;
 
 /// A bound listener with the name of its protocol.
 #[derive(Debug)]
@@ -28,12 +28,11 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Binds `address`. The error names it.
-    pub(crate) async fn bind(door: &'static str, address: Address) -> io::Result<Self> {
-        let name =
-            |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-        let socket = TcpListener::bind(address.socket()).await.map_err(name)?;
-        let address = socket.local_addr()?;
-        Ok(Listener { door, socket, address })
+    pub(crate) async fn bind(door: &'static str, address: Address) -> Result<Self, ServeError> {
+        let listen = |source| ServeError::Listen { door, address, source };
+        let socket = TcpListener::bind(address.socket()).await.map_err(listen)?;
+        let bound = socket.local_addr().map_err(listen)?;
+        Ok(Listener { door, socket, address: bound })
     }
 
     /// Accepts until the drain starts and runs `serve` for each connection, in a task of its own: a panic ends that

@@ -8,7 +8,7 @@ use tokio::task::JoinError;
 use treedb_core::kv::Options;
 use treedb_core::{Database, QueryError};
 
-use crate::config::Config;
+use crate::config::{Address, Config};
 use crate::context::Context;
 use crate::listener::Listener;
 use crate::{admin, mongo, native};
@@ -23,8 +23,15 @@ pub enum ServeError {
     #[error(transparent)]
     Database(#[from] QueryError),
     /// An address cannot be listened on.
-    #[error(transparent)]
-    Listen(#[from] std::io::Error),
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Whose it was to be: `mongo`, `native` or `admin`.
+        door: &'static str,
+        /// The address.
+        address: Address,
+        /// What the system answered.
+        source: std::io::Error,
+    },
     /// The engine panicked.
     #[error("the engine failed: {0}")]
     Engine(#[from] JoinError),

@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use treedb_core::Database;
 
-use super::{Failure, place};
+use super::{Failure, advice, place};
 
 /// Read everything in a directory and compare it with everything else
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ impl Check {
         let dir = self.dir.display();
         place::must_exist(&self.dir)?;
         let started = Instant::now();
-        let database = Database::open(&self.dir)?;
+        let database = Database::open(&self.dir).map_err(|error| advice::directory(&self.dir, &error))?;
         let report = database.check()?;
         let mut out = std::io::stdout().lock();
         for collection in &report.collections {

@@ -1,5 +1,6 @@
 //! The `treedb` command: one file per subcommand, each with its flags and what it does.
 
+mod advice;
 mod check;
 mod export;
 mod find;

@@ -8,7 +8,7 @@ use clap::Args;
 use treedb_core::Database;
 use treedb_core::collection::{FindRequest, Namespace};
 
-use super::Failure;
+use super::{Failure, advice};
 use crate::client::{self, Client};
 
 /// How long a server may keep a command waiting: an import's batch may wait for a large index to be built.
@@ -53,11 +53,12 @@ impl PlaceArgs {
                 if !create {
                     must_exist(dir)?;
                 }
-                Ok(Place::Directory(Database::open(dir)?))
+                let database = Database::open(dir).map_err(|error| advice::directory(dir, &error))?;
+                Ok(Place::Directory(database))
             }
             (None, Some(address)) => match Client::connect_timeout(address.as_str(), PATIENCE) {
                 Ok(client) => Ok(Place::Server(Box::new(client))),
-                Err(error) => Err(Failure(format!("{address}: {error}"))),
+                Err(error) => Err(advice::connection(address, &error)),
             },
             // clap asks for one of the two.
             (None, None) => Err(Failure("say where: --dir DIR or --native HOST:PORT".to_owned())),

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use treedb_core::kv::Durability;
 
-use super::Failure;
+use super::{Failure, advice};
 use crate::config::{Address, Config, Limits};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
@@ -39,7 +39,7 @@ pub(super) struct Serve {
     /// When a write that does not say itself is acknowledged
     #[arg(long, value_enum, default_value_t = DurabilityFlag::Durable)]
     durability: DurabilityFlag,
-    /// Connections at a time, all listeners together
+    /// Connections at a time, both protocols together
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     max_connections: usize,
     /// Bytes of requests that may be in work at a time; further ones wait
@@ -102,7 +102,8 @@ impl Serve {
 async fn serve(config: Config) -> Result<ExitCode, Failure> {
     // Handlers first: a signal that arrives while the directory is being recovered must not be lost.
     let mut signals = Signals::new()?;
-    let server = Server::bind(config).await?;
+    let dir = config.dir.clone();
+    let server = Server::bind(config).await.map_err(|error| advice::server(&dir, &error))?;
     let mut out = std::io::stdout().lock();
     for (name, address) in server.addresses() {
         writeln!(out, "listening {name} {address}")?;

@@ -3,6 +3,8 @@
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod stranger;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -42,8 +44,8 @@ fn treedb_reading(args: &[&str], input: &str) -> Done {
     done(child.wait_with_output().unwrap())
 }
 
-/// A running server; it is killed when dropped.
-struct Server(Child, String);
+/// A running server, where its native port is and where that of the drivers; it is killed when dropped.
+struct Server(Child, String, String);
 
 impl Server {
     fn start(dir: &Path) -> Self {
@@ -62,12 +64,15 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let native = lines
-            .map(Result::unwrap)
-            .find_map(|line| line.strip_prefix("listening native ").map(str::to_owned))
-            .expect("the server says where it listens");
-        Server(child, native)
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut next = |door: &str| {
+            let line =
+                lines.find_map(|line| line.strip_prefix(&format!("listening {door} ")).map(str::to_owned));
+            line.expect("the server says where it listens")
+        };
+        let mongo = next("mongo");
+        let native = next("native");
+        Server(child, native, mongo)
     }
 }
 

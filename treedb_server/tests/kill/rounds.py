@@ -57,7 +57,7 @@ class Rounds:
         threads = [threading.Thread(target=writer.run, args=(self.server,)) for writer in self.writers]
         for thread in threads:
             thread.start()
-        time.sleep(self.rng.uniform(0.15, 0.75))
+        time.sleep(self.rng.uniform(0.1, 0.6))
         os.kill(self.server.process.pid, signal.SIGKILL)
         for thread in threads:
             thread.join(timeout=30)

@@ -1,0 +1,143 @@
+//! What somebody who has never seen the program runs into: every failure says what to do about it.
+
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Bench, Server, done, numbers, treedb, treedb_reading};
+
+fn serve(dir: &str, flags: &[&str]) -> super::Done {
+    treedb(&[&["serve", "--dir", dir, "--mongo", "127.0.0.1:0"], flags].concat())
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why_and_what_to_do() {
+    let bench = Bench::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let file = bench.file("file", "");
+    let inside = format!("{file}/db");
+    for (dir, flags, told, advice) in [
+        (
+            bench.dir.as_str(),
+            &["--mongo", &taken][..],
+            "Address already in use",
+            "name another port with --mongo",
+        ),
+        (&bench.dir, &["--native", &taken], "Address already in use", "name another port with --native"),
+        (&bench.dir, &["--admin", &taken], &taken, "port 0 lets the system choose"),
+        (&file, &[], &file, "name a directory with --dir"),
+        (&inside, &[], &inside, "name a directory with --dir"),
+        ("/proc/db", &[], "/proc/db", "name another directory with --dir"),
+    ] {
+        let done = serve(dir, flags);
+        assert_eq!((done.status, done.out.as_str()), (Some(1), ""), "{done:?}");
+        let last = done.err.lines().last().unwrap();
+        assert!(last.starts_with("treedb: ") && last.contains(told) && last.contains(advice), "{done:?}");
+    }
+}
+
+#[test]
+fn a_second_server_on_a_directory_is_told_whose_it_is_and_the_first_goes_on() {
+    let bench = Bench::new();
+    let server = Server::start(bench.dir.as_ref());
+    let done = serve(&bench.dir, &[]);
+    assert_eq!((done.status, done.out.as_str()), (Some(1), ""), "{done:?}");
+    assert!(done.err.contains(&format!("in use by process {}: stop it", server.0.id())), "{done:?}");
+    assert_eq!(treedb(&["find", "a.b", "--native", &server.1]).status, Some(0));
+}
+
+#[test]
+fn a_wrong_native_address_is_explained() {
+    let bench = Bench::new();
+    let server = Server::start(bench.dir.as_ref());
+    for (address, advice) in [
+        ("127.0.0.1:1", "no server listens there: start one with treedb serve --native 127.0.0.1:1"),
+        ("nohost", "expected HOST:PORT"),
+        (server.2.as_str(), "is it the native port (treedb serve --native)"),
+    ] {
+        let done = treedb(&["find", "a.b", "--native", address]);
+        assert_eq!(done.status, Some(1));
+        assert!(done.err.contains(address) && done.err.contains(advice), "{done:?}");
+    }
+}
+
+#[test]
+fn an_export_into_an_import_is_the_same_collection() {
+    let bench = Bench::new();
+    let server = Server::start(bench.dir.as_ref());
+    let there = ["--native", &server.1];
+    let lines = numbers(0..3000)
+        + r#"{"_id":"all","long":{"$numberLong":"7"},"date":{"$date":"2026-01-02T03:04:05.006Z"},"dec":{"$numberDecimal":"1.50"},"re":{"$regularExpression":{"pattern":"^a","options":"i"}},"bin":{"$binary":{"base64":"AAEC","subType":"80"}},"ts":{"$timestamp":{"t":5,"i":6}},"text":"\u0000 \ud83d\ude00 \"\\"}"#
+        + "\n";
+    assert_eq!(treedb_reading(&[&["import", "a.b", "-"], &there[..]].concat(), &lines).status, Some(0));
+    let exported = treedb(&[&["export", "a.b", "--canonical"], &there[..]].concat());
+    let imported = treedb_reading(&[&["import", "c.d", "-"], &there[..]].concat(), &exported.out);
+    assert!(imported.err.contains("imported 3,001 documents into c.d"), "{imported:?}");
+    assert_eq!(treedb(&[&["export", "c.d", "--canonical"], &there[..]].concat()).out, exported.out);
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_failure_and_a_full_disk_is_one() {
+    let bench = Bench::new();
+    assert_eq!(
+        treedb_reading(&["import", "a.b", "-", "--dir", &bench.dir], &numbers(0..20_000)).status,
+        Some(0)
+    );
+    for command in ["export", "find"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_treedb"))
+            .args([command, "a.b", "--dir", &bench.dir])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0; 10]).unwrap();
+        drop(out);
+        let done = done(child.wait_with_output().unwrap());
+        assert_eq!((done.status, done.err.as_str()), (Some(0), ""), "{done:?}");
+
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_treedb"))
+            .args([command, "a.b", "--dir", &bench.dir])
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("cannot write: No space left on device"), "{told}");
+    }
+}
+
+#[test]
+fn a_server_that_is_stopped_during_an_import_keeps_what_the_import_said_and_both_say_so() {
+    let bench = Bench::new();
+    let mut server = Server::start(bench.dir.as_ref());
+    let file = bench.file("in.jsonl", &numbers(0..400_000));
+    let import = Command::new(env!("CARGO_BIN_EXE_treedb"))
+        .args(["import", "a.b", &file, "--native", &server.1])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while treedb(&["find", "a.b", r#"{"_id": 3000}"#, "--native", &server.1]).out.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the import does not begin");
+    }
+    let stop = Command::new("kill").arg(server.0.id().to_string()).status().unwrap();
+    assert!(stop.success());
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    let output = import.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!told.contains('\u{1b}'), "no terminal, no escape sequences: {told:?}");
+    let imported = told.split_once("imported ").unwrap().1.split_once(" documents into a.b").unwrap().0;
+    let imported: usize = imported.replace(',', "").parse().unwrap();
+    assert!(told.lines().last().unwrap().starts_with("treedb: "), "{told}");
+    let found = treedb(&["find", "a.b", "--projection", r#"{"_id": 1}"#, "--dir", &bench.dir]);
+    // The batch that was on its way may be there: nobody could be told.
+    let found = found.out.lines().count();
+    assert!(found == imported || found == imported + 1000, "{found} found, {imported} acknowledged");
+    assert_eq!(treedb(&["check", "--dir", &bench.dir]).status, Some(0));
+}
