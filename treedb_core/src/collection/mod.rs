@@ -25,6 +25,8 @@ mod index_build;
 mod meta;
 mod namespace;
 mod request;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use check::CollectionCheck;

@@ -34,8 +34,7 @@
 //! * A crash loses a suffix of the commits, never one from the middle, whatever their durability.
 //! * A durable commit that returned survives a power cut, and with it every commit before it. So does a durable
 //!   commit that changed nothing: it is a barrier.
-//! * A relaxed commit that returned survives the death of the process, and with it every commit before it, unless
-//!   a durable one before it was still being flushed.
+//! * A relaxed commit that returned survives the death of the process, and with it every commit before it.
 //! * Readers see the state of one moment, are never blocked and block nobody.
 //! * A failed write or flush poisons the store: it refuses writes until it is opened again.
 //!

@@ -10,9 +10,8 @@ pub enum Durability {
     /// It survives a power cut, and so does every commit before it. Concurrent commits share a flush.
     #[default]
     Durable,
-    /// It survives the death of the process, and so does every commit before it, once those are flushed that other
-    /// threads were waiting for as durable. A power cut may lose a complete recent suffix of such commits, never one
-    /// from the middle.
+    /// It survives the death of the process, and so does every commit before it. A power cut may lose a complete
+    /// recent suffix of such commits, never one from the middle.
     Relaxed,
     /// It is visible, and costs no write: it becomes durable with the next commit of another durability, or with the
     /// next checkpoint. A crash before that, be it of the process alone, loses a complete recent suffix of such

@@ -235,7 +235,7 @@ impl Run {
 
     fn key(&mut self) -> Vec<u8> {
         let n = self.dice.below(120);
-        if n % 3 == 0 { vec![n as u8; 1 + n % 90] } else { format!("key/{n}").into_bytes() }
+        if n.is_multiple_of(3) { vec![n as u8; 1 + n % 90] } else { format!("key/{n}").into_bytes() }
     }
 
     fn commit(&mut self, store: &Store) -> crate::Result<()> {

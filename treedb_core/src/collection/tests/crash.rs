@@ -1,0 +1,294 @@
+//! Power cuts at every boundary of a workload of documents: inserts, updates, deletes, indexes coming and going
+//! (unique ones, built in steps), checkpoints, restarts.
+//!
+//! The workload is run once on a disk that records. Then at each boundary, for each outcome on the medium: the
+//! database opens, `check` passes (every row against every index, both ways), and what is in it is the state after
+//! some operation: at least the last acknowledged as durable, at most the last begun.
+
+use std::io::Write;
+
+use bson::doc;
+
+use super::*;
+use crate::code::ErrorCode;
+use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
+use crate::disk::crash::{Crash, Dice};
+use crate::kv::Durability;
+
+/// One operation of the workload and when it happened, in boundaries of the disk.
+struct Done {
+    what: String,
+    /// All that is there after it.
+    after: State,
+    durable: bool,
+    begun: u64,
+    acked: u64,
+}
+
+struct Run {
+    disk: SimDisk,
+    dice: Dice,
+    state: State,
+    done: Vec<Done>,
+    next_id: i32,
+}
+
+const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let (disk, dice) = (SimDisk::new(), Dice::new(seed));
+        let nothing = Done { what: "nothing".into(), after: State::new(), durable: true, begun: 0, acked: 0 };
+        Run { disk, dice, state: State::new(), done: vec![nothing], next_id: 0 }
+    }
+
+    fn document(&mut self) -> Document {
+        self.next_id += 1;
+        let tags: Vec<i32> = (0..self.dice.below(4)).map(|_| self.dice.below(6) as i32).collect();
+        // Some rows go to the value log.
+        let long = if self.dice.chance(10) { 3000 } else { 40 };
+        doc! {
+            "_id": self.next_id, "kind": self.dice.below(5) as i32, "tags": tags, "serial": 1000 - self.next_id,
+            "same": 1, "note": "n".repeat(self.dice.below(long)),
+        }
+    }
+
+    /// Several documents; one of them may have an `_id` that is there already, and is refused.
+    fn insert_many(&mut self, collection: &Collection, contents: &mut Contents) -> Result<()> {
+        let mut docs: Vec<Document> = (0..2 + self.dice.below(24)).map(|_| self.document()).collect();
+        if let Some((&old, _)) = contents.docs.first_key_value().filter(|_| self.dice.chance(40)) {
+            docs[1].insert("_id", old);
+        }
+        let outcome = collection.insert_many(&docs.iter().map(raw).collect::<Vec<_>>(), false)?;
+        let mut inserted = 0;
+        for doc in docs {
+            if let std::collections::btree_map::Entry::Vacant(place) =
+                contents.docs.entry(doc.get_i32("_id").unwrap())
+            {
+                place.insert(doc);
+                inserted += 1;
+            }
+        }
+        assert_eq!(outcome.inserted, inserted);
+        Ok(())
+    }
+
+    /// A unique index on a field that is the same everywhere: nothing is left of it where there are two documents.
+    fn refused_index(&self, collection: &Collection, contents: Option<&Contents>) -> Result<()> {
+        if contents.is_some_and(|contents| contents.docs.len() > 1) {
+            let refused = collection.create_index(IndexSpec::new(raw(&doc! { "same": 1 })).unique());
+            match refused {
+                Err(error) if error.code == ErrorCode::DuplicateKey => {}
+                Err(error) => return Err(error),
+                Ok(name) => panic!("{name} was created"),
+            }
+        }
+        Ok(())
+    }
+
+    /// One operation, and what the model makes of it.
+    fn step(&mut self, db: &Database) -> Result<()> {
+        let name = NAMES[self.dice.below(NAMES.len())];
+        let durability = match self.dice.below(10) {
+            0..5 => Durability::Durable,
+            5..8 => Durability::Relaxed,
+            _ => Durability::None,
+        };
+        let collection = db.collection(name)?.with_durability(durability);
+        let begun = self.disk.boundaries();
+        let mut after = self.state.clone();
+        let kind = self.dice.below(5) as i32;
+        let roll = self.dice.below(100);
+        // Indexes and drops have the database's durability: they are always durable.
+        let ddl = roll >= 76;
+        let what = match roll {
+            0..25 => {
+                let doc = self.document();
+                collection.insert_one(raw(&doc))?;
+                let contents = after.entry(name.to_owned()).or_insert_with(Contents::new);
+                contents.docs.insert(doc.get_i32("_id").unwrap(), doc);
+                "insert".to_owned()
+            }
+            25..42 => {
+                let contents = after.entry(name.to_owned()).or_insert_with(Contents::new);
+                self.insert_many(&collection, contents)?;
+                "insert many".to_owned()
+            }
+            42..66 => {
+                let tags = vec![self.dice.below(6) as i32; self.dice.below(3)];
+                let update = doc! { "$inc": { "kind": 1 }, "$set": { "tags": tags.clone() } };
+                collection.update(UpdateRequest::many(raw(&doc! { "kind": kind }), raw(&update)))?;
+                for doc in after.get_mut(name).into_iter().flat_map(|contents| contents.docs.values_mut()) {
+                    if doc.get_i32("kind").ok() == Some(kind) {
+                        doc.insert("kind", kind + 1);
+                        doc.insert("tags", tags.clone());
+                    }
+                }
+                "update many".to_owned()
+            }
+            66..76 => {
+                collection.delete(DeleteRequest::many(raw(&doc! { "kind": { "$gte": kind + 3 } })))?;
+                if let Some(contents) = after.get_mut(name) {
+                    contents.docs.retain(|_, doc| doc.get_i32("kind").unwrap() < kind + 3);
+                }
+                "delete many".to_owned()
+            }
+            76..87 => {
+                let specs = [
+                    IndexSpec::new(raw(&doc! { "kind": 1, "_id": -1 })),
+                    IndexSpec::new(raw(&doc! { "tags": -1 })),
+                    IndexSpec::new(raw(&doc! { "serial": 1 })).unique(),
+                ];
+                let index = collection.create_index(specs[self.dice.below(specs.len())].clone())?;
+                after.entry(name.to_owned()).or_insert_with(Contents::new).indexes.insert(index.clone());
+                format!("create index {index}")
+            }
+            87..91 => {
+                self.refused_index(&collection, after.get(name))?;
+                "refused index".to_owned()
+            }
+            91..95 => {
+                let names = after.get(name).map(|contents| contents.indexes.clone()).unwrap_or_default();
+                if let Some(index) = names.iter().find(|name| *name != "_id_") {
+                    collection.drop_index(index)?;
+                    after.get_mut(name).unwrap().indexes.remove(index);
+                }
+                "drop index".to_owned()
+            }
+            95 => {
+                db.drop_collection(name)?;
+                after.remove(name);
+                "drop collection".to_owned()
+            }
+            _ => {
+                db.checkpoint()?;
+                "checkpoint".to_owned()
+            }
+        };
+        // An operation without effect may write nothing, and then promises nothing about those before it.
+        let changed = self.state != after;
+        let durable = (durability == Durability::Durable || ddl) && changed || what == "checkpoint";
+        self.finished(what, after, durable, begun);
+        Ok(())
+    }
+
+    fn finished(&mut self, what: String, after: State, durable: bool, begun: u64) {
+        self.state.clone_from(&after);
+        self.done.push(Done { what, after, durable, begun, acked: self.disk.boundaries() });
+    }
+
+    fn go(&mut self, steps: usize) -> Result<()> {
+        let mut db = open(&self.disk)?;
+        for step in 0..steps {
+            if step % 23 == 22 {
+                let begun = self.disk.boundaries();
+                db.close()?;
+                self.finished("close".to_owned(), self.state.clone(), true, begun);
+                db = open(&self.disk)?;
+            }
+            self.step(&db)?;
+        }
+        assert_eq!(dump(&db)?, self.state);
+        db.check()?;
+        Ok(())
+    }
+
+    /// What may be there after a cut at `point`, oldest first.
+    fn allowed(&self, point: u64) -> &[Done] {
+        let acked = self.done.iter().rposition(|done| done.durable && done.acked <= point).unwrap_or(0);
+        let begun = self.done.iter().take_while(|done| done.begun <= point).count();
+        &self.done[acked..begun]
+    }
+}
+
+/// Opens a disk after a crash and compares with the states allowed.
+fn verify(disk: &SimDisk, allowed: &[Done], what: &dyn Fn() -> String) {
+    let db = open(disk).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    let report = db.check().unwrap_or_else(|error| panic!("{}: check: {error}", what()));
+    let state = dump(&db).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    for collection in report.collections {
+        let listed = &state[&collection.namespace].indexes;
+        let there: BTreeSet<String> = collection.indexes.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(*listed, there, "{}: an index is still being built", what());
+    }
+    assert!(
+        allowed.iter().any(|done| done.after == state),
+        "{}: the state found is none of those after {:?}",
+        what(),
+        allowed.iter().map(|done| &done.what).collect::<Vec<_>>()
+    );
+}
+
+fn cut_everywhere(seed: u64, steps: usize, random: usize) {
+    let mut run = Run::new(seed);
+    run.disk.record();
+    run.go(steps).unwrap();
+    let sample = run.disk.boundaries() as usize / 2;
+    let mut replay = run.disk.replay();
+    let (mut boundaries, mut images, mut again) = (0, 0, 0);
+    while let Some(point) = replay.next_point() {
+        boundaries += 1;
+        let allowed = run.allowed(point);
+        for (i, crash) in Crash::variants(point ^ seed, random).into_iter().enumerate() {
+            let what = || format!("seed {seed}, power cut after {point} calls, {crash:?}");
+            let disk = replay.crash(crash);
+            let nested = (point as usize + 7 * i).is_multiple_of(sample);
+            if nested {
+                disk.record();
+            }
+            verify(&disk, allowed, &what);
+            images += 1;
+            // Power goes again, anywhere in the recovery and in the builds it takes up.
+            let mut recovery = disk.replay();
+            while let Some(inner) = recovery.next_point().filter(|_| nested) {
+                for crash in [Crash::Nothing, Crash::OddSectors, Crash::NamesLost, Crash::Random(inner)] {
+                    let what = || format!("{}, then again after {inner} calls, {crash:?}", what());
+                    verify(&recovery.crash(crash), allowed, &what);
+                    again += 1;
+                }
+            }
+        }
+    }
+    let _ = writeln!(
+        std::io::stdout().lock(),
+        "\nsummary: documents crash (seed {seed}): {} operations, {boundaries} boundaries x {} outcomes, \
+         {again} recoveries cut short, 0 violations",
+        run.done.len(),
+        images / boundaries
+    );
+    assert!(boundaries > 50 && images >= 8 * boundaries && again > 500);
+}
+
+#[test]
+fn documents_and_indexes_survive_power_cuts_whole() {
+    for seed in 1..=3 {
+        cut_everywhere(seed, 80, 2);
+    }
+}
+
+#[test]
+fn an_index_build_cut_short_at_any_step_is_finished_or_gone_when_the_database_opens() {
+    let mut run = Run::new(1);
+    let db = open(&run.disk).unwrap();
+    let collection = db.collection("shop.orders").unwrap();
+    let docs: Vec<_> = (0..60).map(|_| run.document()).collect();
+    collection.insert_many(&docs.iter().map(raw).collect::<Vec<_>>(), true).unwrap();
+    let before = dump(&db).unwrap();
+    let begun = run.disk.boundaries();
+    run.finished("insert".to_owned(), before.clone(), true, begun);
+    run.disk.record();
+    run.refused_index(&collection, before.get("shop.orders")).unwrap();
+    run.finished("refused index".to_owned(), before, true, begun);
+    let begun = run.disk.boundaries();
+    collection.create_index(IndexSpec::new(raw(&doc! { "serial": 1 })).unique()).unwrap();
+    run.finished("create index".to_owned(), dump(&db).unwrap(), true, begun);
+    let mut replay = run.disk.replay();
+    let mut boundaries = 0;
+    while let Some(point) = replay.next_point() {
+        boundaries += 1;
+        for crash in Crash::variants(point, 4) {
+            verify(&replay.crash(crash), run.allowed(point), &|| format!("after {point} calls, {crash:?}"));
+        }
+    }
+    assert!(boundaries > 6, "{boundaries}");
+}

@@ -1,0 +1,72 @@
+//! Collections against power cuts, and against twins without indexes.
+
+mod crash;
+mod twins;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bson::{Document, RawDocumentBuf};
+
+use super::{Database, FindRequest};
+use crate::code::Result;
+use crate::disk::SimDisk;
+use crate::kv::Options;
+
+/// Small files and no thread, so that a run is the same every time.
+fn options(disk: &SimDisk) -> Options {
+    Options {
+        disk: Arc::new(disk.clone()),
+        background: false,
+        max_bytes: 16 << 20,
+        growth: 16,
+        log_segment_bytes: 16 << 10,
+        value_segment_bytes: 64 << 10,
+        ..Options::default()
+    }
+}
+
+fn open(disk: &SimDisk) -> Result<Database> {
+    Database::open_with("/data/documents", options(disk))
+}
+
+fn raw(doc: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(doc).unwrap()
+}
+
+/// What a collection holds: documents by `_id`, and the names of its indexes.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Contents {
+    docs: BTreeMap<i32, Document>,
+    indexes: BTreeSet<String>,
+}
+
+impl Contents {
+    fn new() -> Self {
+        Contents { docs: BTreeMap::new(), indexes: ["_id_".to_owned()].into() }
+    }
+}
+
+/// Every collection of a database by name.
+type State = BTreeMap<String, Contents>;
+
+/// Reads everything.
+fn dump(db: &Database) -> Result<State> {
+    let mut state = State::new();
+    for database in db.list_databases()? {
+        for info in db.list_collections(&database)? {
+            let collection = db.collection(info.namespace.as_str())?;
+            let mut contents = Contents::default();
+            for doc in collection.find(FindRequest::default())? {
+                let doc = Document::try_from(&*doc?)?;
+                let id = doc.get_i32("_id").unwrap();
+                assert!(contents.docs.insert(id, doc).is_none(), "_id {id} is there twice");
+            }
+            for index in collection.indexes()?.unwrap_or_default() {
+                contents.indexes.insert(index.get_str("name").unwrap().to_owned());
+            }
+            state.insert(info.namespace.to_string(), contents);
+        }
+    }
+    Ok(state)
+}
