@@ -54,9 +54,8 @@ pub fn documents_from_json(text: &str) -> Result<Vec<RawDocumentBuf>> {
     let numbered = values.into_iter().enumerate();
     numbered
         .map(|(number, value)| {
-            document(value).map_err(|error| {
-                QueryError::new(error.code, format!("document {number}: {}", error.message))
-            })
+            document(value)
+                .map_err(|error| QueryError::new(error.code, format!("document {number}: {}", error.message)))
         })
         .collect()
 }
@@ -181,7 +180,8 @@ mod tests {
     #[test]
     fn documents_come_as_an_array_or_one_behind_the_other() {
         for text in [r#" [{"a":1}, {"b":[2]}]"#, "{\"a\":1}\n{\"b\":[2]}\n", r#"{"a":1}{"b":[2]}"#] {
-            let all: Vec<String> = documents_from_json(text).unwrap().iter().map(|doc| to_json(doc)).collect();
+            let all: Vec<String> =
+                documents_from_json(text).unwrap().iter().map(|doc| to_json(doc)).collect();
             assert_eq!(all, [r#"{"a":1}"#, r#"{"b":[2]}"#], "{text}");
         }
         assert!(documents_from_json("").unwrap().is_empty());

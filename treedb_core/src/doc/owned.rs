@@ -43,7 +43,9 @@ impl OwnedValue {
         validate(&owned.holder)?;
         match owned.element() {
             Some(element) if element.bytes == bytes => Ok(owned),
-            _ => Err(QueryError::invalid_bson("not valid BSON: the value is longer or shorter than its type says")),
+            _ => Err(QueryError::invalid_bson(
+                "not valid BSON: the value is longer or shorter than its type says",
+            )),
         }
     }
 

@@ -96,8 +96,8 @@ impl Log {
     /// Every frame that recovery returns is durable when this returns.
     ///
     /// # Errors
-    /// `Corrupt` for damage that no crash explains, naming file, offset, expected and found; `Format` for a log of
-    /// another version; `Invalid` if `options.must_exist` and there is no log; `Io` and `DiskFull` from the disk.
+    /// `Corrupt` for damage that no crash explains, naming file, offset, expected and found, also if there is no log
+    /// and `options.must_exist`; `Format` for a log of another version; `Io` and `DiskFull` from the disk.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Result<(Log, Recovery)> {
         open::open(disk, dir, options)
     }

@@ -10,7 +10,7 @@ use super::frame::{self, Kind, Lsn};
 use super::group::Group;
 use super::log::{Log, LogOptions, Sync};
 use super::recovery::Recovery;
-use super::segment::{FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
+use super::segment::{FIRST_FRAME, Header, Segment, UNFINISHED, damaged, name, parse};
 use super::walk::{Walked, walk};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -23,13 +23,8 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
     let firsts: Vec<Lsn> = names.iter().filter_map(|n| parse(n, ".wal")).collect();
     let spares: Vec<Lsn> = names.iter().filter_map(|n| parse(n, ".spare")).collect();
     if firsts.is_empty() && (options.must_exist || options.applied > Lsn::NONE) {
-        let what = format!(
-            "{}: the command log is missing, so commits since the last checkpoint ({}) would be lost: \
-             restore the folder from a backup",
-            dir.display(),
-            options.applied
-        );
-        return Err(Error::Invalid(what));
+        let expected = format!("a command log with the commits since the checkpoint at {}", options.applied);
+        return Err(damaged(dir, 0, expected, "no segment of it"));
     }
     if !names.is_empty() {
         // A process that died may have left names that only the system knows. They are what is built on from here,

@@ -105,12 +105,12 @@ impl Run {
             0..25 => {
                 let doc = self.document();
                 collection.insert_one(raw(&doc))?;
-                let contents = after.entry(name.to_owned()).or_insert_with(Contents::new);
+                let contents = after.entry(name.to_owned()).or_insert_with(Contents::fresh);
                 contents.docs.insert(doc.get_i32("_id").unwrap(), doc);
                 "insert".to_owned()
             }
             25..42 => {
-                let contents = after.entry(name.to_owned()).or_insert_with(Contents::new);
+                let contents = after.entry(name.to_owned()).or_insert_with(Contents::fresh);
                 self.insert_many(&collection, contents)?;
                 "insert many".to_owned()
             }
@@ -140,7 +140,7 @@ impl Run {
                     IndexSpec::new(raw(&doc! { "serial": 1 })).unique(),
                 ];
                 let index = collection.create_index(specs[self.dice.below(specs.len())].clone())?;
-                after.entry(name.to_owned()).or_insert_with(Contents::new).indexes.insert(index.clone());
+                after.entry(name.to_owned()).or_insert_with(Contents::fresh).indexes.insert(index.clone());
                 format!("create index {index}")
             }
             87..91 => {

@@ -1,6 +1,7 @@
-//! Collections against power cuts, and against twins without indexes.
+//! Collections against power cuts, against damaged files, and against twins without indexes.
 
 mod crash;
+mod damage;
 mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +43,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn new() -> Self {
+    fn fresh() -> Self {
         Contents { docs: BTreeMap::new(), indexes: ["_id_".to_owned()].into() }
     }
 }

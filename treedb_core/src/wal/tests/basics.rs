@@ -129,7 +129,7 @@ fn a_missing_log_is_an_error_where_one_is_known_to_exist() {
     let dir = TempDir::new();
     for options in [LogOptions { must_exist: true, ..small() }, from(Lsn(7))] {
         match open(real(), &dir.0, options).map(|_| ()) {
-            Err(Error::Invalid(what)) => assert!(what.contains("missing"), "{what}"),
+            Err(Error::Corrupt(missing)) => assert_eq!(missing.file, dir.0),
             other => panic!("{other:?}"),
         }
     }
