@@ -61,7 +61,7 @@ class Worker(threading.Thread):
         self.ledger = set()
         self.pending = None
         self.seq = 0
-        self.committed = self.rolled_back = 0
+        self.committed = self.rolled_back = self.faults = 0
         self.problem = None
 
     def again(self, seed):
@@ -81,7 +81,17 @@ class Worker(threading.Thread):
             with self.cluster.connect() as db:
                 while True:
                     db.execute("BEGIN")
-                    self.transaction(db)
+                    if self.random.random() < 0.1:
+                        fault = self.random.choice(("leaf_split", "branch_split"))
+                        db.execute(f"SET LOCAL treedb.fault = {fault}")
+                    try:
+                        self.transaction(db)
+                    except psycopg.errors.InternalError_ as error:
+                        # An error between the two parts of a split: what is left is finished later.
+                        if "fault asked for" not in str(error):
+                            raise
+                        db.execute("ROLLBACK")
+                        self.faults += 1
         except psycopg.OperationalError:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
@@ -265,7 +275,7 @@ def main():
     dice = random.Random(seed)
     cluster = Cluster(["shared_buffers = 2MB", "autovacuum_naptime = 1s", "autovacuum_vacuum_threshold = 20",
                        "autovacuum_vacuum_cost_delay = 0", "deadlock_timeout = 100ms"])
-    passed = failed = committed = rolled_back = in_flight = applied = 0
+    passed = failed = committed = rolled_back = faults = in_flight = applied = 0
     try:
         cluster.create()
         with cluster.connect() as db:
@@ -290,6 +300,7 @@ def main():
             applied += len([worker for worker in in_doubt if worker.rows is worker.pending])
             committed += sum(worker.committed for worker in workers)
             rolled_back += sum(worker.rolled_back for worker in workers)
+            faults += sum(worker.faults for worker in workers)
             passed, failed = passed + (not found), failed + bool(found)
             for line in found:
                 print(f"round {number + 1}: {line}", flush=True)
@@ -299,7 +310,7 @@ def main():
     finally:
         cluster.close(keep=bool(failed))
     print(f"summary: {passed + failed} immediate stops under load: {committed} transactions acknowledged,"
-          f" {rolled_back} rolled back, {in_flight} in flight at the stop, {applied} of those committed;"
+          f" {rolled_back} rolled back, {faults} splits broken off, {in_flight} in flight at the stop, {applied} of those committed;"
           f" violations in {failed} rounds")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or passed < rounds else 0

@@ -2,7 +2,9 @@
 //!
 //! A split is two WAL records: one parts the page and marks the left half [`flag::INCOMPLETE`], the other tells the
 //! parent (or makes a new root) and takes the mark away. A crash in between leaves a tree in which every search
-//! still finds everything by moving right; the next insert that meets the mark does the second part.
+//! still finds everything by moving right; the next insert that meets the mark does the second part. Pages of which
+//! the parent was not told can be split in their turn: what the parent is told of must then be told from left to
+//! right, beginning at the page that it does know.
 //!
 //! Latches are taken from the bottom up and from left to right.
 
@@ -13,10 +15,14 @@ use super::edge::Side;
 use super::meta::Meta;
 use super::page::{ROOM, View, ViewMut, flag};
 use super::schema::Entry;
-use super::tree::Tree;
+use super::tree::{MOST_MOVES, Tree};
 use crate::shim::buffer::{Lock, Page};
-use crate::shim::error;
 use crate::shim::wal::Change;
+use crate::shim::{error, fault};
+
+/// How often the parent of a page is looked for again because others split pages on its left meanwhile. More is
+/// damage.
+const PATIENCE: u32 = 20;
 
 impl Tree<'_> {
     /// Inserts an entry. One that is there already stays.
@@ -29,7 +35,7 @@ impl Tree<'_> {
             let block = page.block();
             let view = self.view(&page);
             if view.has(flag::INCOMPLETE) {
-                self.finish_split(page, &mut stack);
+                self.tell_parent(page, &mut stack, PATIENCE);
                 continue;
             }
             let leaf = self.sound(block, view.leaf(self.schema.keys));
@@ -94,18 +100,14 @@ impl Tree<'_> {
         self.sound(block, left_copy.finish());
         change.commit();
         drop(right);
-        self.tell_parent(page, stack);
+        fault::point("leaf_split");
+        self.tell_parent(page, stack, PATIENCE);
         whole
-    }
-
-    /// Tells the parent of a page that was split, and was not told of it.
-    fn finish_split(&self, page: Page, stack: &mut Vec<u32>) {
-        self.tell_parent(page, stack);
     }
 
     /// Inserts the right neighbour of `page`, which is marked incomplete, into the parent. `stack` has the blocks
     /// above the page, the parent last, or is empty.
-    fn tell_parent(&self, page: Page, stack: &mut Vec<u32>) {
+    fn tell_parent(&self, page: Page, stack: &mut Vec<u32>, patience: u32) {
         let block = page.block();
         let (right, bound, level) = {
             let view = self.view(&page);
@@ -128,7 +130,7 @@ impl Tree<'_> {
             let parent_block = parent.block();
             let view = self.view(&parent);
             if view.has(flag::INCOMPLETE) {
-                self.finish_split(parent, stack);
+                self.tell_parent(parent, stack, PATIENCE);
                 // What is left of the stack belongs to levels further up.
                 stack.clear();
                 continue;
@@ -138,11 +140,17 @@ impl Tree<'_> {
             let place = self.sound_node(parent_block, self.schema.child(&branch, &edge, Side::Behind));
             let child = self.sound_node(parent_block, branch.child(place));
             if child != block {
-                error::corrupted(
-                    &self.name(),
-                    parent_block,
-                    format!("expected child {block}, found {child}"),
-                );
+                let Some(patience) = patience.checked_sub(1) else {
+                    error::corrupted(
+                        &self.name(),
+                        parent_block,
+                        format!("expected child {block}, found {child}"),
+                    );
+                };
+                // The parent knows neither the right half nor this page: an earlier split was not finished.
+                drop(parent);
+                drop(page);
+                return self.finish_chain(child, block, level, patience);
             }
             let mut change = Change::begin(self.index);
             let [parent_copy, page_copy] = change.pages([(&parent, false), (&page, false)]);
@@ -161,6 +169,33 @@ impl Tree<'_> {
             }
             stack.clear();
         }
+    }
+
+    /// Finishes the splits of pages from `from`, which the parent knows, to `to`, which hangs on it.
+    fn finish_chain(&self, from: u32, to: u32, level: u16, patience: u32) {
+        let mut at = from;
+        for _ in 0..MOST_MOVES {
+            let page = self.read(at, Lock::Exclusive);
+            let view = self.view(&page);
+            let next = view.next();
+            if view.level() != level {
+                error::corrupted(
+                    &self.name(),
+                    at,
+                    format!("expected a page of level {level}, found {}", view.level()),
+                );
+            }
+            // Somebody else may have been quicker.
+            if view.has(flag::INCOMPLETE) {
+                self.tell_parent(page, &mut Vec::new(), patience);
+            }
+            match next {
+                _ if at == to => return,
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        error::corrupted(&self.name(), from, format!("expected block {to} on its right, found an end"));
     }
 
     /// The page of the level above `level` where `bound` belongs, latched exclusively.
@@ -223,7 +258,8 @@ impl Tree<'_> {
         }
         change.commit();
         drop(right);
-        self.tell_parent(page, stack);
+        fault::point("branch_split");
+        self.tell_parent(page, stack, PATIENCE);
         whole
     }
 

@@ -55,6 +55,7 @@ pg_function! {
         am.amoptionalkey = true;
         am.amsearcharray = true;
         am.amsearchnulls = true;
+        am.amclusterable = true;
         am.amkeytype = pg_sys::InvalidOid;
         am.amparallelvacuumoptions =
             (pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_COND_CLEANUP) as u8;

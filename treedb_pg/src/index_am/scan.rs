@@ -19,7 +19,7 @@ use super::range::Wanted;
 use super::schema::{Schema, row_of};
 use super::tree::{Reached, Tree};
 use crate::shim::buffer::{self, Lock};
-use crate::shim::error;
+use crate::shim::{error, server};
 
 /// An entry to hand out.
 struct Item {
@@ -89,6 +89,7 @@ struct Ask<'s> {
     keys: bool,
     /// Keep the page pinned.
     pin: bool,
+    snapshot: pg_sys::Snapshot,
 }
 
 impl Ask<'_> {
@@ -96,6 +97,18 @@ impl Ask<'_> {
     fn load(&self, reached: Reached, range: usize, until: Option<Vec<u8>>) -> Option<Place> {
         let Reached { page, floor } = reached;
         let block = page.block();
+        // SAFETY: an open index, a latched page; the snapshot is the scan's, or null.
+        let standby = unsafe {
+            if pg_sys::old_snapshot_threshold >= 0 {
+                // Entries that this snapshot should see may have been removed.
+                pg_sys::TestForOldSnapshot(
+                    self.snapshot,
+                    self.tree.index,
+                    page.bytes().as_ptr().cast_mut().cast(),
+                );
+            }
+            pg_sys::RecoveryInProgress()
+        };
         let wanted = self.wanted.ranges.get(range)?;
         let schema = self.tree.schema;
         let (loaded, kept) = {
@@ -103,7 +116,8 @@ impl Ask<'_> {
             let leaf = self.tree.sound(block, view.leaf(schema.keys));
             let from = self.tree.sound_node(block, schema.place(&leaf, &wanted.low));
             let mut to = self.tree.sound_node(block, schema.place(&leaf, &wanted.high));
-            let mut next = view.next();
+            // On a standby the neighbour may be reused as soon as the latch is gone.
+            let mut next = view.next().filter(|_| !standby);
             let mut bound = view.bound().map(<[u8]>::to_vec);
             if let Some(until) = until {
                 let edge = schema.before_key(&until);
@@ -166,10 +180,8 @@ impl Ask<'_> {
                     return None;
                 }
                 let edge = schema.before_key(bound);
-                // SAFETY: a plain question to the server.
-                let standby = unsafe { pg_sys::RecoveryInProgress() };
                 let reached = match loaded.next {
-                    Some(next) if !standby => {
+                    Some(next) => {
                         let page = self.tree.read(next, Lock::Share);
                         let mut floor = Some(bound.to_vec());
                         let page = self.tree.move_right(
@@ -182,7 +194,7 @@ impl Ask<'_> {
                         );
                         Reached { page, floor }
                     }
-                    _ => self.tree.descend(&edge, Side::Behind, 0, Lock::Share, None, true),
+                    None => self.tree.descend(&edge, Side::Behind, 0, Lock::Share, None, true),
                 };
                 self.load(reached, loaded.range, None)
             }
@@ -321,9 +333,8 @@ unsafe fn prepare(scan: pg_sys::IndexScanDesc, state: &mut Scan) {
         };
         // SAFETY: the server's own keys.
         state.wanted = Some(unsafe { Wanted::read(&state.schema, keys) });
-        if let Some(info) = unsafe { (*(*scan).indexRelation).pgstat_info.as_mut() } {
-            info.t_counts.t_numscans += 1;
-        }
+        // SAFETY: an open index.
+        server::count_index_scan(unsafe { (*scan).indexRelation });
     }
 }
 
@@ -344,6 +355,7 @@ pub(super) unsafe extern "C-unwind" fn get_tuple(
             wanted,
             keys,
             pin: keys || !is_mvcc((*scan).xs_snapshot),
+            snapshot: (*scan).xs_snapshot,
         };
         let way = if direction == pg_sys::ScanDirection::BackwardScanDirection {
             Way::Backward
@@ -424,7 +436,13 @@ pub(super) unsafe extern "C-unwind" fn get_bitmap(
         let state = state(scan);
         prepare(scan, state);
         let Scan { schema, wanted: Some(wanted), .. } = state else { return 0 };
-        let ask = Ask { tree: Tree::new((*scan).indexRelation, schema), wanted, keys: false, pin: false };
+        let ask = Ask {
+            tree: Tree::new((*scan).indexRelation, schema),
+            wanted,
+            keys: false,
+            pin: false,
+            snapshot: (*scan).xs_snapshot,
+        };
         let mut found = 0;
         let mut place = ask.next(None, Way::Forward);
         while let Some(mut here) = place {

@@ -86,7 +86,11 @@ impl<'s> Sorter<'s> {
             Keys::Bytewise => {
                 self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))))
             }
-            Keys::Custom => self.slots.sort_unstable_by(|a, b| schema.compare(key(a), key(b))),
+            // Comparing by a collation is slow enough for somebody to lose patience.
+            Keys::Custom => self.slots.sort_unstable_by(|a, b| {
+                check_for_interrupts!();
+                schema.compare(key(a), key(b))
+            }),
         }
     }
 
@@ -96,6 +100,7 @@ impl<'s> Sorter<'s> {
         self.sort();
         // SAFETY: a temporary file of this transaction, written from our own memory and rewound.
         unsafe {
+            pg_sys::PrepareTempTablespaces();
             let file = pg_sys::BufFileCreateTemp(false);
             self.runs.push(file);
             for slot in &self.slots {

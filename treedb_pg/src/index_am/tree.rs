@@ -19,6 +19,9 @@ use super::schema::Schema;
 use crate::shim::buffer::{Lock, Page};
 use crate::shim::error;
 
+/// No walk along a level takes more steps than that before it is taken for one in a ring.
+pub(super) const MOST_MOVES: u32 = 1_000_000;
+
 /// An open index and its columns.
 #[derive(Clone, Copy)]
 pub(super) struct Tree<'s> {
@@ -187,7 +190,7 @@ impl<'s> Tree<'s> {
                 check_for_interrupts!();
             }
             moves += 1;
-            if moves > 1_000_000 {
+            if moves > MOST_MOVES {
                 error::corrupted(
                     &self.name(),
                     block,

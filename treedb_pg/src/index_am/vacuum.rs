@@ -18,7 +18,7 @@ use super::meta::Meta;
 use super::page::{View, ViewMut, flag};
 use super::schema::{Schema, row_of};
 use super::tree::Tree;
-use crate::shim::buffer::{Lock, Page};
+use crate::shim::buffer::{self, Lock, Page};
 use crate::shim::error;
 use crate::shim::wal::Change;
 
@@ -198,7 +198,9 @@ pub(super) unsafe extern "C-unwind" fn vacuum_cleanup(
         };
         let schema = Schema::of(index);
         let tree = Tree::new(index, &schema);
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
+        // Below this number no page is one that somebody has just added, but not latched yet: it would be taken for
+        // one to be reused, while its owner is about to write to it.
+        let blocks = buffer::settled_blocks(index);
         (*stats).num_pages = blocks;
         if tree.meta().deleted > 0 {
             let (mut free, mut waiting) = (0, 0);

@@ -131,18 +131,7 @@ impl Page {
 
     /// A new block at the end of the main fork, keeping others from extending where others can.
     pub(crate) fn extend_shared(relation: pg_sys::Relation) -> Page {
-        // SAFETY: an open relation.
-        unsafe {
-            let own = (*relation).rd_islocaltemp || (*relation).rd_createSubid != 0;
-            if !own {
-                pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
-            }
-            let page = Page::extend(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-            if !own {
-                pg_sys::UnlockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
-            }
-            page
-        }
+        while_nobody_extends(relation, || Page::extend(relation, pg_sys::ForkNumber::MAIN_FORKNUM))
     }
 
     /// The block's number.
@@ -181,16 +170,6 @@ impl Page {
         unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32) };
         buffer
     }
-
-    /// Gives the lock up and takes it again, exclusively: others may change the page in between.
-    pub(crate) fn relock_exclusive(&mut self) {
-        // SAFETY: locked by us, and pinned throughout.
-        unsafe {
-            pg_sys::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
-            pg_sys::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
-        }
-        self.lock = Lock::Exclusive;
-    }
 }
 
 impl Drop for Page {
@@ -200,6 +179,30 @@ impl Drop for Page {
             unsafe { pg_sys::UnlockReleaseBuffer(self.buffer) }
         }
     }
+}
+
+/// Does `work` while nobody else can add a block to the relation.
+fn while_nobody_extends<T>(relation: pg_sys::Relation, work: impl FnOnce() -> T) -> T {
+    // SAFETY: an open relation. An error in between ends the transaction, which gives the lock back.
+    unsafe {
+        let own = (*relation).rd_islocaltemp || (*relation).rd_createSubid != 0;
+        if !own {
+            pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
+        }
+        let done = work();
+        if !own {
+            pg_sys::UnlockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
+        }
+        done
+    }
+}
+
+/// How many blocks the main fork has. Whoever added them by [`Page::extend_shared`] has latched them already.
+pub(crate) fn settled_blocks(relation: pg_sys::Relation) -> u32 {
+    while_nobody_extends(relation, || {
+        // SAFETY: an open relation.
+        unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
+    })
 }
 
 /// Gives back a pin of [`Page::into_pin`].

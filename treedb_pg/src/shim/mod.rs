@@ -9,10 +9,12 @@
 //! * [`varlena`]: values of variable length
 //! * [`text`]: text between the server's encoding and UTF-8
 //! * [`rows`]: answers of many rows
+//! * [`fault`]: errors on demand, for tests
 //! * [`server`]: functions whose headers the bindings do not read
 
 pub(crate) mod buffer;
 pub(crate) mod error;
+pub(crate) mod fault;
 pub(crate) mod function;
 pub(crate) mod heap;
 pub(crate) mod rows;

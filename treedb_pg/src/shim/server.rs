@@ -39,3 +39,16 @@ pub(crate) fn hash_extended(bytes: &[u8], seed: pg_sys::Datum) -> pg_sys::Datum 
     let hash = unsafe { hash_bytes_extended(bytes.as_ptr(), len, seed.value() as u64) };
     pg_sys::Datum::from(hash as usize)
 }
+
+/// Counts a scan of an index in `pg_stat_user_indexes`.
+pub(crate) fn count_index_scan(index: pg_sys::Relation) {
+    // SAFETY: an open index. Its counters exist from the first time on that something is counted.
+    unsafe {
+        if (*index).pgstat_info.is_null() && (*index).pgstat_enabled {
+            pg_sys::pgstat_assoc_relation(index);
+        }
+        if let Some(info) = (*index).pgstat_info.as_mut() {
+            info.t_counts.t_numscans += 1;
+        }
+    }
+}
