@@ -230,3 +230,46 @@ CREATE FUNCTION bson_value_cmp_key(bson_value, bytea) RETURNS int4 LANGUAGE c IM
 CREATE FUNCTION bson_value_ge_key(bson_value, bytea) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_ge_key';
 CREATE FUNCTION bson_value_lt_key(bson_value, bytea) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_lt_key';
 ALTER OPERATOR FAMILY bson_value_ops USING btree ADD FUNCTION 1 (bson_value, bytea) bson_value_cmp_key(bson_value, bytea);
+
+-- Collections ----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION set_id() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'treedb_set_id';
+COMMENT ON FUNCTION set_id() IS 'gives every document of a collection its _id, as the first field';
+
+CREATE FUNCTION create_collection(name text) RETURNS regclass LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_collection';
+CREATE FUNCTION drop_collection(name text) RETURNS bool LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_drop_collection';
+CREATE FUNCTION create_index(collection text, keys bson, options bson DEFAULT '{}') RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_index';
+CREATE FUNCTION drop_index(collection text, name text) RETURNS void LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_drop_index';
+CREATE FUNCTION list_indexes(collection text) RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'treedb_list_indexes';
+CREATE FUNCTION list_collections() RETURNS SETOF regclass LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT c.oid::pg_catalog.regclass
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+    WHERE c.relkind OPERATOR(pg_catalog.=) 'r' AND a.attname OPERATOR(pg_catalog.=) 'doc' AND NOT a.attisdropped
+        AND a.atttypid OPERATOR(pg_catalog.=) 'treedb.bson'::pg_catalog.regtype
+    ORDER BY c.relnamespace, c.relname
+$$;
+COMMENT ON FUNCTION create_collection(text) IS 'creates a table of documents with a unique _id';
+COMMENT ON FUNCTION drop_collection(text) IS 'drops a collection; false if there is none of that name';
+COMMENT ON FUNCTION create_index(text, bson, bson) IS 'creates an index {"field": 1, "other.field": -1}; options: unique, name';
+COMMENT ON FUNCTION list_collections() IS 'the tables that are collections';
+
+CREATE FUNCTION insert_one(collection text, document bson) RETURNS bson_value LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_one';
+CREATE FUNCTION insert_many(collection text, documents bson[]) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_many';
+CREATE FUNCTION insert_many(collection text, documents text) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_json';
+CREATE FUNCTION update_one(collection text, filter bson, update bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_one';
+CREATE FUNCTION update_many(collection text, filter bson, update bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_many';
+CREATE FUNCTION delete_one(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_one';
+CREATE FUNCTION delete_many(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_many';
+COMMENT ON FUNCTION insert_one(text, bson) IS 'inserts a document and returns its _id';
+COMMENT ON FUNCTION insert_many(text, bson[]) IS 'inserts documents, all or none, and returns their number';
+COMMENT ON FUNCTION insert_many(text, text) IS 'the same of a JSON array, or of JSON documents one behind the other';
+COMMENT ON FUNCTION update_many(text, bson, bson, bson) IS 'changes the documents that match; options: upsert, hint';
+COMMENT ON FUNCTION delete_many(text, bson) IS 'deletes the documents that match and returns their number';
+
+CREATE FUNCTION find(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'treedb_find';
+-- Not with one argument: count(text) would be found in place of the aggregate.
+CREATE FUNCTION treedb.count(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_count';
+CREATE FUNCTION treedb.explain(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_explain';
+COMMENT ON FUNCTION find(text, bson, bson) IS 'the documents that match; options: sort, projection, skip, limit, hint';
+COMMENT ON FUNCTION treedb.count(text, bson, bson) IS 'how many documents match; options: skip, limit, hint';
+COMMENT ON FUNCTION treedb.explain(text, bson, bson) IS 'how find would go about it, and the work it takes';

@@ -3,9 +3,10 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`shim`] | the only way from here into the server's C functions: calls, pages, buffers, errors |
-//! | [`types`] | the SQL types: `bson_value`, `keyset` |
+//! | [`types`] | the SQL types: `bson`, `bson_value`, `keyset` |
 //! | [`table_am`] | access method `treedb` for tables |
 //! | [`index_am`] | access method `treedb_btree` for indexes |
+//! | [`collection`] | tables of documents as MongoDB's collections: find, update, indexes |
 //!
 //! The SQL side is `treedb--0.1.0.sql`, written by hand; `scripts/pg_symbols.sh` checks that every function it names
 //! is in the library. Everything lies in relation files, through the buffer manager and the server's WAL: crash
@@ -23,6 +24,7 @@ pgrx::pg_module_magic!();
 // `#[pg_guard]` on a block of declared C functions looks for this name at the root.
 pub(crate) use pgrx::pg_sys::ffi;
 
+mod collection;
 mod index_am;
 mod shim;
 mod table_am;

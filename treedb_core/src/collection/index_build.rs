@@ -11,7 +11,7 @@ use crate::kv::{Durability, TableKind};
 
 use super::database::Database;
 use super::edit::Edit;
-use super::meta::{IndexMeta, index_table, key_pattern};
+use super::meta::{IndexMeta, index_table};
 use super::namespace::Namespace;
 
 /// Rows a build looks at between two chances for other writers.
@@ -72,26 +72,8 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, defs: &[IndexDef]) ->
 /// Adds `def` to the catalog as an index that is being built. False if the same index exists already.
 fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<bool> {
     for index in &edit.meta.indexes {
-        let same_keys = index.def.keys == def.keys;
-        if index.def.name == def.name {
-            if same_keys && index.def.unique == def.unique {
-                return Ok(false);
-            }
-            return Err(QueryError::new(
-                ErrorCode::IndexKeySpecsConflict,
-                format!(
-                    "An existing index has the same name as the requested index: {}, keys {}. Drop it first, or \
-                     choose another name.",
-                    def.name,
-                    key_pattern(&index.def)
-                ),
-            ));
-        }
-        if same_keys {
-            return Err(QueryError::new(
-                ErrorCode::IndexOptionsConflict,
-                format!("Index already exists with a different name: {}", index.def.name),
-            ));
+        if def.is_same_as(&index.def)? {
+            return Ok(false);
         }
     }
     if edit.meta.indexes.len() >= MAX_INDEXES {

@@ -9,6 +9,7 @@
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`range`], [`scan`] | conditions as ranges, reading them both ways |
+//! | [`walk`] | reading an index of key sets for queries over documents |
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
 //!
@@ -36,6 +37,7 @@ mod schema;
 mod sorter;
 mod tree;
 mod vacuum;
+pub(crate) mod walk;
 
 use schema::Schema;
 

@@ -10,6 +10,7 @@ use pgrx::pg_sys;
 use super::column::ArgumentType;
 use super::edge::Edge;
 use super::schema::Schema;
+use crate::shim::array;
 use crate::shim::error::{SqlState, fail};
 
 /// Prefixes beyond that number are not multiplied out: later columns are checked entry by entry.
@@ -43,9 +44,9 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Every entry.
-    pub(super) fn all() -> Self {
-        Wanted { ranges: vec![Range { low: Edge::Start, high: Edge::End }], tests: Vec::new() }
+    /// The entries of one range.
+    pub(super) fn range(range: Range) -> Self {
+        Wanted { ranges: vec![range], tests: Vec::new() }
     }
 
     /// Reads the keys of a scan.
@@ -129,8 +130,7 @@ unsafe fn read_key(schema: &Schema, key: &pg_sys::ScanKeyData) -> Option<(usize,
         bytes
     };
     if flags & pg_sys::SK_SEARCHARRAY != 0 {
-        // SAFETY: the argument of such a key is an array of the key's type.
-        let values = unsafe { elements(key.sk_argument) };
+        let values = array::elements(key.sk_argument);
         let mut values: Vec<Vec<u8>> = values.into_iter().flatten().map(encode).collect();
         if values.is_empty() {
             return None;
@@ -168,28 +168,6 @@ unsafe fn read_key(schema: &Schema, key: &pg_sys::ScanKeyData) -> Option<(usize,
 /// An inequality in the index's order: of a descending column, what is less comes behind.
 fn inequality(descending: bool, less: bool, included: bool, value: Vec<u8>) -> Test {
     if less != descending { Test::Less(value, included) } else { Test::Greater(value, included) }
-}
-
-/// The elements of an array, `None` for NULLs.
-unsafe fn elements(datum: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
-    // SAFETY: the caller's datum is an array; the server fills the three out parameters.
-    unsafe {
-        let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
-        let (mut len, mut by_value, mut align) = (0, false, 0);
-        pg_sys::get_typlenbyvalalign((*array).elemtype, &raw mut len, &raw mut by_value, &raw mut align);
-        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        pg_sys::deconstruct_array(
-            array,
-            (*array).elemtype,
-            i32::from(len),
-            by_value,
-            align,
-            &raw mut values,
-            &raw mut nulls,
-            &raw mut count,
-        );
-        (0..usize::try_from(count).unwrap_or(0)).map(|i| (!*nulls.add(i)).then(|| *values.add(i))).collect()
-    }
 }
 
 /// Turns conditions into ranges and what is left to check.

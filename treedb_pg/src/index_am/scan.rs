@@ -22,17 +22,17 @@ use crate::shim::buffer::{self, Lock};
 use crate::shim::{error, server};
 
 /// An entry to hand out.
-struct Item {
-    row: pg_sys::ItemPointerData,
+pub(super) struct Item {
+    pub(super) row: pg_sys::ItemPointerData,
     /// Where its key and value are in the page's `bytes`; empty unless they are asked for.
-    key: (u32, u32),
+    pub(super) key: (u32, u32),
     value: (u32, u32),
 }
 
 /// The wanted entries of one leaf.
-struct Loaded {
-    items: Vec<Item>,
-    bytes: Vec<u8>,
+pub(super) struct Loaded {
+    pub(super) items: Vec<Item>,
+    pub(super) bytes: Vec<u8>,
     /// Number of the range they are of.
     range: usize,
     /// Where the leaf's keys begin; `None` at the left end of the index.
@@ -45,17 +45,17 @@ struct Loaded {
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Forward,
     Backward,
 }
 
 /// Where a scan is.
 #[derive(Clone)]
-struct Place {
-    loaded: Rc<Loaded>,
+pub(super) struct Place {
+    pub(super) loaded: Rc<Loaded>,
     /// The item handed out last.
-    at: usize,
+    pub(super) at: usize,
     /// The pin that keeps a vacuum from the page, or 0.
     pin: pg_sys::Buffer,
 }
@@ -82,14 +82,15 @@ impl Scan {
 }
 
 /// What a scan wants of a page.
-struct Ask<'s> {
-    tree: Tree<'s>,
-    wanted: &'s Wanted,
+pub(super) struct Ask<'s> {
+    pub(super) tree: Tree<'s>,
+    pub(super) wanted: &'s Wanted,
     /// Keys and values are handed out, not only rows.
-    keys: bool,
+    pub(super) keys: bool,
     /// Keep the page pinned.
-    pin: bool,
-    snapshot: pg_sys::Snapshot,
+    pub(super) pin: bool,
+    /// Whose entries these are; null if that is decided elsewhere.
+    pub(super) snapshot: pg_sys::Snapshot,
 }
 
 impl Ask<'_> {
@@ -211,7 +212,7 @@ impl Ask<'_> {
     }
 
     /// The next entry from `place` (or from the beginning), on whatever page it is.
-    fn next(&self, place: Option<Place>, way: Way) -> Option<Place> {
+    pub(super) fn next(&self, place: Option<Place>, way: Way) -> Option<Place> {
         let mut range = match way {
             Way::Forward => 0,
             Way::Backward => self.wanted.ranges.len().checked_sub(1)?,

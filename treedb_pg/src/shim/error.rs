@@ -92,6 +92,12 @@ fn hint_of(code: ErrorCode) -> &'static str {
         }
         C::CannotCreateIndex => "An index is written {\"field\": 1, \"other.field\": -1}.",
         C::CannotIndexParallelArrays => "Index one of the two fields, or leave arrays out of one of them.",
+        C::InvalidOptions => "The index on _id goes with its collection.",
+        C::Location40415 => "Leave it out, or check how it is written.",
+        C::Location15975 => "A sort is written {\"field\": 1, \"other.field\": -1}.",
+        C::Location31249 | C::Location31253 | C::Location31254 => {
+            "A projection either keeps fields ({\"a\": 1}) or leaves them out ({\"a\": 0}); only _id may be the other way."
+        }
         C::NamespaceExists => "Drop it with treedb.drop_collection(), or choose another name.",
         C::NamespaceNotFound => "Create it with treedb.create_collection().",
         C::QueryExceededMemoryLimitNoDiskUseAllowed => {

@@ -1,7 +1,7 @@
 //! Text between the server, which has an encoding per database, and the engine, which has UTF-8.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 use pgrx::pg_sys;
 
@@ -39,6 +39,17 @@ pub(crate) fn of_cstring(datum: pg_sys::Datum) -> Cow<'static, str> {
 /// A text argument, as UTF-8.
 pub(crate) fn of_text(bytes: &Bytes) -> Cow<'_, str> {
     to_utf8(bytes)
+}
+
+/// A name of the server's, for messages.
+pub(crate) fn lossy(name: &CStr) -> String {
+    String::from_utf8_lossy(name.to_bytes()).into_owned()
+}
+
+/// UTF-8 as a string of the database's encoding.
+pub(crate) fn owned_cstring(text: &str) -> CString {
+    // `from_utf8` has refused a NUL.
+    CString::new(from_utf8(text).into_owned()).unwrap_or_default()
 }
 
 /// UTF-8 in the database's encoding.

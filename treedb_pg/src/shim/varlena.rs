@@ -26,6 +26,11 @@ struct Empty(u32);
 static EMPTY: Empty = Empty(if cfg!(target_endian = "big") { 4 } else { 4 << 2 });
 
 impl Bytes {
+    /// The value as the server's text.
+    pub(crate) fn as_text(&self) -> *mut pg_sys::text {
+        self.value.cast()
+    }
+
     /// No bytes.
     pub(crate) fn empty() -> Bytes {
         Bytes { value: (&raw const EMPTY).cast_mut().cast(), copied: false }

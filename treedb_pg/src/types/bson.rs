@@ -38,7 +38,7 @@ pub(crate) fn datum(document: &RawDocument) -> pg_sys::Datum {
 
 /// An error about text that should be JSON.
 #[track_caller]
-pub(super) fn refuse_text(error: QueryError) -> ! {
+pub(crate) fn refuse_text(error: QueryError) -> ! {
     match error.code {
         ErrorCode::FailedToParse | ErrorCode::InvalidBSON => {
             refuse_as(SqlState::ERRCODE_INVALID_TEXT_REPRESENTATION, error)

@@ -135,6 +135,35 @@ impl IndexDef {
         pattern_of(&self.keys)
     }
 
+    /// Whether `existing`, an index of the same collection, is what this definition asks for.
+    ///
+    /// # Errors
+    /// `IndexKeySpecsConflict` or `IndexOptionsConflict` if the two cannot be in one collection.
+    pub fn is_same_as(&self, existing: &IndexDef) -> Result<bool> {
+        let same_keys = existing.keys == self.keys;
+        if existing.name == self.name {
+            if same_keys && existing.unique == self.unique {
+                return Ok(true);
+            }
+            return Err(QueryError::new(
+                ErrorCode::IndexKeySpecsConflict,
+                format!(
+                    "An existing index has the same name as the requested index: {}, keys {}. Drop it first, or \
+                     choose another name.",
+                    self.name,
+                    crate::doc::shown(Value::Document((&existing.key_pattern()).into()))
+                ),
+            ));
+        }
+        if same_keys {
+            return Err(QueryError::new(
+                ErrorCode::IndexOptionsConflict,
+                format!("Index already exists with a different name: {}", existing.name),
+            ));
+        }
+        Ok(false)
+    }
+
     /// True for the index on `_id`.
     pub fn is_id(&self) -> bool {
         self.name == "_id_"

@@ -1,0 +1,178 @@
+-- Collections: create, insert, find, count, update, delete, indexes, and the table underneath.
+SELECT treedb.create_collection('films');
+\d films
+SELECT treedb.create_collection('films');
+SELECT treedb.insert_one('films', '{"_id": 1, "title": "Alien", "year": 1979, "tags": ["horror", "space"]}');
+-- Without an _id it gets one; one that is not first is moved to the front.
+SELECT treedb.insert_one('films', '{"title": "Solaris", "_id": 2, "year": 1972, "tags": ["space"]}');
+SELECT treedb.insert_one('films', '{"title": "Nameless"}')::text ~ '^{"\$oid":"[0-9a-f]{24}"}$' AS made;
+SELECT treedb.delete_many('films', '{"title": "Nameless"}');
+SELECT treedb.insert_many('films', ARRAY['{"_id": 3, "title": "Stalker", "year": 1979, "tags": []}', '{"_id": 4, "title": "Heat", "year": 1995}']::treedb.bson[]);
+SELECT treedb.insert_many('films', '[{"_id": 5, "title": "Moon", "year": 2009.0, "tags": ["space"]}, {"_id": 6, "title": "Short", "year": null}]');
+SELECT treedb.insert_many('films', '{"_id": "x", "title": "Line 1"}
+{"_id": "y", "title": "Line 2"}');
+SELECT treedb.insert_many('films', '[]'), treedb.insert_many('films', '{}'::treedb.bson[]);
+
+-- find: filter, sort, projection, skip, limit.
+SELECT treedb.find('films');
+SELECT treedb.find('films', '{"tags": "space"}', '{"sort": {"year": -1}, "projection": {"title": 1, "_id": 0}}');
+SELECT treedb.get(doc, 'title') AS title FROM treedb.find('films', '{"year": {"$gte": 1979}}', '{"sort": {"year": 1, "title": -1}, "skip": 1, "limit": 2}') doc;
+SELECT doc FROM treedb.find('films', '{"_id": {"$in": [1, "y", 9]}}', '{"sort": {"_id": -1}}') doc;
+SELECT treedb.find('films', '{"year": null}', '{"projection": {"tags": 0}}');
+SELECT treedb.count('films', '{}'), treedb.count('films', '{"year": 1979}'), treedb.count('films', '{}', '{"skip": 6}'), treedb.count('films', '{}', '{"limit": 3}');
+SELECT count(*) FROM films WHERE doc OPERATOR(treedb.@@) '{"year": 1979}';
+
+-- update: one, many, upsert, replacement.
+SELECT treedb.update_one('films', '{"year": 1979}', '{"$set": {"seen": true}}');
+SELECT treedb.update_many('films', '{"tags": "space"}', '{"$inc": {"views": 2}, "$unset": {"seen": 1}}');
+SELECT treedb.update_many('films', '{"tags": "space"}', '{"$set": {"views": 2}}');
+SELECT treedb.update_one('films', '{"_id": 4}', '{"title": "Heat", "year": 1995, "replaced": true}');
+SELECT treedb.update_one('films', '{"_id": 7, "title": "New"}', '{"$set": {"year": 2020}}', '{"upsert": true}');
+SELECT treedb.update_one('films', '{"_id": 8}', '{"$set": {"year": 2020}}');
+SELECT treedb.find('films', '{}', '{"sort": {"_id": 1}}');
+
+-- delete.
+SELECT treedb.delete_one('films', '{"year": 1979}'), treedb.delete_many('films', '{"_id": {"$in": ["x", "y", 7]}}'), treedb.delete_many('films', '{"_id": 99}');
+SELECT treedb.count('films', '{}');
+
+-- It is a table: SQL reads and writes it, and the _id is seen to.
+INSERT INTO films VALUES ('{"title": "By hand", "_id": 10}'), ('{"_id": 11}');
+UPDATE films SET doc = '{"title": "Replaced"}' WHERE doc OPERATOR(treedb.->) '_id' OPERATOR(treedb.=) '10';
+COPY films FROM stdin;
+{"_id": 20, "title": "Copied"}
+{"title": "Copied too", "_id": 21}
+\.
+COPY (SELECT doc FROM films WHERE doc OPERATOR(treedb.@@) '{"_id": {"$gte": 10}}' ORDER BY doc) TO stdout;
+INSERT INTO films VALUES ('{"_id": 10, "v": 2}') ON CONFLICT ((doc OPERATOR(treedb.->) '_id')) DO UPDATE SET doc = excluded.doc;
+INSERT INTO films VALUES (NULL);
+SELECT treedb.find('films', '{"_id": 10}');
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT * FROM films WHERE doc OPERATOR(treedb.->) '_id' OPERATOR(treedb.=) '10';
+RESET enable_seqscan;
+
+-- Duplicates.
+SELECT treedb.insert_one('films', '{"_id": 10.0}');
+SELECT treedb.insert_many('films', '[{"_id": 30}, {"_id": 30}]');
+SELECT treedb.count('films', '{"_id": 30}');
+INSERT INTO films VALUES ('{"_id": 10}');
+BEGIN;
+SELECT treedb.insert_one('films', '{"_id": 31}');
+SAVEPOINT s;
+SELECT treedb.insert_one('films', '{"_id": 31}');
+ROLLBACK TO s;
+SELECT treedb.insert_one('films', '{"_id": 32}');
+SELECT treedb.count('films', '{"_id": {"$gt": 30}}');
+ROLLBACK;
+SELECT treedb.count('films', '{"_id": {"$gt": 30}}');
+
+-- Functions of one statement see what the earlier ones did; a statement does not see what it is doing.
+BEGIN;
+DO $$ BEGIN
+    PERFORM treedb.insert_one('films', '{"_id": 40, "n": 1}');
+    PERFORM treedb.update_one('films', '{"_id": 40}', '{"$inc": {"n": 1}}');
+    IF (SELECT doc OPERATOR(treedb.->>) 'n' FROM treedb.find('films', '{"_id": 40}') doc) <> '2' THEN RAISE 'not seen'; END IF;
+END $$;
+SELECT treedb.update_many('films', '{}', '{"$inc": {"n": 1}}') OPERATOR(treedb.->>) 'modifiedCount' = treedb.count('films', '{}')::text AS each_once;
+ROLLBACK;
+
+-- Triggers, more columns, constraints, generated columns: as for any UPDATE.
+CREATE TABLE extended (id int GENERATED ALWAYS AS IDENTITY, note text DEFAULT 'none', doc treedb.bson CHECK (doc OPERATOR(treedb.@@) '{"n": {"$lt": 10}}'),
+    n text GENERATED ALWAYS AS (treedb.get_text(doc, 'n')) STORED) USING treedb;
+INSERT INTO extended (note, doc) VALUES ('kept', '{"_id": 1, "n": 1}');
+SELECT treedb.update_many('extended', '{}', '{"$inc": {"n": 1}}');
+SELECT * FROM extended;
+SELECT treedb.update_many('extended', '{}', '{"$inc": {"n": 10}}');
+CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '% %', TG_WHEN, TG_OP; RETURN NEW; END $$;
+CREATE TRIGGER told_after AFTER UPDATE ON extended FOR EACH ROW EXECUTE FUNCTION told();
+CREATE TRIGGER told_before BEFORE UPDATE ON extended FOR EACH ROW EXECUTE FUNCTION told();
+SELECT treedb.update_many('extended', '{}', '{"$set": {"n": 5}}');
+DROP TABLE extended;
+DROP FUNCTION told;
+
+-- Indexes.
+SELECT treedb.create_index('films', '{"year": 1, "title": -1}');
+SELECT treedb.create_index('films', '{"year": 1, "title": -1}');
+SELECT treedb.create_index('films', '{"year": 1, "title": -1}', '{"name": "other"}');
+SELECT treedb.create_index('films', '{"tags": 1}', '{"name": "by_tag"}');
+SELECT treedb.delete_many('films', '{"_id": {"$gte": 11}}');
+SELECT treedb.create_index('films', '{"title": 1}', '{"unique": true}');
+SELECT treedb.create_index('films', '{"year": 1}', '{"unique": true}');
+SELECT treedb.list_indexes('films');
+\d films
+SELECT treedb.insert_one('films', '{"_id": 50, "title": "Solaris"}');
+SELECT treedb.update_one('films', '{"title": "Heat"}', '{"$set": {"title": "Solaris"}}');
+SELECT treedb.insert_one('films', '{"_id": 50, "title": ["in", "array"]}');
+SELECT treedb.drop_index('films', 'title_1'), treedb.drop_index('films', 'films_by_tag');
+SELECT treedb.drop_index('films', '_id_');
+SELECT treedb.drop_index('films', 'nothing');
+SELECT treedb.list_collections();
+SELECT treedb.drop_collection('films'), treedb.drop_collection('films');
+SELECT treedb.list_collections();
+
+-- Names are SQL's: folded unless quoted, schemas.
+CREATE SCHEMA app;
+SELECT treedb.create_collection('app.Things'), treedb.create_collection('app."Big Things"');
+SELECT treedb.insert_one('APP.things', '{"_id": 1}'), treedb.insert_one('app."Big Things"', '{"_id": 2}');
+SELECT treedb.create_index('app."Big Things"', '{"a.b": 1}');
+SELECT treedb.list_indexes('app."Big Things"');
+SET search_path = app, public;
+SELECT treedb.find('things'), treedb.drop_collection('"Big Things"');
+RESET search_path;
+DROP SCHEMA app CASCADE;
+SELECT treedb.create_collection(repeat('x', 60));
+SELECT treedb.create_collection('a.b.c.d');
+
+-- Wrong things.
+SELECT treedb.find('nowhere');
+SELECT treedb.insert_one('nowhere', '{}');
+CREATE TABLE plain (a int);
+CREATE VIEW seen AS SELECT '{}'::treedb.bson AS doc;
+SELECT treedb.find('plain');
+SELECT treedb.find('seen');
+SELECT treedb.drop_collection('plain');
+DROP TABLE plain; DROP VIEW seen;
+SELECT treedb.create_collection('w');
+SELECT treedb.find('w', '{}', '{"order": {"a": 1}}');
+SELECT treedb.find('w', '{}', '{"limit": -1}');
+SELECT treedb.find('w', '{}', '{"sort": 1}');
+SELECT treedb.find('w', '{}', '{"sort": {"a": 2}}');
+SELECT treedb.find('w', '{}', '{"projection": {"a": 1, "b": 0}}');
+SELECT treedb.find('w', '{}', '{"hint": "nothing"}');
+SELECT treedb.update_many('w', '{}', '{"$grow": {"a": 1}}');
+SELECT treedb.update_many('w', '{}', '{"a": 1}');
+SELECT treedb.insert_one('w', '{"_id": [1]}');
+SELECT treedb.insert_many('w', ARRAY['{"a": 1}', NULL]::treedb.bson[]);
+SELECT treedb.insert_many('w', '[{"a": 1}, 2]');
+SELECT treedb.insert_one('w', '{"_id": 1, "a": "text"}');
+SELECT treedb.update_many('w', '{}', '{"$inc": {"a": 1}}');
+SELECT treedb.update_many('w', '{}', '{"$set": {"_id": 2}}');
+SELECT treedb.create_index('w', '{"a": 0}');
+SELECT treedb.create_index('w', '{"a": 1}', '{"sparse": true}');
+BEGIN READ ONLY;
+SELECT treedb.insert_one('w', '{}');
+ROLLBACK;
+
+-- Privileges are the caller's.
+CREATE ROLE reader_role;
+GRANT USAGE ON SCHEMA treedb TO reader_role;
+SET ROLE reader_role;
+SELECT treedb.find('w');
+RESET ROLE;
+GRANT SELECT ON w TO reader_role;
+SET ROLE reader_role;
+SELECT treedb.find('w');
+SELECT treedb.insert_one('w', '{}');
+SELECT treedb.update_many('w', '{}', '{"$set": {"b": 1}}');
+SELECT treedb.delete_many('w', '{}');
+SELECT treedb.create_index('w', '{"a": 1}');
+SELECT treedb.drop_collection('w');
+RESET ROLE;
+ALTER TABLE w ENABLE ROW LEVEL SECURITY;
+SET ROLE reader_role;
+SELECT treedb.find('w');
+SELECT count(*) FROM w WHERE doc OPERATOR(treedb.@@) '{}';
+RESET ROLE;
+SELECT treedb.find('w');
+DROP TABLE w;
+REVOKE USAGE ON SCHEMA treedb FROM reader_role;
+DROP ROLE reader_role;

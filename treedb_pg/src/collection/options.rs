@@ -1,0 +1,84 @@
+//! The last argument of the SQL functions: a document of options.
+
+use ::bson::{RawDocument, RawDocumentBuf};
+use treedb_core::doc::{Doc, Value};
+use treedb_core::query::{Query, Result};
+use treedb_core::{ErrorCode, QueryError};
+
+/// What may follow a filter.
+#[derive(Default)]
+pub(super) struct Options {
+    pub(super) sort: Option<RawDocumentBuf>,
+    pub(super) projection: Option<RawDocumentBuf>,
+    pub(super) skip: u64,
+    pub(super) limit: u64,
+    pub(super) hint: Option<String>,
+    pub(super) upsert: bool,
+    pub(super) name: Option<String>,
+    pub(super) unique: bool,
+}
+
+impl Options {
+    /// Reads `options`, of which only those in `allowed` may be there.
+    pub(super) fn read(options: &RawDocument, allowed: &[&str]) -> Result<Options> {
+        let mut read = Options::default();
+        for element in Doc::from(options).elements() {
+            let (name, value) = (element.name_str(), element.value());
+            if !allowed.contains(&name) {
+                return Err(QueryError::new(
+                    ErrorCode::Location40415,
+                    format!("unknown option '{name}'; there are: {}", allowed.join(", ")),
+                ));
+            }
+            match name {
+                "sort" => read.sort = document(name, value)?,
+                "projection" => read.projection = document(name, value)?,
+                "skip" => read.skip = count(name, value)?,
+                "limit" => read.limit = count(name, value)?,
+                "hint" => read.hint = Some(text(name, value)?),
+                "name" => read.name = Some(text(name, value)?),
+                "upsert" => read.upsert = value.truthy(),
+                _ => read.unique = value.truthy(),
+            }
+        }
+        Ok(read)
+    }
+
+    /// The query of `filter` with these options.
+    pub(super) fn query(&self, filter: &RawDocument) -> Result<Query> {
+        let mut query = Query::parse(filter, self.sort.as_deref(), self.projection.as_deref())?;
+        query.skip = self.skip;
+        query.limit = self.limit;
+        query.hint = self.hint.clone();
+        Ok(query)
+    }
+}
+
+fn wrong(name: &str, needed: &str, value: Value<'_>) -> QueryError {
+    QueryError::new(
+        ErrorCode::TypeMismatch,
+        format!("option '{name}' must be {needed}, not {}", treedb_core::doc::shown(value)),
+    )
+}
+
+fn document(name: &str, value: Value<'_>) -> Result<Option<RawDocumentBuf>> {
+    match value {
+        Value::Document(doc) => Ok(Some(RawDocumentBuf::from_bytes(doc.as_bytes().to_vec())?)),
+        Value::Null => Ok(None),
+        other => Err(wrong(name, "a document", other)),
+    }
+}
+
+fn count(name: &str, value: Value<'_>) -> Result<u64> {
+    value
+        .as_integer()
+        .and_then(|value| u64::try_from(value).ok())
+        .ok_or_else(|| wrong(name, "a number that is not negative", value))
+}
+
+fn text(name: &str, value: Value<'_>) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        other => Err(wrong(name, "a string", other)),
+    }
+}

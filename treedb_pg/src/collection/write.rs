@@ -1,0 +1,140 @@
+//! `treedb.insert_one`, `insert_many`, `update_one`, `update_many`, `delete_one`, `delete_many`.
+
+use std::ffi::CStr;
+
+use ::bson::raw::cstr;
+use ::bson::{RawDocument, rawdoc};
+use pgrx::pg_sys;
+use treedb_core::access::Sink;
+use treedb_core::doc::{Doc, json, with_id};
+use treedb_core::query::{Query, Update, delete, update};
+
+use super::options::Options;
+use super::table::{Need, Table};
+use super::writer::Writer;
+use crate::shim::array;
+use crate::shim::error::{SqlState, accept, fail};
+use crate::shim::function::{Args, pg_function};
+use crate::shim::text;
+use crate::shim::varlena::Bytes;
+use crate::types::{bson, value};
+
+fn begin(args: &Args, need: Need, name: &CStr) -> Writer {
+    Writer::begin(Table::open(&args.bytes(0), need), name)
+}
+
+pg_function! {
+    /// `treedb.insert_one(collection, document)`: the document's `_id`.
+    fn treedb_insert_one(args) {
+        let bytes = args.bytes(1);
+        let document = accept(with_id(bson::document(&bytes)));
+        let mut writer = begin(&args, Need::Insert, c"treedb.insert_one()");
+        accept(writer.insert(&document));
+        writer.finish();
+        match Doc::from(&*document).find(b"_id") {
+            Some(id) => value::datum(&id),
+            None => args.null(),
+        }
+    }
+}
+
+pg_function! {
+    /// `treedb.insert_many(collection, documents)` of an array: how many were inserted.
+    fn treedb_insert_many(args) {
+        let documents = array::elements(args.datum(1));
+        let mut writer = begin(&args, Need::Insert, c"treedb.insert_many()");
+        let mut inserted = 0_i64;
+        for element in documents {
+            let Some(datum) = element else {
+                fail(
+                    SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                    format!("document {inserted} is NULL"),
+                    "Leave NULLs out of the array.",
+                )
+            };
+            insert(&mut writer, bson::document(&Bytes::of(datum)));
+            inserted += 1;
+        }
+        writer.finish();
+        pg_sys::Datum::from(inserted)
+    }
+}
+
+pg_function! {
+    /// The same of JSON: an array of documents, or documents one behind the other.
+    fn treedb_insert_json(args) {
+        let bytes = args.bytes(1);
+        let documents = match json::documents_from_json(&text::of_text(&bytes)) {
+            Ok(documents) => documents,
+            Err(error) => bson::refuse_text(error),
+        };
+        let mut writer = begin(&args, Need::Insert, c"treedb.insert_many()");
+        for document in &documents {
+            insert(&mut writer, document);
+        }
+        writer.finish();
+        pg_sys::Datum::from(documents.len() as i64)
+    }
+}
+
+fn insert(writer: &mut Writer, document: &RawDocument) {
+    pgrx::check_for_interrupts!();
+    let document = accept(with_id(document));
+    accept(writer.insert(&document));
+}
+
+/// Updates by filter (argument 1), update (2) and options (3).
+fn change(args: &Args, multi: bool, name: &CStr) -> pg_sys::Datum {
+    let (filter, changes, options) = (args.bytes(1), args.bytes(2), args.bytes(3));
+    let options = accept(Options::read(bson::document(&options), &["upsert", "hint"]));
+    let query: Query = accept(options.query(bson::document(&filter)));
+    let changes = accept(Update::parse(bson::document(&changes)));
+    let mut writer = begin(args, Need::Update(options.upsert), name);
+    let done = accept(update(&mut writer, &query, &changes, multi, options.upsert));
+    writer.finish();
+    let mut outcome = rawdoc! { "matchedCount": done.matched as i64, "modifiedCount": done.modified as i64 };
+    if let Some(new) = &done.upserted
+        && let Ok(Some(id)) = new.get("_id")
+    {
+        outcome.append(cstr!("upsertedId"), id);
+    }
+    bson::datum(&outcome)
+}
+
+pg_function! {
+    /// `treedb.update_one(collection, filter, update, options)`.
+    fn treedb_update_one(args) {
+        change(&args, false, c"treedb.update_one()")
+    }
+}
+
+pg_function! {
+    /// `treedb.update_many(collection, filter, update, options)`.
+    fn treedb_update_many(args) {
+        change(&args, true, c"treedb.update_many()")
+    }
+}
+
+/// Deletes by filter (argument 1), `limit` at most (0: all).
+fn remove(args: &Args, limit: u64, name: &CStr) -> pg_sys::Datum {
+    let filter = args.bytes(1);
+    let query = accept(Options::default().query(bson::document(&filter)));
+    let mut writer = begin(args, Need::Delete, name);
+    let deleted = accept(delete(&mut writer, &query, limit));
+    writer.finish();
+    pg_sys::Datum::from(deleted as i64)
+}
+
+pg_function! {
+    /// `treedb.delete_one(collection, filter)`: 1 or 0.
+    fn treedb_delete_one(args) {
+        remove(&args, 1, c"treedb.delete_one()")
+    }
+}
+
+pg_function! {
+    /// `treedb.delete_many(collection, filter)`: how many were deleted.
+    fn treedb_delete_many(args) {
+        remove(&args, 0, c"treedb.delete_many()")
+    }
+}
