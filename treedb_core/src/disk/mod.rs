@@ -87,4 +87,6 @@ pub trait Map: Send + Sync + 'static {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::disk::crash::{Crash, Dice};
+use crate::disk::testing::in_time;
 use crate::disk::{Disk, SimDisk};
 use crate::error::Error;
 
@@ -379,53 +380,57 @@ fn many_pins_at_once_are_all_honoured() {
 
 #[test]
 fn readers_on_other_threads_see_whole_transactions() {
-    const LEN: usize = 8;
-    let disk = fresh();
-    let (mut array, _) = Array::open(&disk).unwrap();
-    array.change(&(0..LEN).map(|i| (i, 1)).collect::<Vec<_>>(), true).unwrap();
-    let pager = Arc::clone(&array.pager);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let view = Array { pager: Arc::clone(&pager), alloc: Allocator::default() };
-                while !stop.load(Ordering::Relaxed) {
-                    let pin = pager.pin();
-                    let seen = view.read(&pin, LEN).unwrap();
-                    assert!(seen.iter().all(|&s| s == seen[0]), "{seen:?}");
-                    assert_eq!(view.read(&pin, LEN).unwrap(), seen);
-                    pager.unpin(&pin);
-                }
-            });
-        }
-        for n in 2..4000 {
-            array.change(&(0..LEN).map(|i| (i, n)).collect::<Vec<_>>(), true).unwrap();
-            if n % 300 == 0 {
-                array.checkpoint(n).unwrap();
+    in_time(|| {
+        const LEN: usize = 8;
+        let disk = fresh();
+        let (mut array, _) = Array::open(&disk).unwrap();
+        array.change(&(0..LEN).map(|i| (i, 1)).collect::<Vec<_>>(), true).unwrap();
+        let pager = Arc::clone(&array.pager);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let view = Array { pager: Arc::clone(&pager), alloc: Allocator::default() };
+                    while !stop.load(Ordering::Relaxed) {
+                        let pin = pager.pin();
+                        let seen = view.read(&pin, LEN).unwrap();
+                        assert!(seen.iter().all(|&s| s == seen[0]), "{seen:?}");
+                        assert_eq!(view.read(&pin, LEN).unwrap(), seen);
+                        pager.unpin(&pin);
+                    }
+                });
             }
-        }
-        stop.store(true, Ordering::Relaxed);
+            for n in 2..4000 {
+                array.change(&(0..LEN).map(|i| (i, n)).collect::<Vec<_>>(), true).unwrap();
+                if n % 300 == 0 {
+                    array.checkpoint(n).unwrap();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(array.pager.counts(&array.alloc).used < 80);
     });
-    assert!(array.pager.counts(&array.alloc).used < 80);
 }
 
 #[test]
 fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durable() {
-    let (mut array, _) = Array::open(&fresh()).unwrap();
-    for round in 1..=400 {
-        array.change(&[(round % 8, round as u64)], true).unwrap();
-        let checkpoint = array.pager.start_checkpoint(&mut array.alloc, 0, Vec::new()).unwrap();
-        let (txn, pager, done) = (checkpoint.txn(), Arc::clone(&array.pager), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                pager.finish_checkpoint(checkpoint).unwrap();
-                done.store(true, Ordering::SeqCst);
+    in_time(|| {
+        let (mut array, _) = Array::open(&fresh()).unwrap();
+        for round in 1..=400 {
+            array.change(&[(round % 8, round as u64)], true).unwrap();
+            let checkpoint = array.pager.start_checkpoint(&mut array.alloc, 0, Vec::new()).unwrap();
+            let (txn, pager, done) = (checkpoint.txn(), Arc::clone(&array.pager), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    pager.finish_checkpoint(checkpoint).unwrap();
+                    done.store(true, Ordering::SeqCst);
+                });
+                while !done.load(Ordering::SeqCst) {
+                    array.pager.begin(&mut array.alloc);
+                    assert!(array.alloc.pins.contains(&txn), "round {round}");
+                    array.pager.roll_back(&mut array.alloc);
+                }
             });
-            while !done.load(Ordering::SeqCst) {
-                array.pager.begin(&mut array.alloc);
-                assert!(array.alloc.pins.contains(&txn), "round {round}");
-                array.pager.roll_back(&mut array.alloc);
-            }
-        });
-    }
+        }
+    });
 }

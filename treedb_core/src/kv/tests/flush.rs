@@ -1,5 +1,6 @@
 use super::*;
 use crate::disk::crash::Crash;
+use crate::disk::testing::in_time;
 
 /// A store with 20 relaxed commits, and the disk that a power cut leaves when nothing unflushed reaches it.
 fn after_power_cut(flush: bool) -> u64 {
@@ -59,43 +60,48 @@ fn rows_after(disk: &SimDisk, crash: Crash) -> u64 {
 
 #[test]
 fn a_durable_commit_of_nothing_makes_everything_before_it_durable() {
-    for how in [Durability::Relaxed, Durability::None] {
-        for kept in [1 << 20, 500] {
-            let (disk, store, _) = with_commits(how, kept);
-            let lost = if how == Durability::None { Crash::Everything } else { Crash::Nothing };
-            assert_eq!(rows_after(&disk, lost), 0, "{how:?}");
-            for weaker in [Durability::Relaxed, Durability::None] {
-                store.begin_write().unwrap().commit_with(weaker).unwrap();
-                assert_eq!(rows_after(&disk, lost), 0, "{how:?} then {weaker:?}");
+    in_time(|| {
+        for how in [Durability::Relaxed, Durability::None] {
+            for kept in [1 << 20, 500] {
+                let (disk, store, _) = with_commits(how, kept);
+                let lost = if how == Durability::None { Crash::Everything } else { Crash::Nothing };
+                assert_eq!(rows_after(&disk, lost), 0, "{how:?}");
+                for weaker in [Durability::Relaxed, Durability::None] {
+                    store.begin_write().unwrap().commit_with(weaker).unwrap();
+                    assert_eq!(rows_after(&disk, lost), 0, "{how:?} then {weaker:?}");
+                }
+                store.begin_write().unwrap().commit_with(Durability::Durable).unwrap();
+                assert_eq!(rows_after(&disk, Crash::Nothing), 20, "{how:?}, {kept} bytes kept");
+                let calls = disk.boundaries();
+                store.begin_write().unwrap().commit_with(Durability::Durable).unwrap();
+                assert_eq!(disk.boundaries(), calls, "a second one has nothing to do");
             }
-            store.begin_write().unwrap().commit_with(Durability::Durable).unwrap();
-            assert_eq!(rows_after(&disk, Crash::Nothing), 20, "{how:?}, {kept} bytes kept");
-            let calls = disk.boundaries();
-            store.begin_write().unwrap().commit_with(Durability::Durable).unwrap();
-            assert_eq!(disk.boundaries(), calls, "a second one has nothing to do");
         }
-    }
+    });
 }
 
 #[test]
 fn a_logged_commit_brings_the_unlogged_ones_before_it_along() {
-    for kept in [1 << 20, 500] {
-        for (how, crash) in [(Durability::Durable, Crash::Nothing), (Durability::Relaxed, Crash::Everything)]
-        {
-            let (disk, store, table) = with_commits(Durability::None, kept);
-            let calls = disk.boundaries();
-            let mut txn = store.begin_write().unwrap();
-            txn.delete_row(&table, 3).unwrap();
-            txn.commit_with(how).unwrap();
-            assert_eq!(rows_after(&disk, crash), 19, "{how:?}, {kept} bytes kept");
-            let mut txn = store.begin_write().unwrap();
-            txn.append_row(&table, b"last").unwrap();
-            txn.commit_with(Durability::None).unwrap();
-            assert_eq!(rows_after(&disk, crash), 19, "{how:?}, {kept} bytes kept");
-            let checkpointed = disk.boundaries() - calls > 3;
-            assert_eq!(checkpointed, kept == 500, "kept in memory, or behind a checkpoint");
+    in_time(|| {
+        for kept in [1 << 20, 500] {
+            for (how, crash) in
+                [(Durability::Durable, Crash::Nothing), (Durability::Relaxed, Crash::Everything)]
+            {
+                let (disk, store, table) = with_commits(Durability::None, kept);
+                let calls = disk.boundaries();
+                let mut txn = store.begin_write().unwrap();
+                txn.delete_row(&table, 3).unwrap();
+                txn.commit_with(how).unwrap();
+                assert_eq!(rows_after(&disk, crash), 19, "{how:?}, {kept} bytes kept");
+                let mut txn = store.begin_write().unwrap();
+                txn.append_row(&table, b"last").unwrap();
+                txn.commit_with(Durability::None).unwrap();
+                assert_eq!(rows_after(&disk, crash), 19, "{how:?}, {kept} bytes kept");
+                let checkpointed = disk.boundaries() - calls > 3;
+                assert_eq!(checkpointed, kept == 500, "kept in memory, or behind a checkpoint");
+            }
         }
-    }
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::disk::crash::Dice;
+use crate::disk::testing::in_time;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type RowMap = BTreeMap<u64, Vec<u8>>;
@@ -98,147 +99,153 @@ fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dic
 
 #[test]
 fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
-    for seed in 0..3 {
-        let mut dice = Dice::new(seed);
-        let disk = SimDisk::new();
-        let mut store = open(&disk).unwrap();
-        let mut txn = store.begin_write().unwrap();
-        let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
-        let rows = txn.create_table("rows", TableKind::Rows).unwrap();
-        txn.commit().unwrap();
-        let mut model = Model { next: 1, ..Model::default() };
-        let mut held: Vec<(ReadTxn, Model)> = Vec::new();
-        for round in 0..300 {
+    in_time(|| {
+        for seed in 0..3 {
+            let mut dice = Dice::new(seed);
+            let disk = SimDisk::new();
+            let mut store = open(&disk).unwrap();
             let mut txn = store.begin_write().unwrap();
-            let mut changed = model.clone();
-            for _ in 0..1 + dice.below(30) {
-                change(&mut txn, &keys, &rows, &mut changed, &mut dice);
-            }
-            agree(&txn, &keys, &rows, &changed, &mut dice);
-            if dice.chance(85) {
-                let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
-                txn.commit_with(how).unwrap();
-                model = changed;
-            } else {
-                drop(txn);
-            }
-            agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
-            if dice.chance(15) {
-                held.push((store.begin_read().unwrap(), model.clone()));
-            }
-            if dice.chance(12) && !held.is_empty() {
-                let (read, then) = held.swap_remove(dice.below(held.len()));
-                agree(&read, &keys, &rows, &then, &mut dice);
-            }
-            if dice.chance(4) {
-                store.checkpoint().unwrap();
-            }
-            if dice.chance(3) {
-                store.check().unwrap();
-            }
-            if round % 100 == 99 {
-                for (read, then) in held.drain(..) {
+            let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
+            let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+            txn.commit().unwrap();
+            let mut model = Model { next: 1, ..Model::default() };
+            let mut held: Vec<(ReadTxn, Model)> = Vec::new();
+            for round in 0..300 {
+                let mut txn = store.begin_write().unwrap();
+                let mut changed = model.clone();
+                for _ in 0..1 + dice.below(30) {
+                    change(&mut txn, &keys, &rows, &mut changed, &mut dice);
+                }
+                agree(&txn, &keys, &rows, &changed, &mut dice);
+                if dice.chance(85) {
+                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
+                    txn.commit_with(how).unwrap();
+                    model = changed;
+                } else {
+                    drop(txn);
+                }
+                agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
+                if dice.chance(15) {
+                    held.push((store.begin_read().unwrap(), model.clone()));
+                }
+                if dice.chance(12) && !held.is_empty() {
+                    let (read, then) = held.swap_remove(dice.below(held.len()));
                     agree(&read, &keys, &rows, &then, &mut dice);
                 }
-                store.close().unwrap();
-                store = open(&disk).unwrap();
-                agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
+                if dice.chance(4) {
+                    store.checkpoint().unwrap();
+                }
+                if dice.chance(3) {
+                    store.check().unwrap();
+                }
+                if round % 100 == 99 {
+                    for (read, then) in held.drain(..) {
+                        agree(&read, &keys, &rows, &then, &mut dice);
+                    }
+                    store.close().unwrap();
+                    store = open(&disk).unwrap();
+                    agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
+                }
             }
+            let report = store.check().unwrap();
+            assert_eq!(report.entries, (model.keys.len() + model.rows.len()) as u64);
         }
-        let report = store.check().unwrap();
-        assert_eq!(report.entries, (model.keys.len() + model.rows.len()) as u64);
-    }
+    });
 }
 
 #[test]
 fn readers_beside_a_writer_on_the_real_disk_see_whole_transactions() {
-    let temp = TempDir::new("concurrent");
-    let options = Options {
-        durability: Durability::Relaxed,
-        checkpoint_log_bytes: 200_000,
-        checkpoint_dead_pages: 200,
-        ..Options::default()
-    };
-    let store = Store::open_with(temp.path(), options.clone()).unwrap();
-    let mut txn = store.begin_write().unwrap();
-    let table = txn.create_table("t", TableKind::Ordered).unwrap();
-    const KEYS: u32 = 400;
-    let fill = |txn: &mut WriteTxn, n: u64| {
-        for key in 0..KEYS {
-            // Every 50th value is large.
-            let len = if key % 50 == 0 { 3000 } else { 16 };
-            txn.put(&table, &key.to_be_bytes(), &n.to_le_bytes().repeat(len / 8)).unwrap();
-        }
-    };
-    fill(&mut txn, 0);
-    txn.commit().unwrap();
-    let stop = AtomicBool::new(false);
-    let rounds = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..3)
-            .map(|reader| {
-                let (store, table, stop) = (&store, &table, &stop);
-                scope.spawn(move || {
-                    let (mut rounds, mut last) = (0, 0);
-                    while !stop.load(Ordering::Relaxed) {
-                        let owned = store.begin_read().unwrap();
-                        let borrowed = store.snapshot().unwrap();
-                        let read: &dyn Reads = if reader == 0 { &owned } else { &borrowed };
-                        let mut stamps =
-                            read.range(table, (Bound::Unbounded, Bound::Unbounded)).unwrap().map(|e| {
-                                let (_, value) = e.unwrap();
-                                let stamp = u64::from_le_bytes(value[..8].try_into().unwrap());
-                                assert!(value.chunks(8).all(|w| w == stamp.to_le_bytes()));
-                                stamp
-                            });
-                        let first = stamps.next().unwrap();
-                        assert!(stamps.all(|stamp| stamp == first), "a torn transaction");
-                        assert!(first >= last, "time went back");
-                        last = first;
-                        rounds += 1;
-                    }
-                    rounds
+    in_time(|| {
+        let temp = TempDir::new("concurrent");
+        let options = Options {
+            durability: Durability::Relaxed,
+            checkpoint_log_bytes: 200_000,
+            checkpoint_dead_pages: 200,
+            ..Options::default()
+        };
+        let store = Store::open_with(temp.path(), options.clone()).unwrap();
+        let mut txn = store.begin_write().unwrap();
+        let table = txn.create_table("t", TableKind::Ordered).unwrap();
+        const KEYS: u32 = 400;
+        let fill = |txn: &mut WriteTxn, n: u64| {
+            for key in 0..KEYS {
+                // Every 50th value is large.
+                let len = if key % 50 == 0 { 3000 } else { 16 };
+                txn.put(&table, &key.to_be_bytes(), &n.to_le_bytes().repeat(len / 8)).unwrap();
+            }
+        };
+        fill(&mut txn, 0);
+        txn.commit().unwrap();
+        let stop = AtomicBool::new(false);
+        let rounds = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..3)
+                .map(|reader| {
+                    let (store, table, stop) = (&store, &table, &stop);
+                    scope.spawn(move || {
+                        let (mut rounds, mut last) = (0, 0);
+                        while !stop.load(Ordering::Relaxed) {
+                            let owned = store.begin_read().unwrap();
+                            let borrowed = store.snapshot().unwrap();
+                            let read: &dyn Reads = if reader == 0 { &owned } else { &borrowed };
+                            let mut stamps =
+                                read.range(table, (Bound::Unbounded, Bound::Unbounded)).unwrap().map(|e| {
+                                    let (_, value) = e.unwrap();
+                                    let stamp = u64::from_le_bytes(value[..8].try_into().unwrap());
+                                    assert!(value.chunks(8).all(|w| w == stamp.to_le_bytes()));
+                                    stamp
+                                });
+                            let first = stamps.next().unwrap();
+                            assert!(stamps.all(|stamp| stamp == first), "a torn transaction");
+                            assert!(first >= last, "time went back");
+                            last = first;
+                            rounds += 1;
+                        }
+                        rounds
+                    })
                 })
-            })
-            .collect();
-        for n in 1..150 {
-            let mut txn = store.begin_write().unwrap();
-            fill(&mut txn, n);
-            txn.commit().unwrap();
-        }
-        stop.store(true, Ordering::Relaxed);
-        readers.into_iter().map(|r| r.join().unwrap()).sum::<u64>()
+                .collect();
+            for n in 1..150 {
+                let mut txn = store.begin_write().unwrap();
+                fill(&mut txn, n);
+                txn.commit().unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+            readers.into_iter().map(|r| r.join().unwrap()).sum::<u64>()
+        });
+        assert!(rounds > 0);
+        let stats = store.stats();
+        assert!(stats.checkpoint > 2 && stats.readers == 0, "{stats:?}");
+        assert!(stats.pages.used < 4000, "{stats:?}");
+        store.check().unwrap();
+        store.close().unwrap();
+        let store = Store::open_with(temp.path(), options).unwrap();
+        store.check().unwrap();
+        let read = store.begin_read().unwrap();
+        assert_eq!(read.get(&table, &7u32.to_be_bytes()).unwrap(), Some(&149u64.to_le_bytes().repeat(2)[..]));
     });
-    assert!(rounds > 0);
-    let stats = store.stats();
-    assert!(stats.checkpoint > 2 && stats.readers == 0, "{stats:?}");
-    assert!(stats.pages.used < 4000, "{stats:?}");
-    store.check().unwrap();
-    store.close().unwrap();
-    let store = Store::open_with(temp.path(), options).unwrap();
-    store.check().unwrap();
-    let read = store.begin_read().unwrap();
-    assert_eq!(read.get(&table, &7u32.to_be_bytes()).unwrap(), Some(&149u64.to_le_bytes().repeat(2)[..]));
 }
 
 #[test]
 fn durable_commits_of_many_threads_are_all_there() {
-    let temp = TempDir::new("threads");
-    let store = Store::open(temp.path()).unwrap();
-    let mut txn = store.begin_write().unwrap();
-    let table = txn.create_table("t", TableKind::Ordered).unwrap();
-    txn.commit().unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..8u8 {
-            let (store, table) = (&store, &table);
-            scope.spawn(move || {
-                for n in 0..50u8 {
-                    let mut txn = store.begin_write().unwrap();
-                    txn.put(table, &[thread, n], &[n]).unwrap();
-                    txn.commit().unwrap();
-                }
-            });
-        }
+    in_time(|| {
+        let temp = TempDir::new("threads");
+        let store = Store::open(temp.path()).unwrap();
+        let mut txn = store.begin_write().unwrap();
+        let table = txn.create_table("t", TableKind::Ordered).unwrap();
+        txn.commit().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8u8 {
+                let (store, table) = (&store, &table);
+                scope.spawn(move || {
+                    for n in 0..50u8 {
+                        let mut txn = store.begin_write().unwrap();
+                        txn.put(table, &[thread, n], &[n]).unwrap();
+                        txn.commit().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(store.snapshot().unwrap().len(&table).unwrap(), 400);
+        store.check().unwrap();
     });
-    assert_eq!(store.snapshot().unwrap().len(&table).unwrap(), 400);
-    store.check().unwrap();
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::disk::RealDisk;
 use crate::disk::sim::{Fault, SimDisk};
+use crate::disk::testing::in_time;
 use crate::error::Error;
 
 #[test]
@@ -283,30 +284,32 @@ fn a_full_disk_refuses_the_value_and_a_failed_call_poisons() {
 
 #[test]
 fn readers_and_the_writer_do_not_wait_for_each_other() {
-    let dir = TempDir::new();
-    let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
-    let published = Mutex::new(Vec::<(ValuePtr, u64)>::new());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for i in 0..2000 {
-                let ptr = log.append(b"o", &value(i, 700)).unwrap();
-                published.lock().unwrap().push((ptr, i));
-            }
-        });
-        for seed in 0..2 {
-            let (log, published) = (&log, &published);
-            scope.spawn(move || {
-                let mut dice = crate::disk::crash::Dice::new(seed);
-                for _ in 0..3000 {
-                    let all = published.lock().unwrap();
-                    if all.is_empty() {
-                        continue;
-                    }
-                    let (ptr, tag) = all[dice.below(all.len())];
-                    drop(all);
-                    assert_eq!(log.get(ptr).unwrap(), value(tag, 700));
+    in_time(|| {
+        let dir = TempDir::new();
+        let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
+        let published = Mutex::new(Vec::<(ValuePtr, u64)>::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..2000 {
+                    let ptr = log.append(b"o", &value(i, 700)).unwrap();
+                    published.lock().unwrap().push((ptr, i));
                 }
             });
-        }
+            for seed in 0..2 {
+                let (log, published) = (&log, &published);
+                scope.spawn(move || {
+                    let mut dice = crate::disk::crash::Dice::new(seed);
+                    for _ in 0..3000 {
+                        let all = published.lock().unwrap();
+                        if all.is_empty() {
+                            continue;
+                        }
+                        let (ptr, tag) = all[dice.below(all.len())];
+                        drop(all);
+                        assert_eq!(log.get(ptr).unwrap(), value(tag, 700));
+                    }
+                });
+            }
+        });
     });
 }

@@ -2,43 +2,46 @@
 
 use super::*;
 use crate::disk::sim::{Fault, SimDisk};
+use crate::disk::testing::in_time;
 use crate::error::Error;
 use crate::wal::frame;
 
 #[test]
 fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
-    const EACH: u64 = 60;
-    let dir = TempDir::new();
-    let (log, _) = open(real(), &dir.0, LogOptions { segment_bytes: 64 * 1024, ..small() }).unwrap();
-    let acknowledged = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..16u64)
-            .map(|t| {
-                let log = &log;
-                scope.spawn(move || {
-                    let mut mine = Vec::new();
-                    for i in 0..EACH {
-                        let bytes = payload(t * 1000 + i, (i % 90) as usize);
-                        let sync = if i % 7 == 3 { Sync::Relaxed } else { Sync::Durable };
-                        let lsn = log.append(&bytes, sync).unwrap();
-                        log.wait_durable(lsn).unwrap();
-                        assert!(log.durable_lsn() >= lsn);
-                        mine.push((lsn, bytes));
-                    }
-                    assert!(mine.is_sorted());
-                    mine
+    in_time(|| {
+        const EACH: u64 = 60;
+        let dir = TempDir::new();
+        let (log, _) = open(real(), &dir.0, LogOptions { segment_bytes: 64 * 1024, ..small() }).unwrap();
+        let acknowledged = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16u64)
+                .map(|t| {
+                    let log = &log;
+                    scope.spawn(move || {
+                        let mut mine = Vec::new();
+                        for i in 0..EACH {
+                            let bytes = payload(t * 1000 + i, (i % 90) as usize);
+                            let sync = if i % 7 == 3 { Sync::Relaxed } else { Sync::Durable };
+                            let lsn = log.append(&bytes, sync).unwrap();
+                            log.wait_durable(lsn).unwrap();
+                            assert!(log.durable_lsn() >= lsn);
+                            mine.push((lsn, bytes));
+                        }
+                        assert!(mine.is_sorted());
+                        mine
+                    })
                 })
-            })
-            .collect();
-        let mut all: Vec<_> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
-        all.sort();
-        all
+                .collect();
+            let mut all: Vec<_> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
+            all.sort();
+            all
+        });
+        let stats = log.stats();
+        println!("{} frames in {} groups", acknowledged.len(), stats.groups);
+        assert!(stats.groups < acknowledged.len() as u64, "threads share flushes");
+        std::mem::forget(log);
+        let (_, frames) = open(real(), &dir.0, small()).unwrap();
+        assert_eq!(frames, acknowledged);
     });
-    let stats = log.stats();
-    println!("{} frames in {} groups", acknowledged.len(), stats.groups);
-    assert!(stats.groups < acknowledged.len() as u64, "threads share flushes");
-    std::mem::forget(log);
-    let (_, frames) = open(real(), &dir.0, small()).unwrap();
-    assert_eq!(frames, acknowledged);
 }
 
 #[test]
@@ -58,50 +61,52 @@ fn a_relaxed_frame_behind_one_that_waits_for_its_group_survives_the_loss_of_the_
 
 #[test]
 fn when_a_relaxed_append_returns_every_frame_before_it_is_in_the_file_whatever_groups_are_under_way() {
-    use std::os::unix::fs::FileExt;
-    use std::sync::atomic::AtomicBool;
+    in_time(|| {
+        use std::os::unix::fs::FileExt;
+        use std::sync::atomic::AtomicBool;
 
-    let dir = TempDir::new();
-    let (log, _) = open(real(), &dir.0, LogOptions { segment_bytes: 1 << 20, ..small() }).unwrap();
-    // The first segment alone; it ends the test when it is full.
-    let first = std::fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path());
-    let first = first.filter(|path| path.extension().is_some_and(|end| end == "wal")).min().unwrap();
-    let file = std::fs::File::open(first).unwrap();
-    let over = AtomicBool::new(false);
-    let checked = std::thread::scope(|scope| {
-        for t in 0..3u64 {
-            let (log, over) = (&log, &over);
-            scope.spawn(move || {
-                for i in (0..).take_while(|_| !over.load(Ordering::Relaxed)) {
-                    let lsn = log.append(&payload(t << 32 | i, 500), Sync::Durable).unwrap();
-                    log.wait_durable(lsn).unwrap();
-                }
-            });
-        }
-        let (mut at, mut last, mut checked) = (512, None, 0);
-        let hole = 'all: loop {
-            let mine = log.append(&payload(0, 20), Sync::Relaxed).unwrap();
-            // Frames up to this one are not written any more.
-            while last != Some(mine.0) {
-                let mut header = [0; 24];
-                file.read_exact_at(&mut header, at).unwrap();
-                let lsn = u64::from_le_bytes(header[8..16].try_into().unwrap());
-                if last.is_some_and(|last| lsn != last + 1) {
-                    break 'all Some(mine);
-                }
-                if header[20] == 4 {
-                    break 'all None;
-                }
-                last = Some(lsn);
-                at += frame::size(u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize);
+        let dir = TempDir::new();
+        let (log, _) = open(real(), &dir.0, LogOptions { segment_bytes: 1 << 20, ..small() }).unwrap();
+        // The first segment alone; it ends the test when it is full.
+        let first = std::fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path());
+        let first = first.filter(|path| path.extension().is_some_and(|end| end == "wal")).min().unwrap();
+        let file = std::fs::File::open(first).unwrap();
+        let over = AtomicBool::new(false);
+        let checked = std::thread::scope(|scope| {
+            for t in 0..3u64 {
+                let (log, over) = (&log, &over);
+                scope.spawn(move || {
+                    for i in (0..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                        let lsn = log.append(&payload(t << 32 | i, 500), Sync::Durable).unwrap();
+                        log.wait_durable(lsn).unwrap();
+                    }
+                });
             }
-            checked += 1;
-        };
-        over.store(true, Ordering::Relaxed);
-        assert_eq!(hole, None, "a hole before the frame that was appended");
-        checked
+            let (mut at, mut last, mut checked) = (512, None, 0);
+            let hole = 'all: loop {
+                let mine = log.append(&payload(0, 20), Sync::Relaxed).unwrap();
+                // Frames up to this one are not written any more.
+                while last != Some(mine.0) {
+                    let mut header = [0; 24];
+                    file.read_exact_at(&mut header, at).unwrap();
+                    let lsn = u64::from_le_bytes(header[8..16].try_into().unwrap());
+                    if last.is_some_and(|last| lsn != last + 1) {
+                        break 'all Some(mine);
+                    }
+                    if header[20] == 4 {
+                        break 'all None;
+                    }
+                    last = Some(lsn);
+                    at += frame::size(u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize);
+                }
+                checked += 1;
+            };
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(hole, None, "a hole before the frame that was appended");
+            checked
+        });
+        assert!(checked > 0);
     });
-    assert!(checked > 0);
 }
 
 #[test]
@@ -158,22 +163,24 @@ fn a_failed_write_or_flush_poisons_for_good() {
 
 #[test]
 fn waiters_of_a_failed_group_all_hear_of_it() {
-    let disk = SimDisk::new();
-    let (log, _) = open(Arc::new(disk.clone()), Path::new("/log"), small()).unwrap();
-    disk.fail_at(disk.tried() + 40, Fault::Io, true);
-    std::thread::scope(|scope| {
-        for t in 0..8 {
-            let log = &log;
-            scope.spawn(move || {
-                for i in 0..200 {
-                    if let Err(e) = durable(log, &payload(t * 1000 + i, 50)) {
-                        assert!(matches!(e, Error::Poisoned { .. }), "{e}");
-                        return;
+    in_time(|| {
+        let disk = SimDisk::new();
+        let (log, _) = open(Arc::new(disk.clone()), Path::new("/log"), small()).unwrap();
+        disk.fail_at(disk.tried() + 40, Fault::Io, true);
+        std::thread::scope(|scope| {
+            for t in 0..8 {
+                let log = &log;
+                scope.spawn(move || {
+                    for i in 0..200 {
+                        if let Err(e) = durable(log, &payload(t * 1000 + i, 50)) {
+                            assert!(matches!(e, Error::Poisoned { .. }), "{e}");
+                            return;
+                        }
                     }
-                }
-                panic!("the disk failed and nobody told this thread");
-            });
-        }
+                    panic!("the disk failed and nobody told this thread");
+                });
+            }
+        });
     });
 }
 
