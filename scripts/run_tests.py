@@ -26,7 +26,7 @@ SUITES = [
     ("layers", 1, "python3 scripts/check_layers.py", "modules use only the layers below them"),
     ("format_doc", 1, "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
     ("format", 1, "cargo fmt --all --check", "rustfmt finds nothing to change"),
-    ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -- -D warnings",
+    ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -p bench --all-targets -- -D warnings",
      "lints, missing docs and undocumented unsafe"),
     ("cargo", 25, "cargo test --no-fail-fast", "unit, model, crash and wire tests"),
     ("driver", 8, "scripts/driver_tests.sh", "PyMongo against the real server"),

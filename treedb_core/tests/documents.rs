@@ -209,3 +209,22 @@ fn ids_are_made_moved_to_the_front_and_checked() {
     things.insert_one(&fits).unwrap();
     assert_eq!(things.find_one(rawdoc! { "_id": 2 }).unwrap().unwrap(), fits);
 }
+
+#[test]
+fn long_lists_of_values_are_looked_up_in_the_index_and_meet_each_other_in_one_pass() {
+    let (_dir, db) = open();
+    let numbers = db.collection("test.numbers").unwrap();
+    let documents: Vec<_> = (0..5000).map(|n| rawdoc! { "_id": n }).collect();
+    numbers.insert_many(&documents, true).unwrap();
+    let among = |numbers: std::ops::Range<i32>| doc! { "_id": { "$in": numbers.collect::<Vec<_>>() } };
+    let found = |filter: Document| {
+        let request = FindRequest::filter(RawDocumentBuf::try_from(&filter).unwrap());
+        let (_, work) = numbers.explain(request).unwrap().unwrap();
+        (work.returned, work.docs_examined)
+    };
+    assert_eq!(found(among(4000..5400)), (1000, 1000));
+    assert_eq!(found(doc! { "$and": [among(0..60_000), among(4990..70_000)] }), (10, 10));
+    // Of more values than are worth looking up, what lies between them is walked.
+    assert_eq!(found(among(-200_000..-1)), (0, 0));
+    assert_eq!(found(among(1000..200_000)), (4000, 4000));
+}

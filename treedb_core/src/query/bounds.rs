@@ -12,7 +12,10 @@ use crate::doc::compare::class;
 use crate::doc::key::{bracket, encode_value, invert};
 use crate::index::ordered::Direction;
 
-/// Most ranges a plan walks; conditions with more values (`$in` on several fields) use fewer fields of the index.
+/// Most values of an index's first field that are looked up one by one; of more, all between the first and the last
+/// are walked.
+pub(super) const MAX_POINTS: usize = 1 << 17;
+/// Most ranges that conditions on several fields may multiply to; beyond it fewer fields of the index are used.
 pub(super) const MAX_RANGES: usize = 512;
 
 /// A place between byte strings: before or after all those that begin with `bytes`.
@@ -101,6 +104,16 @@ impl Interval {
         let low = if self.low.is_before(&other.low) { &other.low } else { &self.low };
         let high = if self.high.is_before(&other.high) { &self.high } else { &other.high };
         low.is_before(high).then(|| Interval { low: low.clone(), high: high.clone() })
+    }
+
+    /// The least interval around all of them, which are in order.
+    pub(super) fn hull(all: &[Interval]) -> Option<Interval> {
+        Some(Interval { low: all.first()?.low.clone(), high: all.last()?.high.clone() })
+    }
+
+    /// True if its end lies before the other's.
+    pub(super) fn ends_before(&self, other: &Interval) -> bool {
+        self.high.is_before(&other.high)
     }
 
     /// The encoding, if the interval holds just one.

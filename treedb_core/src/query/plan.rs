@@ -10,7 +10,7 @@ use crate::access::{IndexInfo, KeyRange, Source, Way};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::{Direction, KeyPart};
 
-use super::bounds::{Interval, MAX_RANGES};
+use super::bounds::{Interval, MAX_POINTS, MAX_RANGES};
 use super::exec::Query;
 use super::filter::{Node, Op};
 use super::sort::Sort;
@@ -134,7 +134,9 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
         if part.direction == Direction::Descending {
             directed.reverse();
         }
-        if prefixes.len() * directed.len() > MAX_RANGES {
+        if at == 0 && directed.len() > MAX_POINTS {
+            directed = Interval::hull(&directed).into_iter().collect();
+        } else if at > 0 && prefixes.len() * directed.len() > MAX_RANGES {
             break;
         }
         let points: Option<Vec<&[u8]>> = directed.iter().map(Interval::single).collect();
@@ -147,7 +149,7 @@ fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], sort: Optio
                 equalities += 1;
             }
             None => {
-                bounds = if intervals.iter().all(Interval::is_bounded) { 2 } else { 1 };
+                bounds = if directed.iter().all(Interval::is_bounded) { 2 } else { 1 };
                 let found = prefixes
                     .iter()
                     .flat_map(|prefix| directed.iter().filter_map(|interval| interval.range(prefix)))
@@ -237,24 +239,42 @@ fn intervals(part: &KeyPart, conditions: &[&Node], multikey: bool) -> Option<Vec
             None => Some(allowed),
             // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
             Some(old) if multikey => Some(if points(&allowed) && !points(&old) { allowed } else { old }),
-            Some(old) => {
-                Some(old.iter().flat_map(|a| allowed.iter().filter_map(move |b| a.intersect(b))).collect())
-            }
+            Some(old) => Some(common(&old, &allowed)),
         };
     }
-    left.map(|mut intervals| {
-        intervals.sort_by(|a, b| a.order(b));
-        intervals.dedup();
-        intervals
-    })
+    left
+}
+
+/// What lies in both; all in order and apart.
+fn common(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut found = Vec::new();
+    while let (Some(one), Some(other)) = (a.peek(), b.peek()) {
+        found.extend(one.intersect(other));
+        // Whichever ends first meets nothing more.
+        if one.ends_before(other) {
+            a.next()
+        } else {
+            b.next()
+        };
+    }
+    found
 }
 
 fn points(intervals: &[Interval]) -> bool {
     intervals.iter().all(|interval| interval.single().is_some())
 }
 
-/// The values one condition allows a field; `None` if it says nothing that an index could use.
+/// The values one condition allows a field, in order and apart from each other; `None` if it says nothing that an
+/// index could use.
 fn allowed(part: &KeyPart, condition: &Node) -> Option<Vec<Interval>> {
+    let mut intervals = one_by_one(part, condition)?;
+    intervals.sort_by(Interval::order);
+    intervals.dedup();
+    Some(intervals)
+}
+
+fn one_by_one(part: &KeyPart, condition: &Node) -> Option<Vec<Interval>> {
     match condition {
         Node::In { path, values } if *path == part.path => values
             .iter()
