@@ -11,6 +11,10 @@ use treedb_core::kv::Durability;
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 
+/// Bytes of a message, on either protocol, that are read before its part of the budget is asked for; and the longest
+/// answer that is sent without. What is sent slowly or never holds nothing.
+pub(crate) const FREE_BYTES: usize = 64 * 1024;
+
 /// A server's configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -33,8 +37,8 @@ pub struct Config {
 pub struct Limits {
     /// Connections at a time, all listeners together but the admin port. One more is closed at once.
     pub connections: usize,
-    /// Bytes of requests in work at a time, all connections together. Further ones wait, unread. At least
-    /// [`MAX_MESSAGE_BYTES`].
+    /// Bytes of requests in work and of answers not yet taken, all connections together. Further requests wait, unread.
+    /// At least [`MAX_MESSAGE_BYTES`].
     pub inflight_bytes: usize,
     /// Commands in work at a time: threads that may wait for the disk.
     pub blocking_threads: usize,

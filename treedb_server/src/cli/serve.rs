@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use treedb_core::kv::Durability;
 
@@ -14,6 +15,9 @@ use super::{Failure, advice};
 use crate::config::{Address, Config, Limits};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
+
+/// Files that a server has open beside its connections, generously.
+const OWN_FILES: u64 = 100;
 
 /// Serve a directory to MongoDB drivers (and, if asked, to native clients)
 #[derive(Debug, Args)]
@@ -42,10 +46,16 @@ pub(super) struct Serve {
     /// Connections at a time, both protocols together
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     max_connections: usize,
-    /// Bytes of requests that may be in work at a time; further ones wait
+    /// Bytes of requests in work and of answers not yet taken; further requests wait
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().inflight_bytes,
           value_parser = inflight_bytes)]
     max_inflight_bytes: usize,
+    /// Seconds that a peer may stall in the middle of a message, or leave an answer untaken
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    stall_seconds: u64,
+    /// Seconds that a cursor may lie unused before it is closed
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    cursor_seconds: u64,
     /// Seconds that running commands get to finish when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_seconds: u64,
@@ -83,10 +93,13 @@ impl Serve {
             limits: Limits {
                 connections: self.max_connections,
                 inflight_bytes: self.max_inflight_bytes,
+                stall: Duration::from_secs(self.stall_seconds),
+                cursor_idle: Duration::from_secs(self.cursor_seconds),
                 drain: Duration::from_secs(self.drain_seconds),
                 ..Limits::default()
             },
         };
+        allow_files(config.limits.connections);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("treedb")
@@ -126,6 +139,25 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     });
     server.run().await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Raises the limit of open files as far as this user may, and warns if that is not enough: each connection is one,
+/// and so are the database's own.
+fn allow_files(connections: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let needed = connections as u64 + OWN_FILES;
+    if now.is_some_and(|now| now < needed) {
+        tracing::warn!(
+            allowed = now,
+            needed,
+            "not enough open files for --max-connections: raise the limit (ulimit -n)"
+        );
+    }
 }
 
 /// SIGTERM and SIGINT.

@@ -14,6 +14,7 @@ use super::error::CommandError;
 use super::op_msg::{self, OpMsg};
 use super::op_query;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
+use crate::config::FREE_BYTES;
 use crate::context::Context;
 use crate::drain::Drain;
 use crate::metrics::Door;
@@ -70,9 +71,10 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
                 break;
             }
         }
-        let message = match wire::read(&mut reader, &context).await {
-            Ok(message) => message,
-            Err(error) => {
+        let message = match drain.bound(wire::read(&mut reader, &context)).await {
+            Some(Ok(message)) => message,
+            None => break,
+            Some(Err(error)) => {
                 context.metrics.protocol_errors.get_or_create(&door).inc();
                 tracing::debug!(connection = session.id, %peer, %error, "closing: no message");
                 break;
@@ -82,8 +84,14 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
         let Answer { bytes, goes_on } = answer(message, &context, &session).await;
         if let Some(bytes) = bytes {
             sent.inc_by(bytes.len() as u64);
-            if let Err(error) = wire::write(&mut writer, &bytes, context.limits.stall).await {
+            // As long as a long answer waits to be taken, new requests get less room.
+            let _reserved =
+                if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
+            let written = drain.bound(wire::write(&mut writer, &bytes, context.limits.stall)).await;
+            if let Some(Err(error)) = &written {
                 tracing::debug!(connection = session.id, %error, "closing: the answer was not taken");
+            }
+            if !matches!(written, Some(Ok(()))) {
                 break;
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::config::MAX_MESSAGE_BYTES;
+use crate::config::{FREE_BYTES, MAX_MESSAGE_BYTES};
 use crate::context::{Context, Reserved};
 
 /// Bytes of a header.
@@ -25,8 +25,6 @@ pub(crate) const OP_COMPRESSED: i32 = 2012;
 /// The modern message.
 pub(crate) const OP_MSG: i32 = 2013;
 
-/// What a connection may send before it has to wait for room in the budget.
-const FREE_BYTES: usize = 64 * 1024;
 /// A peer must move this much in each [`crate::config::Limits::stall`].
 const STALL_CHUNK: usize = 1 << 20;
 

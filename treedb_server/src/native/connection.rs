@@ -28,6 +28,7 @@ use super::call::{Hello, Welcome};
 use super::execute::{Session, error_frame, is_quick};
 use super::fault::Fault;
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
+use crate::config::FREE_BYTES;
 use crate::context::{Context, Reserved};
 use crate::drain::Drain;
 use crate::metrics::Door;
@@ -75,7 +76,7 @@ impl From<io::Error> for End {
 pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, drain: Drain) {
     let (read, write) = stream.into_split();
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
-    let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context)));
+    let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context), drain.clone()));
     let mut reader = Reader {
         stream: BufReader::with_capacity(READ_BUFFER, read),
         outbox,
@@ -138,7 +139,8 @@ impl Reader {
                            MongoDB drivers";
             return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
         }
-        let body = self.body(header.length as usize).await?;
+        let mut body = Vec::new();
+        self.fill(&mut body, header.length as usize).await?;
         let hello = Hello::read(&body).map_err(|malformed| End::Protocol(malformed.into()))?;
         if !(hello.oldest..=hello.newest).contains(&VERSION) {
             let message = format!(
@@ -179,8 +181,12 @@ impl Reader {
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return Err(End::Broken(io::ErrorKind::BrokenPipe.into()));
         };
-        let reserved = self.context.reserve(header.length as usize).await;
-        let body = self.body(header.length as usize).await?;
+        let length = header.length as usize;
+        let mut body = Vec::new();
+        self.fill(&mut body, length.min(FREE_BYTES)).await?;
+        let reserved = self.context.reserve(length).await;
+        self.fill(&mut body, length).await?;
+        self.received.inc_by((HEADER + length) as u64);
         let work = Work { header, body, slot, reserved, session: Arc::clone(&self.session) };
         if is_quick(header.opcode) {
             let done = work.run(&self.context);
@@ -233,29 +239,32 @@ impl Reader {
         if self.drain.is_draining() {
             return Err(End::Drain);
         }
-        match tokio::time::timeout(stall, self.stream.read_exact(&mut bytes)).await {
-            Ok(read) => read?,
-            Err(_) => return Err(End::Protocol(stalled())),
+        let read = tokio::time::timeout(stall, self.stream.read_exact(&mut bytes));
+        match self.drain.bound(read).await {
+            Some(Ok(read)) => read?,
+            Some(Err(_)) => return Err(End::Protocol(stalled())),
+            None => return Err(End::Drain),
         };
         Ok(Header::from_bytes(&bytes))
     }
 
-    /// Reads a body. Memory is taken as bytes arrive, not as the header promises.
-    async fn body(&mut self, length: usize) -> Result<Vec<u8>, End> {
-        let mut body = Vec::new();
+    /// Reads until `body` has `length` bytes. Memory is taken as bytes arrive, not as the header promises.
+    async fn fill(&mut self, body: &mut Vec<u8>, length: usize) -> Result<(), End> {
+        let stall = self.context.limits.stall;
         while body.len() < length {
             let more = (length - body.len()).min(body.len().max(READ_BUFFER));
             body.reserve_exact(more);
             let mut part = (&mut self.stream).take(more as u64);
-            match tokio::time::timeout(self.context.limits.stall, part.read_buf(&mut body)).await {
-                Ok(Ok(0)) => return Err(End::Broken(io::ErrorKind::UnexpectedEof.into())),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(End::Broken(error)),
-                Err(_) => return Err(End::Protocol(stalled())),
+            let read = tokio::time::timeout(stall, part.read_buf(body));
+            match self.drain.bound(read).await {
+                Some(Ok(Ok(0))) => return Err(End::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Some(Ok(Ok(_))) => {}
+                Some(Ok(Err(error))) => return Err(End::Broken(error)),
+                Some(Err(_)) => return Err(End::Protocol(stalled())),
+                None => return Err(End::Drain),
             }
         }
-        self.received.inc_by((HEADER + length) as u64);
-        Ok(body)
+        Ok(())
     }
 
     /// Lets the requests in work finish, and says farewell.
@@ -318,6 +327,7 @@ async fn write_answers(
     mut stream: OwnedWriteHalf,
     mut queue: mpsc::Receiver<Outgoing>,
     context: Arc<Context>,
+    mut drain: Drain,
 ) {
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
     let mut together = Vec::new();
@@ -332,7 +342,8 @@ async fn write_answers(
                 next = queue.try_recv().ok();
             }
         }
-        if write_all(&mut stream, &together, context.limits.stall).await.is_err() {
+        let written = drain.bound(write_all(&mut stream, &together, context.limits.stall)).await;
+        if !matches!(written, Some(Ok(()))) {
             return;
         }
         sent.inc_by(together.len() as u64);

@@ -49,7 +49,8 @@ class Server:
         return f"mongodb://{host}:{port}/?directConnection=true"
 
     def client(self, **options):
-        return pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=5000, **options)
+        # A command that hangs is a failure of one test and not of the whole run.
+        return pymongo.MongoClient(self.uri, **{"serverSelectionTimeoutMS": 5000, "socketTimeoutMS": 30000, **options})
 
     def stop(self, sig=signal.SIGTERM, timeout=20):
         """Sends a signal and returns the exit status."""

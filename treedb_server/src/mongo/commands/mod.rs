@@ -146,6 +146,11 @@ pub(crate) async fn run(
             (command.name, request.run())
         }
         Ok((command, database)) => {
+            // A short request waits too while long answers fill the budget: it may be the next to have one.
+            let reserved = match reserved {
+                Some(reserved) => reserved,
+                None => context.reserve(1).await,
+            };
             let (context, session) = (Arc::clone(context), Arc::clone(session));
             let work = tokio::task::spawn_blocking(move || {
                 let _reserved = reserved;
