@@ -16,7 +16,7 @@ use super::edge::{Edge, Side};
 use super::meta::Meta;
 use super::page::{Damage, View, flag};
 use super::schema::Schema;
-use crate::shim::buffer::{Lock, Page};
+use crate::shim::buffer::{self, Lock, Page};
 use crate::shim::error;
 
 /// No walk along a level takes more steps than that before it is taken for one in a ring.
@@ -63,14 +63,19 @@ impl<'s> Tree<'s> {
 
     /// Reads and latches a page.
     pub(super) fn read(&self, block: u32, lock: Lock) -> Page {
-        if block == 0 || block == pg_sys::InvalidBlockNumber {
+        self.expect_block(block);
+        Page::read(self.index, block, lock)
+    }
+
+    /// Raises an error if no page of the tree can be at this block.
+    pub(super) fn expect_block(&self, block: u32) {
+        if block == 0 || !buffer::has_block(self.index, block) {
             error::corrupted(
                 &self.name(),
                 block,
-                "a page points to this block, which cannot be a part of the tree",
+                "a page points to this block, which is no part of the tree",
             );
         }
-        Page::read(self.index, block, lock)
     }
 
     /// A latched page for reading.

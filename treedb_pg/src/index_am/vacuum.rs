@@ -118,12 +118,25 @@ pub(super) unsafe extern "C-unwind" fn bulk_delete(
         let tree = Tree::new(index, &schema);
         (*stats).estimated_count = false;
         (*stats).num_index_tuples = 0.0;
-        let mut deleted = 0;
+        let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
         let mut left = None;
         let mut next =
             Some(tree.descend(&Edge::Start, Side::Behind, 0, Lock::Share, None, false).page.block());
         while let Some(block) = next {
             pg_sys::vacuum_delay_point();
+            tree.expect_block(block);
+            visited += 1;
+            if visited > blocks {
+                // Pages are added meanwhile, but no page is come to twice.
+                blocks = pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
+                if visited > blocks {
+                    error::corrupted(
+                        &tree.name(),
+                        block,
+                        "expected right neighbours to come to an end, found a ring",
+                    );
+                }
+            }
             let page = Page::read_for_cleanup(index, block, (*info).strategy);
             let view = tree.view(&page);
             next = view.next();

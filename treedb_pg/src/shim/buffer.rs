@@ -205,6 +205,16 @@ pub(crate) fn settled_blocks(relation: pg_sys::Relation) -> u32 {
     })
 }
 
+/// Whether the main fork has this block. Asks the file system only if it had fewer blocks the last time.
+pub(crate) fn has_block(relation: pg_sys::Relation, block: u32) -> bool {
+    // SAFETY: an open relation, whose storage handle lives as long as we look at it.
+    unsafe {
+        let known = (*pg_sys::RelationGetSmgr(relation)).smgr_cached_nblocks;
+        known.first().is_some_and(|known| *known != pg_sys::InvalidBlockNumber && block < *known)
+            || block < pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM)
+    }
+}
+
 /// Gives back a pin of [`Page::into_pin`].
 pub(crate) fn unpin(buffer: pg_sys::Buffer) {
     // SAFETY: the caller holds the pin.

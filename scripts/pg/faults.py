@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""What SQL alone cannot test of the Postgres extension: scripts/pg_faults.sh [TEST..]
+
+Damaged index files, a standby, dump and restore, cancelling long work, waits for pins. Every test is a
+function that raises what it finds.
+"""
+import os
+import random
+import shutil
+import sys
+import threading
+import time
+import traceback
+
+import psycopg
+
+from cluster import Cluster, shell
+
+PAGE = 8192
+SETTINGS = ["shared_buffers = 8MB", "wal_keep_size = 1GB", "max_wal_senders = 4", "hot_standby = on", "deadlock_timeout = 100ms"]
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def same(left, right, what):
+    check(left == right, f"{what}: {left} and {right}")
+
+
+def one(db, query, args=()):
+    return db.execute(query, args).fetchone()[0]
+
+
+def index_only(db):
+    for setting in ("seqscan", "bitmapscan", "sort"):
+        db.execute(f"SET enable_{setting} = off")
+
+
+# Each damages a file in its own way: bytes of the file, dice.
+def flip_bytes(data, dice):
+    page = dice.randrange(len(data) // PAGE) * PAGE
+    for _ in range(dice.randrange(1, 9)):
+        data[page + dice.randrange(PAGE)] = dice.randrange(256)
+
+
+def flip_slots(data, dice):
+    page = dice.randrange(1, len(data) // PAGE) * PAGE
+    for _ in range(dice.randrange(1, 30)):
+        data[page + 24 + dice.randrange(300)] = dice.choice((0, 1, 127, 255, dice.randrange(256)))
+
+
+def flip_end(data, dice):
+    page = dice.randrange(len(data) // PAGE) * PAGE
+    for _ in range(dice.randrange(1, 4)):
+        data[page + PAGE - 24 + dice.randrange(20)] = dice.choice((0, 1, 2, 4, 255, dice.randrange(256)))
+
+
+def garbage(data, dice):
+    page = dice.randrange(len(data) // PAGE) * PAGE
+    start = page + dice.randrange(24, PAGE - 200)
+    data[start:start + 200] = dice.randbytes(200)
+
+
+def zero_page(data, dice):
+    page = dice.randrange(len(data) // PAGE) * PAGE
+    data[page:page + PAGE] = bytes(PAGE)
+
+
+def swap_pages(data, dice):
+    a, b = (dice.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    data[a:a + PAGE], data[b:b + PAGE] = data[b:b + PAGE], data[a:a + PAGE]
+
+
+def cut_short(data, dice):
+    del data[dice.randrange(1, len(data) // PAGE) * PAGE:]
+
+
+def link_ring(data, dice):
+    pages = len(data) // PAGE
+    page = dice.randrange(1, pages) * PAGE
+    data[page + PAGE - 24:page + PAGE - 20] = dice.randrange(pages).to_bytes(4, "little")
+
+
+def damaged_pages_are_errors_and_never_crashes(cluster):
+    """Whatever the bytes of an index file: an answer or SQLSTATE XX001/XX002, and REINDEX heals it."""
+    dice = random.Random(7)
+    ways = [flip_bytes, flip_slots, flip_end, garbage, zero_page, swap_pages, cut_short, link_ring]
+    # Order of bytes, and order of a collation: two kinds of nodes.
+    keys = {"bytes": "v COLLATE \"C\"", "icu": "v COLLATE \"en-x-icu\" DESC", "int": "n"}
+    victims = []
+    with cluster.connect() as db:
+        for kind, key in keys.items():
+            for number in range(16):
+                name = f"d_{kind}_{number}"
+                db.execute(f"CREATE TABLE {name} (n int, v text) USING treedb")
+                db.execute(f"INSERT INTO {name} SELECT i, md5(i::text) || repeat('k', 150) FROM generate_series(1, 600) i")
+                db.execute(f"CREATE INDEX {name}_i ON {name} USING treedb_btree ({key})")
+                victims.append((name, key, one(db, "SELECT pg_relation_filepath(%s)", (name + "_i",))))
+    cluster.stop()
+    for number, (_, _, path) in enumerate(victims):
+        file = cluster.data / path
+        data = bytearray(file.read_bytes())
+        ways[number % len(ways)](data, dice)
+        file.write_bytes(data)
+    cluster.start()
+    refused, wrong = 0, []
+    for number, (name, key, _) in enumerate(victims):
+        column, order = key.split()[0], key
+        some = "17" if column == "n" else "'3' || left(md5('5'), 9)"
+        statements = [
+            f"SELECT count(*) FROM (SELECT {column} FROM {name} ORDER BY {order} OFFSET 0) x",
+            f"SELECT count(*) FROM (SELECT * FROM {name} ORDER BY {order.replace(' DESC', '')} OFFSET 0) x",
+            f"SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} = {some}",
+            f"SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} > {some}",
+            f"SELECT count(*) FROM treedb.check('{name}')",
+            f"INSERT INTO {name} SELECT i, md5(i::text) || repeat('k', 150) FROM generate_series(1000, 1100) i",
+            f"DELETE FROM {name} WHERE n % 3 = 0",
+            f"VACUUM (INDEX_CLEANUP ON) {name}",
+            f"INSERT INTO {name} SELECT i, md5(i::text) || repeat('k', 150) FROM generate_series(2000, 2050) i",
+            f"SELECT count(*) FROM treedb.check('{name}')",
+        ]
+        with cluster.connect() as db:
+            index_only(db)
+            db.execute("SET statement_timeout = '5s'")
+            for statement in statements:
+                try:
+                    db.execute(statement)
+                except psycopg.Error as error:
+                    state = getattr(error, "sqlstate", None)
+                    if state not in ("XX001", "XX002"):
+                        wrong.append(f"{ways[number % len(ways)].__name__} ({key}), {statement}: {state} {error}")
+                    if db.closed:
+                        raise
+                    refused += 1
+            db.execute(f"REINDEX TABLE {name}")
+            same(one(db, f"SELECT count(*) FROM treedb.check('{name}')"), 0, f"{name} after REINDEX")
+    check(not wrong, "\n".join(wrong))
+    check(refused > 30, f"only {refused} statements met the damage")
+    log = cluster.log()
+    for word in ("terminated by signal", "PANIC"):
+        check(word not in log, f"the server's log has {word!r}")
+    return f"{len(victims)} indexes damaged, {refused} statements refused"
+
+
+def vacuum_waits_for_the_page_of_an_index_only_scan(cluster):
+    with cluster.connect() as reader, cluster.connect() as vacuum:
+        vacuum.execute("CREATE TABLE pin (id int) USING treedb")
+        vacuum.execute("INSERT INTO pin SELECT generate_series(1, 5000)")
+        vacuum.execute("CREATE INDEX pin_id ON pin USING treedb_btree (id)")
+        vacuum.execute("VACUUM ANALYZE pin")
+        vacuum.execute("DELETE FROM pin WHERE id BETWEEN 20 AND 40")
+        index_only(reader)
+        reader.execute("BEGIN")
+        reader.execute("DECLARE c CURSOR FOR SELECT id FROM pin WHERE id > 10 ORDER BY id")
+        same(reader.execute("FETCH 3 FROM c").fetchall(), [(11,), (12,), (13,)], "the scan begins")
+        thread = threading.Thread(target=vacuum.execute, args=("VACUUM (INDEX_CLEANUP ON) pin",), daemon=True)
+        thread.start()
+        thread.join(1)
+        check(thread.is_alive(), "vacuum did not wait for the scan's page")
+        with cluster.connect() as db:
+            same(one(db, "SELECT wait_event FROM pg_stat_activity WHERE query LIKE 'VACUUM%%pin'"), "BufferPin", "what vacuum waits for")
+        rows = reader.execute("FETCH ALL FROM c").fetchall()
+        same(len(rows), 5000 - 13 - 21, "rows of the scan")
+        reader.execute("COMMIT")
+        thread.join(20)
+        check(not thread.is_alive(), "vacuum still waits after the scan has ended")
+        same(one(vacuum, "SELECT count(*) FROM treedb.check('pin')"), 0, "check")
+
+
+def long_work_can_be_cancelled(cluster):
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE long (id int, v text) USING treedb")
+        db.execute("INSERT INTO long SELECT i, md5(i::text) FROM generate_series(1, 120000) i")
+        db.execute("SET maintenance_work_mem = '64MB'")
+        slow = {
+            "build": 'CREATE INDEX cancelled ON long USING treedb_btree (v COLLATE "en-x-icu")',
+            "build, one column": "CREATE INDEX cancelled ON long USING treedb_btree (id)",
+            "build with temporary files": 'SET LOCAL maintenance_work_mem = 1024; CREATE INDEX cancelled ON long USING treedb_btree (v COLLATE "C")',
+            "inserts": "INSERT INTO long SELECT i, md5(i::text) FROM generate_series(1, 3000000) i",
+            "check": "SELECT count(*) FROM treedb.check('long')",
+            "scan": "SELECT count(*) FROM long x WHERE v COLLATE \"C\" > '0' AND v COLLATE \"C\" < (SELECT max(v) FROM long) AND id < 0",
+            "vacuum": "VACUUM (INDEX_CLEANUP ON) long",
+        }
+        for what, statement in slow.items():
+            if what == "inserts":
+                db.execute('CREATE INDEX long_v ON long USING treedb_btree (v COLLATE "C")')
+            if what == "scan":
+                index_only(db)
+            if what == "vacuum":
+                db.execute("UPDATE long SET v = v || 'x'")
+            for after in (5, 60):
+                db.execute(f"SET statement_timeout = {after}")
+                started = time.monotonic()
+                try:
+                    db.execute(statement)
+                except psycopg.errors.QueryCanceled:
+                    pass
+                took = time.monotonic() - started
+                db.execute("RESET statement_timeout")
+                check(took < after / 1000 + 2, f"{what}: cancelled after {after} ms, it took {took:.1f} s")
+                db.execute("DROP INDEX IF EXISTS cancelled")
+        db.execute("RESET ALL")
+        same(one(db, "SELECT count(*) FROM treedb.check('long')"), 0, "check after it all")
+        db.execute("DROP TABLE long")
+
+
+def a_standby_answers_as_the_primary(cluster):
+    """Redo gives the same pages (the server compares them), and the standby's scans the same answers."""
+    standby = Cluster()
+    try:
+        with cluster.connect() as db:
+            db.execute("ALTER SYSTEM SET wal_consistency_checking = 'generic, heap, heap2, btree'")
+            db.execute("SELECT pg_reload_conf()")
+            db.execute("CREATE TABLE r (id int PRIMARY KEY, k int, t text) USING treedb")
+            db.execute("CREATE INDEX r_k ON r USING treedb_btree (k)")
+            db.execute("INSERT INTO r SELECT i, i % 100, md5(i::text) FROM generate_series(1, 4000) i")
+            cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync")
+            standby.start()
+            db.execute('CREATE INDEX r_t ON r USING treedb_btree (t COLLATE "en-x-icu")')
+            stop = threading.Event()
+            wrong = []
+
+            def read():
+                with standby.connect() as reader:
+                    index_only(reader)
+                    while not stop.is_set():
+                        try:
+                            # The same rows through the index and from the table, in one snapshot.
+                            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+                            by_index = one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM"
+                                                   " (SELECT * FROM r WHERE k > 5 ORDER BY k) x")
+                            reader.execute("SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on")
+                            by_table = one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM"
+                                                   " (SELECT * FROM r WHERE k > 5) x")
+                            reader.execute("COMMIT")
+                            if by_index != by_table:
+                                wrong.append(f"{by_index} by index, {by_table} by table")
+                        except (psycopg.errors.SerializationFailure, psycopg.errors.QueryCanceled):
+                            reader.execute("ROLLBACK")
+
+            thread = threading.Thread(target=read, daemon=True)
+            thread.start()
+            for number in range(6):
+                db.execute("DELETE FROM r WHERE k BETWEEN %s AND %s", (number * 14, number * 14 + 20))
+                db.execute("VACUUM r")
+                db.execute("INSERT INTO r SELECT i, i % 100, md5(i::text) FROM generate_series(1, 6000) i ON CONFLICT (id) DO UPDATE SET k = r.k + 1")
+            position = one(db, "SELECT pg_current_wal_flush_lsn()")
+            with standby.connect() as reader:
+                for _ in range(200):
+                    if one(reader, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,)):
+                        break
+                    time.sleep(0.05)
+                else:
+                    raise AssertionError("the standby does not follow: " + standby.log()[-600:])
+                stop.set()
+                thread.join(20)
+                check(not wrong, f"a scan on the standby: {wrong[:3]}")
+                index_only(reader)
+                index_only(db)
+                for order in ("k", 't COLLATE "en-x-icu"', "k DESC"):
+                    query = f"SELECT count(*) || md5(string_agg(x::text, ',')) FROM (SELECT * FROM r ORDER BY {order}, id) x"
+                    db.execute("SET enable_sort = on")
+                    reader.execute("SET enable_sort = on")
+                    same(one(db, query), one(reader, query), f"ORDER BY {order}")
+                plan = "\n".join(line for line, in reader.execute("EXPLAIN (COSTS OFF) SELECT k FROM r WHERE k = 5"))
+                check("Index Only" not in plan, f"an index-only scan on a standby: {plan}")
+            shell('as_pg "$PG_BIN/pg_ctl" -D "$1" -w -s promote', standby.data)
+            with standby.connect() as promoted:
+                same(promoted.execute("SELECT treedb.check('r')").fetchall(), [], "check after promotion")
+                promoted.execute("INSERT INTO r SELECT i, i, 'new' FROM generate_series(10000, 13000) i")
+                same(promoted.execute("SELECT treedb.check('r')").fetchall(), [], "check after inserts")
+            for log in (standby.log(), cluster.log()):
+                check("inconsistent page" not in log, "redo made another page than the primary had")
+            db.execute("ALTER SYSTEM RESET wal_consistency_checking")
+            db.execute("SELECT pg_reload_conf()")
+    finally:
+        standby.close()
+
+
+def a_dump_restores_tables_and_indexes(cluster):
+    with cluster.connect() as db:
+        db.execute("CREATE SCHEMA dumped")
+        db.execute("CREATE TABLE dumped.a (id int PRIMARY KEY, v text, at timestamptz) USING treedb")
+        db.execute("CREATE INDEX a_v ON dumped.a USING treedb_btree (v COLLATE \"en-x-icu\" DESC, at) WHERE id > 10")
+        db.execute("CREATE INDEX a_low ON dumped.a USING treedb_btree (lower(v) treedb.text_ops)")
+        db.execute("INSERT INTO dumped.a SELECT i, md5(i::text), now() FROM generate_series(1, 3000) i")
+        db.execute("CREATE DATABASE restored")
+        file = cluster.dir / "dump"
+        cluster.program("pg_dump", "-Fc", "-f", str(file), "postgres")
+        cluster.program("pg_restore", "--exit-on-error", "-d", "restored", str(file))
+        facts = """SELECT c.relname, a.amname, CASE WHEN c.relkind = 'i' THEN pg_get_indexdef(c.oid) END
+                   FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+                   WHERE c.relnamespace = 'dumped'::regnamespace ORDER BY 1"""
+        rows = "SELECT md5(string_agg(a::text, ',' ORDER BY id)) FROM dumped.a"
+        with psycopg.connect(host=str(cluster.dir), port=cluster.port, user="postgres", dbname="restored",
+                             autocommit=True) as other:
+            same(db.execute(facts).fetchall(), other.execute(facts).fetchall(), "tables and indexes")
+            same(one(db, rows), one(other, rows), "rows")
+            same(other.execute("SELECT treedb.check('dumped.a')").fetchall(), [], "check")
+        db.execute("DROP DATABASE restored")
+
+
+TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, long_work_can_be_cancelled,
+         a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
+         damaged_pages_are_errors_and_never_crashes]
+
+
+def main():
+    chosen = [test for test in TESTS if not sys.argv[1:] or any(part in test.__name__ for part in sys.argv[1:])]
+    passed = failed = 0
+    cluster = Cluster(SETTINGS)
+    try:
+        cluster.create()
+        for test in chosen:
+            started = time.monotonic()
+            try:
+                told = test(cluster)
+                passed += 1
+                outcome = f"ok{f' ({told})' if told else ''}"
+            except Exception:  # noqa: BLE001 - a finding
+                failed += 1
+                outcome = "FAILED\n" + traceback.format_exc(limit=-3)
+            print(f"{test.__name__}: {outcome} {time.monotonic() - started:.1f} s", flush=True)
+    finally:
+        cluster.close(keep=bool(failed))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
