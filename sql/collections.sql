@@ -122,6 +122,39 @@ DROP SCHEMA app CASCADE;
 SELECT treedb.create_collection(repeat('x', 60));
 SELECT treedb.create_collection('a.b.c.d');
 
+-- Documents out of line: 200 kB, changed and found again. JSON lines as they are through COPY's csv format.
+SELECT treedb.create_collection('big');
+SELECT treedb.insert_one('big', jsonb_build_object('_id', i, 'n', 0, 'parts', (SELECT jsonb_agg(md5(i::text || p)) FROM generate_series(1, 5000) p))::treedb.bson) FROM generate_series(1, 5) i;
+SELECT treedb.update_many('big', '{"_id": {"$lte": 3}}', '{"$inc": {"n": 1}}');
+SELECT treedb.update_many('big', '{"n": 1}', '{"$unset": {"parts": 1}}');
+SELECT doc OPERATOR(treedb.->) '_id' AS id, doc OPERATOR(treedb.->) 'n' AS n, length(doc::bytea) AS bytes, md5(treedb.get_text(doc, 'parts.4999')) = md5(md5(treedb.get_text(doc, '_id') || 5000)) AS whole FROM big ORDER BY 1;
+SELECT treedb.count('big', '{"parts": {"$exists": true}}'), treedb.delete_many('big', '{}');
+COPY big FROM stdin WITH (FORMAT csv, QUOTE e'\x01', DELIMITER e'\x02');
+{"_id": 1, "text": "a \"quoted\" word, a tab \t and a comma", "big": 12345678901234567890, "long": 1234567890123}
+\.
+SELECT * FROM treedb.find('big');
+INSERT INTO big VALUES (jsonb_build_object('_id', repeat('x', 20000))::treedb.bson);
+SELECT treedb.insert_one('big', jsonb_build_object('_id', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 200) i))::treedb.bson);
+
+-- Errors that are caught leave nothing behind.
+DO $$
+DECLARE caught int := 0;
+BEGIN
+    FOR i IN 1 .. 300 LOOP
+        BEGIN
+            PERFORM treedb.insert_one('big', '{"_id": 2}');
+            PERFORM treedb.update_many('big', '{}', '{"$inc": {"text": 1}}');
+        EXCEPTION WHEN datatype_mismatch THEN caught := caught + 1;
+        END;
+        BEGIN
+            PERFORM treedb.insert_many('big', '[{"_id": 3}, {"_id": 1}]');
+        EXCEPTION WHEN unique_violation THEN caught := caught + 1;
+        END;
+    END LOOP;
+    RAISE NOTICE 'caught %, documents %', caught, treedb.count('big', '{}');
+END $$;
+DROP TABLE big;
+
 -- Wrong things.
 SELECT treedb.find('nowhere');
 SELECT treedb.insert_one('nowhere', '{}');

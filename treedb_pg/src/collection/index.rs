@@ -69,7 +69,7 @@ impl Index {
         let (form, own) = unsafe { (&*(*relation).rd_index, (*(*relation).rd_rel).relam) };
         // SAFETY: catalog look-up by name.
         let trees = unsafe { pg_sys::get_index_am_oid(c"treedb_btree".as_ptr(), true) };
-        let btree = own == pg_sys::Oid::from(pg_sys::BTREE_AM_OID);
+        let btree = own == pg_sys::BTREE_AM_OID;
         // SAFETY: open; the expressions are in the index's own memory.
         let (kind, def) = unsafe {
             if form.indnkeyatts != 1 || !pg_sys::RelationGetIndexPredicate(relation).is_null() {
@@ -85,7 +85,7 @@ impl Index {
                     (Kind::Keys, call.pattern(&name, true)?)
                 }
                 () if btree && form.indisunique && plain && call.is(c"get") && call.is_id() => {
-                    (Kind::Values, IndexDef { name, ..IndexDef::id() })
+                    (Kind::Values, IndexDef::id())
                 }
                 () => return None,
             }

@@ -80,7 +80,6 @@ impl<'s> Loader<'s> {
         self.entries += 1;
         let value = Value::inline(value);
         loop {
-            let new_block;
             let mut bound = Vec::new();
             {
                 let Some(open) = self.levels.first_mut() else { return };
@@ -109,7 +108,7 @@ impl<'s> Loader<'s> {
                     return;
                 }
             }
-            new_block = self.extend();
+            let new_block = self.extend();
             let Some(open) = self.levels.first() else { return };
             let (block, old) = (open.block, open.payload.clone());
             let leaf = self.tree.sound_node(block, Leaf::open(&old));

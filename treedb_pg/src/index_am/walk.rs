@@ -16,6 +16,9 @@ use super::schema::{ADDRESS, Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::server;
 
+/// What is shown of each entry: row and key (shortened if it was too long to be stored).
+pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
+
 /// What is known of all entries of an index.
 pub(crate) struct Facts {
     /// Some row may have several entries.
@@ -31,15 +34,14 @@ pub(crate) fn facts(index: pg_sys::Relation) -> Facts {
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
 
-/// Shows the entries in `range` that `snapshot` may need to `visit`: row and key (shortened if it was too long to be stored). With `after`
-/// it begins behind that entry.
+/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins behind that entry.
 pub(crate) fn walk<E>(
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
     range: &KeyRange,
     way: Way,
     after: Option<(&[u8], pg_sys::ItemPointerData)>,
-    visit: &mut dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E>,
+    visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     let schema = Schema::of(index);
     let mut wanted =

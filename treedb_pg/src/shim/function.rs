@@ -69,6 +69,8 @@ impl Args {
 
     /// What this call site keeps from one call to the next, made by `T::default` at the first; `None` where the
     /// server has no place for it.
+    // The place is the server's and no part of `self`; a call site asks for it once in a call.
+    #[allow(clippy::mut_from_ref)]
     pub(crate) fn kept<T: Default + 'static>(&self) -> Option<&mut T> {
         // SAFETY: the server sets `fn_extra` to null before the first call, and nobody but this call site, which
         // always asks for the same `T`, sets it; the context outlives the call site, and drops the value.

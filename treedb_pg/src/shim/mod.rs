@@ -8,7 +8,7 @@
 //! * [`heap`]: small parts of the server's headers that the bindings leave out: tuple header flags, item pointers
 //! * [`varlena`]: values of variable length
 //! * [`text`]: text between the server's encoding and UTF-8
-//! * [`array`]: arrays
+//! * [`array`](mod@array): arrays
 //! * [`rows`]: answers of many rows
 //! * [`fault`]: errors on demand, for tests
 //! * [`server`]: functions whose headers the bindings do not read

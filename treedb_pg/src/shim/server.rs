@@ -1,6 +1,9 @@
 //! Functions of the server whose headers the generated bindings do not read, and small services of its own: hashes,
 //! names in the catalog, quoting, running a command.
 
+// The wrappers that the guard makes take as many arguments as the server's functions do.
+#![allow(clippy::too_many_arguments)]
+
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;

@@ -46,7 +46,7 @@ fn routine() -> &'static pg_sys::TableAmRoutine {
 /// TOAST tables are plain heap tables: the server's detoasting reads them directly.
 #[pg_guard]
 unsafe extern "C-unwind" fn toast_am(_relation: pg_sys::Relation) -> pg_sys::Oid {
-    pg_sys::Oid::from(pg_sys::HEAP_TABLE_AM_OID)
+    pg_sys::HEAP_TABLE_AM_OID
 }
 
 pg_function! {
