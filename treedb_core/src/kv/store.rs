@@ -8,7 +8,7 @@ use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
 use super::edit::Writer;
 use super::gate::Gate;
-use super::options::Options;
+use super::options::{Durability, Options};
 use super::recover;
 use super::snapshot::{ReadTxn, Snapshot};
 use super::values::Dead;
@@ -118,15 +118,15 @@ impl Store {
         self.inner.checkpoint()
     }
 
-    /// Waits until every commit that has returned is durable, those with [`Durability::None`](super::Durability)
-    /// after the last other one excepted (a durable commit without changes covers these too, but has to become the
-    /// writer for it). So a row of relaxed commits can be made durable by one wait behind the last.
+    /// Waits until every commit that has returned is durable, whatever its durability. So a row of weaker commits can
+    /// be made durable by one wait behind the last. It becomes the writer for a moment: a thread that holds a
+    /// [`WriteTxn`] waits for itself.
     ///
     /// # Errors
-    /// `Poisoned` after a failed write or flush.
+    /// `Poisoned` after a failed write or flush, `DiskFull` if the log had to grow for commits made with
+    /// [`Durability::None`](super::Durability) and could not, `Invalid` after [`Store::close`].
     pub fn flush(&self) -> Result<()> {
-        self.inner.refuse_writes()?;
-        self.inner.log.wait_durable(self.inner.log.last_lsn())
+        self.begin_write()?.commit_with(Durability::Durable)
     }
 
     /// Reads everything and compares it with everything else: each page reachable from exactly one place, checksums,

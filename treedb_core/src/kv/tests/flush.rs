@@ -2,8 +2,8 @@ use super::*;
 use crate::disk::crash::Crash;
 use crate::disk::testing::in_time;
 
-/// A store with 20 relaxed commits, and the disk that a power cut leaves when nothing unflushed reaches it.
-fn after_power_cut(flush: bool) -> u64 {
+/// A store with 20 commits made as `how`, and the disk that a power cut leaves when nothing unflushed reaches it.
+fn after_power_cut(how: Durability, flush: bool) -> u64 {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -12,7 +12,7 @@ fn after_power_cut(flush: bool) -> u64 {
     for _ in 0..20 {
         let mut txn = store.begin_write().unwrap();
         txn.append_row(&table, b"row").unwrap();
-        txn.commit_with(Durability::Relaxed).unwrap();
+        txn.commit_with(how).unwrap();
     }
     if flush {
         store.flush().unwrap();
@@ -23,9 +23,11 @@ fn after_power_cut(flush: bool) -> u64 {
 }
 
 #[test]
-fn a_flush_makes_relaxed_commits_durable() {
-    assert_eq!(after_power_cut(false), 0);
-    assert_eq!(after_power_cut(true), 20);
+fn a_flush_makes_all_commits_durable() {
+    for how in [Durability::Relaxed, Durability::None] {
+        assert_eq!(after_power_cut(how, false), 0);
+        assert_eq!(after_power_cut(how, true), 20);
+    }
 }
 
 #[test]

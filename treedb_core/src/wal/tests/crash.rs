@@ -157,6 +157,57 @@ fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
     println!("log: {images} double crash images");
 }
 
+/// Durable frames, four to a segment, cut now and then; returns what stays in the log when the disk fails.
+fn fill(disk: &SimDisk, applied: &mut Lsn, frames: &mut Frames, tags: std::ops::Range<u64>) -> Result<()> {
+    let (log, found) = open(Arc::new(disk.clone()), Path::new(DIR), from(*applied))?;
+    assert!(found.len() >= frames.len(), "acknowledged frames are lost");
+    *frames = found;
+    for tag in tags {
+        let bytes = payload(tag, 900);
+        frames.push((durable(&log, &bytes)?, bytes));
+        if tag % 6 == 5 {
+            *applied = log.last_lsn();
+            frames.clear();
+            log.cut(*applied)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_segment_renamed_by_a_process_that_died_does_not_come_back_under_its_old_name() {
+    let whole = SimDisk::new();
+    fill(&whole, &mut Lsn(0), &mut Vec::new(), 0..20).unwrap();
+    let mut images = 0;
+    for at in 0..whole.boundaries() {
+        let disk = SimDisk::new();
+        let (mut applied, mut frames) = (Lsn::NONE, Vec::new());
+        disk.cut_at(at);
+        assert!(fill(&disk, &mut applied, &mut frames, 0..20).is_err());
+        disk.revive();
+        // What only the system knows is built upon, and spares become segments.
+        disk.record();
+        let checkpoint = applied;
+        // No checkpoint in these.
+        fill(&disk, &mut applied, &mut frames, 20..23).unwrap();
+        assert_eq!(applied, checkpoint);
+        let end = disk.boundaries();
+        let mut replay = disk.replay();
+        while let Some(point) = replay.next_point() {
+            for crash in [Crash::Nothing, Crash::NamesLost, Crash::NamesOnly, Crash::Random(point ^ at)] {
+                images += 1;
+                let what = format!("process death after {at} calls, power cut after {point}, {crash:?}");
+                let image = replay.crash(crash);
+                let (_, found) = open(Arc::new(image), Path::new(DIR), from(applied))
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert!(found.len() <= frames.len() && found == frames[..found.len()], "{what}");
+                assert!(point < end || found.len() == frames.len(), "{what}");
+            }
+        }
+    }
+    println!("log: {images} crash images after the death of the process");
+}
+
 #[test]
 fn stale_frames_that_line_up_exactly_are_not_taken() {
     // Frames of one length, numbered on, shifted so that a cut between two sectors falls between two frames: what
