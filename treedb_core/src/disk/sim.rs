@@ -45,6 +45,7 @@ pub struct SimDisk {
 struct State {
     platter: Platter,
     dirs: BTreeSet<PathBuf>,
+    synced: BTreeSet<PathBuf>,
     locks: BTreeSet<PathBuf>,
     maps: BTreeMap<Inode, Arc<Mapping>>,
     /// Calls that changed something, done so far.
@@ -121,6 +122,11 @@ impl SimDisk {
     /// Limits the bytes all files together may have; growing beyond fails with `Error::DiskFull`. `None`: no limit.
     pub fn set_room(&self, room: Option<u64>) {
         self.state().room = room;
+    }
+
+    /// True if the names in `dir` have been synced. Directories need it nowhere else here: they are durable at once.
+    pub fn was_synced(&self, dir: &Path) -> bool {
+        self.state().synced.contains(dir)
     }
 
     /// Bytes of all files together.
@@ -341,7 +347,10 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.state().pass("fsync", dir, Change::SyncDir(dir.to_path_buf()))
+        let mut state = self.state();
+        state.pass("fsync", dir, Change::SyncDir(dir.to_path_buf()))?;
+        state.synced.insert(dir.to_path_buf());
+        Ok(())
     }
 
     fn lock(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {

@@ -27,8 +27,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         return Err(damaged(dir, 0, expected, "no segment of it"));
     }
     if !names.is_empty() {
-        // A process that died may have left names that only the system knows. They are what is built on from here,
-        // and a spare must not come back under the name it had as a segment.
+        // A process that died may have left names that only the system knows; what follows builds on them.
         d.sync_dir(dir)?;
     }
     if names.iter().any(|n| n == UNFINISHED) {

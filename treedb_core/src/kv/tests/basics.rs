@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use super::*;
+use crate::disk::Disk;
 use crate::error::Error;
 
 fn filled() -> (SimDisk, Store, Table) {
@@ -249,6 +250,17 @@ fn a_directory_is_one_process_s_at_a_time() {
     assert!(open(&disk).is_err(), "a handle still holds it");
     drop(other);
     open(&disk).unwrap();
+}
+
+#[test]
+fn a_new_store_makes_every_directory_above_it_durable_whoever_made_it() {
+    let disk = SimDisk::new();
+    // As a process that died just after it made the directories.
+    disk.create_dir(&dir()).unwrap();
+    open(&disk).unwrap();
+    for dir in dir().ancestors() {
+        assert!(disk.was_synced(dir), "{}", dir.display());
+    }
 }
 
 #[test]

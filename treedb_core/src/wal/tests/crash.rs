@@ -175,7 +175,7 @@ fn fill(disk: &SimDisk, applied: &mut Lsn, frames: &mut Frames, tags: std::ops::
 }
 
 #[test]
-fn a_segment_renamed_by_a_process_that_died_does_not_come_back_under_its_old_name() {
+fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
     let whole = SimDisk::new();
     fill(&whole, &mut Lsn(0), &mut Vec::new(), 0..20).unwrap();
     let mut images = 0;
