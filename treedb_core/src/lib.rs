@@ -38,8 +38,9 @@ pub use access::RowId;
 pub use bson;
 pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use collection::{
-    Collection, CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, FindRequest, IndexSpec,
-    IndexesCreated, InsertOutcome, Namespace, UpdateOutcome, UpdateRequest,
+    Collection, CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, FindAndModifyOutcome,
+    FindAndModifyRequest, FindRequest, IndexSpec, IndexesCreated, InsertOutcome, Namespace, UpdateOutcome,
+    UpdateRequest,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::Sink;
+use crate::access::{Flow, Sink};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::with_id;
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
-use crate::query::{self, Counters, Filter, Plan, Query, Update, count};
+use crate::query::{self, Counters, Execution, Filter, Plan, Projection, Query, Update, count};
 
 use super::cursor::Cursor;
 use super::database::Database;
@@ -18,7 +18,8 @@ use super::index_build::{self, IndexesCreated};
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::request::{
-    DeleteRequest, FindRequest, IndexSpec, InsertOutcome, UpdateOutcome, UpdateRequest, everything,
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, InsertOutcome,
+    UpdateOutcome, UpdateRequest, everything,
 };
 use super::view::View;
 
@@ -165,6 +166,47 @@ impl Collection {
         Ok(done.unwrap_or_default())
     }
 
+    /// Changes or deletes the first document that a search finds, and hands it out: nobody can come in between.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`] and [`Collection::update`].
+    pub fn find_and_modify(&self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
+        let FindAndModifyRequest { mut find, update, upsert, after } = request;
+        let projection =
+            find.projection.take().map(|fields| Projection::parse(&fields)).transpose()?.flatten();
+        let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
+        let update = update.map(|update| Update::parse(&update)).transpose()?;
+        let done = self.edit(upsert && update.is_some(), |edit| {
+            let old = first(edit, query.clone())?;
+            let mut outcome =
+                FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
+            let new = match (&old, &update) {
+                (Some(old), update) => {
+                    let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
+                    let same = Query::new(Filter::parse(&same)?);
+                    match update {
+                        Some(update) => query::update(edit, &same, update, false, false).map(drop)?,
+                        None => query::delete(edit, &same, 1).map(drop)?,
+                    }
+                    if after { first(edit, same)? } else { None }
+                }
+                (None, Some(update)) if upsert => {
+                    let new = query::update(edit, &query, update, false, true)?.upserted;
+                    outcome.upserted = new.as_deref().map(id_of).transpose()?;
+                    new
+                }
+                (None, _) => None,
+            };
+            let document = if after { new } else { old };
+            outcome.document = match (document, &projection) {
+                (Some(document), Some(projection)) => Some(projection.apply(&document)?),
+                (document, _) => document,
+            };
+            Ok(outcome)
+        })?;
+        Ok(done.unwrap_or_default())
+    }
+
     /// Creates an index and returns its name, once it is ready. An index that exists already is no error.
     ///
     /// Other writers get their turn while it is built. Nothing is left of it if it cannot be built.
@@ -215,6 +257,16 @@ impl Collection {
     fn edit<T>(&self, create: bool, work: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<Option<T>> {
         self.db.edit(&self.namespace, create, self.durability, work)
     }
+}
+
+/// The first document that `query` finds.
+fn first(source: &Edit<'_>, query: Query) -> Result<Option<RawDocumentBuf>> {
+    let mut found = None;
+    Execution::new(source, query)?.run(source, &mut |document| {
+        found = Some(document);
+        Flow::Break(())
+    })?;
+    Ok(found)
 }
 
 /// The `_id` of a document that has one.

@@ -36,4 +36,7 @@ pub use edit::MAX_DOCUMENT;
 pub use handle::Collection;
 pub use index_build::IndexesCreated;
 pub use namespace::{MAX_NAMESPACE, Namespace};
-pub use request::{DeleteRequest, FindRequest, IndexSpec, InsertOutcome, UpdateOutcome, UpdateRequest};
+pub use request::{
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, InsertOutcome,
+    UpdateOutcome, UpdateRequest,
+};

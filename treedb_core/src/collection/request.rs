@@ -119,6 +119,30 @@ impl DeleteRequest {
     }
 }
 
+/// A change of the first document that a search finds, which is handed out as it was before or is after.
+#[derive(Debug, Clone, Default)]
+pub struct FindAndModifyRequest {
+    /// Which document, and which part of it to hand out. The first in the search's order; skip and limit say nothing.
+    pub find: FindRequest,
+    /// Operators or a replacement; `None` deletes the document.
+    pub update: Option<RawDocumentBuf>,
+    /// Insert a document made of filter and update if none matches.
+    pub upsert: bool,
+    /// Hand out the document as it is after the change.
+    pub after: bool,
+}
+
+/// What such a change did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FindAndModifyOutcome {
+    /// The document, if there was one to hand out.
+    pub document: Option<RawDocumentBuf>,
+    /// A document matched.
+    pub matched: bool,
+    /// `_id` of the document an upsert inserted.
+    pub upserted: Option<Bson>,
+}
+
 /// What an insert of several documents did.
 #[derive(Debug, Default)]
 pub struct InsertOutcome {

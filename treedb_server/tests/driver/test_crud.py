@@ -1,6 +1,7 @@
 """Inserting, finding, updating, deleting, counting."""
 import datetime
 import re
+import threading
 import uuid
 
 import bson
@@ -8,7 +9,7 @@ import pymongo
 import pytest
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
-from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, ReturnDocument, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
 from pymongo.write_concern import WriteConcern
 
@@ -224,10 +225,68 @@ def test_arguments_that_are_not_understood_are_errors(db):
     assert db.list_collection_names() == []
 
 
-def test_find_and_modify_is_not_there_and_says_so(films):
-    with pytest.raises(OperationFailure) as failure:
-        films.find_one_and_update({"_id": 1}, {"$set": {"a": 1}})
-    assert failure.value.code == 59 and "findAndModify" in str(failure.value)
+def test_find_one_and_update_returns_the_document_before_or_after(films):
+    assert films.find_one_and_update({"_id": 1}, {"$inc": {"year": 10}})["year"] == 1991
+    after = films.find_one_and_update({"_id": 1}, {"$inc": {"year": 10}}, return_document=ReturnDocument.AFTER)
+    assert after["year"] == 2011
+    # The first in the sort's order, and only what was asked for.
+    found = films.find_one_and_update({"year": 1992}, {"$set": {"seen": True}}, {"title": 1, "_id": 0}, sort=[("_id", -1)])
+    assert found == {"title": "film 07"}
+    assert films.find_one({"seen": True})["_id"] == 7
+    assert films.find_one_and_update({"_id": 99}, {"$set": {"a": 1}}) is None
+    assert films.find_one({"_id": 99}) is None
+
+
+def test_find_one_and_replace_and_delete(films):
+    assert films.find_one_and_replace({"_id": 2}, {"only": 1})["title"] == "film 02"
+    assert films.find_one({"_id": 2}) == {"_id": 2, "only": 1}
+    assert films.find_one_and_delete({"year": 1990}, sort=[("title", -1)])["_id"] == 10
+    assert films.find_one_and_delete({"_id": 10}) is None
+    assert films.count_documents({}) == 11
+
+
+def test_find_one_and_upsert(db):
+    assert db.c.find_one_and_update({"_id": 5, "a": 1}, {"$set": {"b": 2}}, upsert=True) is None
+    after = db.c.find_one_and_update({"x": 1}, {"$set": {"y": 2}}, upsert=True, return_document=ReturnDocument.AFTER)
+    assert after["x"] == 1 and after["y"] == 2 and isinstance(after["_id"], bson.ObjectId)
+    assert db.c.find_one({"_id": 5}) == {"_id": 5, "a": 1, "b": 2}
+    reply = db.command({"findAndModify": "c", "query": {"_id": 6}, "update": {"$set": {"b": 1}}, "upsert": True})
+    assert reply["lastErrorObject"] == {"n": 1, "updatedExisting": False, "upserted": 6} and reply["value"] is None
+
+
+def test_a_find_and_modify_that_cannot_be_changes_nothing(films):
+    films.create_index("title", unique=True)
+    before = list(films.find())
+    db = films.database
+    for command, code in [
+        ({"query": {"_id": 1}, "update": {"$set": {"title": "film 02"}}}, 11000),
+        ({"query": {"_id": 1}, "update": {"$set": {"_id": 2}}}, 66),
+        ({"query": {"_id": 1}, "update": {"$foo": {"a": 1}}}, 9),
+        ({"query": {"_id": 1}, "update": [{"$set": {"a": 1}}]}, 238),
+        ({"query": {"_id": 1}, "update": {"$set": {"a": 1}}, "remove": True}, 9),
+        ({"query": {"_id": 1}}, 9),
+        ({"query": {"_id": 1}, "remove": True, "new": True}, 9),
+        ({"query": {"_id": 1}, "remove": True, "upsert": True}, 9),
+        ({"query": {"a": {"$foo": 1}}, "remove": True}, 2),
+        ({"query": {}, "remove": True, "arrayFilters": [{"x": 1}]}, 238),
+    ]:
+        reply = db.command({"findAndModify": "films", **command}, check=False)
+        assert (reply["ok"], reply["code"]) == (0, code), (command, reply)
+    assert list(films.find()) == before
+
+
+def test_tickets_drawn_by_many_are_drawn_once(db):
+    db.c.insert_one({"_id": "next", "n": 0})
+    drawn = []
+    def draw():
+        for _ in range(25):
+            drawn.append(db.c.find_one_and_update({"_id": "next"}, {"$inc": {"n": 1}}, upsert=True)["n"])
+    threads = [threading.Thread(target=draw) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(drawn) == list(range(200))
 
 
 def test_hints(films):

@@ -13,6 +13,7 @@ mod drop_database;
 mod drop_indexes;
 mod explain;
 mod find;
+mod find_and_modify;
 mod fsync;
 mod get_cmd_line_opts;
 mod get_log;
@@ -101,6 +102,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::quick("endSessions", "Accepted: sessions hold nothing here", sessions::end),
     Command::new("explain", "The plan of a find or count", explain::run),
     Command::new("find", "Find documents", find::run),
+    Command::new("findAndModify", "Change or delete one document and return it", find_and_modify::run)
+        .also(&["findandmodify"]),
     Command::new("fsync", "Make a checkpoint", fsync::run).admin(),
     Command::quick("getCmdLineOpts", "How the server was started", get_cmd_line_opts::run).admin(),
     Command::quick("getLog", "Log lines kept in memory: none", get_log::run).admin(),

@@ -1,0 +1,67 @@
+//! `findAndModify`: changes or deletes one document and returns it, as it was or as it is then.
+
+use bson::raw::cstr;
+use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
+use treedb_core::query::ErrorCode;
+use treedb_core::{FindAndModifyRequest, FindRequest};
+
+use super::Result;
+use super::find::hint;
+use super::request::Request;
+use super::writes::{Options, simple_collation};
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let collection = request.collection()?;
+    let mut options = Options::new();
+    let mut find = FindRequest::default();
+    let (mut remove, mut update, mut after, mut upsert) = (false, None, false, false);
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "query" => find.filter = arg.some_document()?,
+            "sort" => find.sort = arg.some_document()?,
+            "fields" => find.projection = arg.some_document()?,
+            "hint" => find.hint = hint(&collection, &arg)?,
+            "collation" => simple_collation(&arg)?,
+            "remove" => remove = arg.bool()?,
+            "update" if matches!(arg.value(), RawBsonRef::Array(_)) => {
+                return Err(CommandError::not_implemented(
+                    "updates by an aggregation pipeline are not supported",
+                ));
+            }
+            "update" => update = Some(arg.document()?.to_owned()),
+            "new" => after = arg.bool()?,
+            "upsert" => upsert = arg.bool()?,
+            "arrayFilters" | "let" => arg.unsupported()?,
+            "ordered" => arg.generic()?,
+            _ if options.read(&arg)? => {}
+            _ => arg.generic()?,
+        }
+    }
+    let contradiction = match (remove, &update) {
+        (true, Some(_)) => Some("Cannot specify both an update and remove=true"),
+        (false, None) => Some("Either an update or remove=true must be specified"),
+        (true, None) if upsert => Some("Cannot specify both upsert=true and remove=true"),
+        (true, None) if after => {
+            Some("Cannot specify both new=true and remove=true; 'remove' always returns the deleted document")
+        }
+        _ => None,
+    };
+    if let Some(message) = contradiction {
+        return Err(CommandError::new(ErrorCode::FailedToParse, message));
+    }
+    let collection = options.acknowledge(collection);
+    let done = collection.find_and_modify(FindAndModifyRequest { find, update, upsert, after })?;
+    let mut last = rawdoc! { "n": i32::from(done.matched || done.upserted.is_some()) };
+    if !remove {
+        last.append(cstr!("updatedExisting"), done.matched);
+    }
+    if let Some(id) = done.upserted {
+        last.append(cstr!("upserted"), RawBson::try_from(id)?);
+    }
+    let mut reply = RawDocumentBuf::new();
+    reply.append(cstr!("lastErrorObject"), last);
+    reply.append(cstr!("value"), done.document.map_or(RawBson::Null, RawBson::Document));
+    Ok(reply)
+}
