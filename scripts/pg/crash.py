@@ -9,6 +9,7 @@ recovery:
 * a scan of each index, forward and backward, answers what a scan of the table answers;
 * every session's rows are exactly those of its acknowledged transactions, and of the one in flight if and only if
   its line in the ledger (a heap table, same transaction) is there and its COMMIT was sent;
+* a collection's indexes find the documents that its table has;
 * unlogged tables are empty and usable.
 
 Every other round recovery compares each page it restores with the page as it was (wal_consistency_checking).
@@ -37,6 +38,9 @@ CREATE INDEX rows_part ON rows USING treedb_btree (id) WHERE k > 0;
 CREATE UNLOGGED TABLE fleeting (k int, t text) USING treedb;
 CREATE INDEX fleeting_k ON fleeting USING treedb_btree (k);
 CREATE INDEX fleeting_t ON fleeting USING treedb_btree (t);
+SELECT treedb.create_collection('docs');
+SELECT treedb.create_index('docs', '{"k": 1, "u": -1}'), treedb.create_index('docs', '{"tags": 1}');
+SELECT treedb.create_index('docs', '{"u": 1}', '{"unique": true}');
 """
 
 # An ordered scan of each index, and a condition that it needs.
@@ -204,6 +208,35 @@ DEFINE = ["CREATE INDEX rows_new ON rows USING treedb_btree (k, at)",
           "CREATE INDEX CONCURRENTLY rows_new ON rows USING treedb_btree (t, k)", "DROP INDEX IF EXISTS rows_new",
           "DROP INDEX CONCURRENTLY IF EXISTS rows_new", "REINDEX INDEX rows_icu", "REINDEX INDEX CONCURRENTLY rows_at"]
 
+# Writers of a collection with indexes into arrays.
+DOCUMENT = ("jsonb_build_object('k', (random() * 50)::int, 'u', md5(random()::text), 'tags', jsonb_build_array("
+            "(random() * 20)::int, repeat('x', (random() * 300)::int), (random() * 20)::int))::treedb.bson")
+SOME = "jsonb_build_object('k', (random() * 50)::int)::treedb.bson"
+INSERT = f"SELECT treedb.insert_many('docs', ARRAY(SELECT {DOCUMENT} FROM generate_series(1, 60)))"
+COLLECTION = [INSERT, INSERT, f"SELECT treedb.insert_one('docs', {DOCUMENT})",
+              f"SELECT treedb.update_many('docs', {SOME}, '{{\"$inc\": {{\"k\": 1}}}}')",
+              f"SELECT treedb.update_many('docs', {SOME}, '{{\"$set\": {{\"tags\": [1, \"new\"]}}}}')",
+              f"SELECT treedb.delete_many('docs', {SOME})", f"BEGIN; {INSERT}; SELECT treedb.delete_many('docs', {SOME}); ROLLBACK",
+              "VACUUM docs"]
+# What is asked of it by an index, and without.
+QUESTIONS = ['{"k": {"$gte": 10, "$lt": 30}}', '{"tags": 7}', '{"tags": "new"}', '{"tags": {"$gt": "x"}}', '{"k": 11, "u": {"$gt": "8"}}',
+             '{"u": {"$lt": "7"}}', '{"_id": {"$exists": true}}']
+
+
+def documents(db):
+    """Where a collection's indexes and its table answer differently."""
+    found = [line for line, in db.execute("SELECT treedb.check('docs')")]
+    for question in QUESTIONS:
+        answers = [db.execute("SELECT count(*), md5(string_agg(doc::text, '' ORDER BY doc::text)) FROM treedb.find('docs', %s, %s) doc",
+                              (question, options)).fetchone() for options in ("{}", '{"hint": "$natural"}')]
+        if answers[0] != answers[1]:
+            found.append(f"find {question}: by index {answers[0]}, by table {answers[1]}")
+    plan, = db.execute("SELECT count(*) FROM unnest(%s::treedb.bson[]) q WHERE treedb.explain('docs', q)::jsonb->>'path' = 'index'",
+                       (QUESTIONS,)).fetchone()
+    if plan < len(QUESTIONS) - 1:
+        found.append(f"only {plan} of {len(QUESTIONS)} questions were answered by an index")
+    return found
+
 
 def digest(db, order, condition, index):
     """The rows in an order, read through the index or from the table."""
@@ -247,6 +280,7 @@ def verify(cluster, workers):
                              f" {sorted(surplus)} there without COMMIT")
             if applied:
                 worker.ledger.add(worker.seq)
+        found += documents(db)
         for table in ("rows", "fleeting"):
             found += [line for line, in db.execute("SELECT treedb.check(%s::regclass)", (table,))]
         # The planner shall have no choice.
@@ -282,7 +316,8 @@ def main():
             db.execute(SCHEMA)
         workers = [Worker(cluster, number, dice.random()) for number in range(WORKERS)]
         for number in range(rounds):
-            keepers = [Keeper(cluster, VACUUM, 0.1, dice.random()), Keeper(cluster, DEFINE, 1, dice.random())]
+            keepers = [Keeper(cluster, VACUUM, 0.1, dice.random()), Keeper(cluster, DEFINE, 1, dice.random()),
+                       Keeper(cluster, COLLECTION, 0.02, dice.random()), Keeper(cluster, COLLECTION, 0.02, dice.random())]
             threads = workers + keepers
             for thread in threads:
                 thread.start()
