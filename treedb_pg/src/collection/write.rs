@@ -20,7 +20,7 @@ use crate::shim::varlena::Bytes;
 use crate::types::{bson, value};
 
 fn begin(args: &Args, need: Need, name: &CStr) -> Writer {
-    Writer::begin(Table::open(&args.bytes(0), need), name)
+    Writer::begin(Table::open(&args.bytes(0), need), need, name)
 }
 
 pg_function! {

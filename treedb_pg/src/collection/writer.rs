@@ -15,24 +15,28 @@ use treedb_core::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, Visi
 use treedb_core::query::Result;
 
 use super::reader::{Reader, Slot, address, row_id};
-use super::table::Table;
+use super::table::{Need, Table};
 use crate::shim::error::{SqlState, fail, refuse};
 use crate::types::bson;
 
 /// A collection being written.
 pub(super) struct Writer {
     reader: Reader,
+    need: Need,
     estate: *mut pg_sys::EState,
     target: *mut pg_sys::ResultRelInfo,
     recheck: Box<pg_sys::EPQState>,
+    /// The defaults of other columns, as soon as there was an insert.
+    defaults: Option<Vec<(usize, *mut pg_sys::ExprState)>>,
     /// The row to be stored.
     new: *mut pg_sys::TupleTableSlot,
     old: Slot,
 }
 
 impl Writer {
-    /// Begins a command that changes `table`: `name` is its name for the message of a read-only transaction.
-    pub(super) fn begin(table: Table, name: &std::ffi::CStr) -> Writer {
+    /// Begins a command that changes `table` as `need` says: `name` is its name for the message of a read-only
+    /// transaction.
+    pub(super) fn begin(table: Table, need: Need, name: &std::ffi::CStr) -> Writer {
         // SAFETY: the server's own way of changing rows without a plan, as its logical replication does it. The
         // active snapshot stays until `finish`, or the abort.
         unsafe {
@@ -48,6 +52,10 @@ impl Writer {
             (*entry).relid = table.oid();
             (*entry).relkind = (*(*relation).rd_rel).relkind;
             (*entry).rellockmode = pg_sys::RowExclusiveLock as i32;
+            // The columns that triggers and generated columns may ask for.
+            let column = i32::from(table.doc) - pg_sys::FirstLowInvalidHeapAttributeNumber;
+            (*entry).insertedCols = pg_sys::bms_make_singleton(column);
+            (*entry).updatedCols = pg_sys::bms_make_singleton(column);
             pg_sys::ExecInitRangeTable(estate, pg_sys::lappend(std::ptr::null_mut(), entry.cast()));
             let target = palloc_node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
             pg_sys::InitResultRelInfo(target, relation, 1, std::ptr::null_mut(), 0);
@@ -69,12 +77,74 @@ impl Writer {
             pg_sys::AfterTriggerBeginQuery();
             let new = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
             let old = Slot::new(&table);
-            Writer { reader: Reader::new(table), estate, target, recheck, new, old }
+            let writer = Writer {
+                reader: Reader::new(table),
+                need,
+                estate,
+                target,
+                recheck,
+                defaults: None,
+                new,
+                old,
+            };
+            writer.statement_triggers(false);
+            writer
+        }
+    }
+
+    /// Fires the triggers for each statement: those before it, or those after it.
+    fn statement_triggers(&self, after: bool) {
+        let (estate, target, none) = (self.estate, self.target, std::ptr::null_mut());
+        let inserts = matches!(self.need, Need::Insert | Need::Update(true));
+        let updates = matches!(self.need, Need::Update(_));
+        let deletes = self.need == Need::Delete;
+        // SAFETY: the relation and the executor's state are open. As for ON CONFLICT DO UPDATE, those for INSERT come
+        // first before the statement and last after it.
+        unsafe {
+            let Some(triggers) = (*target).ri_TrigDesc.as_ref() else { return };
+            if (inserts && triggers.trig_insert_new_table)
+                || (updates && (triggers.trig_update_old_table || triggers.trig_update_new_table))
+                || (deletes && triggers.trig_delete_old_table)
+            {
+                fail(
+                    SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    format!(
+                        "collection \"{}\" has a trigger with a transition table",
+                        self.reader.table.namespace()
+                    ),
+                    "Change it in SQL, which fills them: UPDATE .. SET doc = ..; or write the trigger for each row.",
+                );
+            }
+            match after {
+                false => {
+                    if inserts {
+                        pg_sys::ExecBSInsertTriggers(estate, target);
+                    }
+                    if updates {
+                        pg_sys::ExecBSUpdateTriggers(estate, target);
+                    }
+                    if deletes {
+                        pg_sys::ExecBSDeleteTriggers(estate, target);
+                    }
+                }
+                true => {
+                    if updates {
+                        pg_sys::ExecASUpdateTriggers(estate, target, none);
+                    }
+                    if inserts {
+                        pg_sys::ExecASInsertTriggers(estate, target, none);
+                    }
+                    if deletes {
+                        pg_sys::ExecASDeleteTriggers(estate, target, none);
+                    }
+                }
+            }
         }
     }
 
     /// Ends the command: triggers that wait for its end run now.
     pub(super) fn finish(mut self) {
+        self.statement_triggers(true);
         // SAFETY: begun by us, and ended once.
         unsafe {
             pg_sys::AfterTriggerEndQuery(self.estate);
@@ -88,8 +158,35 @@ impl Writer {
         }
     }
 
+    /// The expressions of columns other than `doc` that have a default; generated ones are the executor's.
+    fn defaults(&mut self) -> &[(usize, *mut pg_sys::ExprState)] {
+        let (relation, doc) =
+            (self.reader.table.relation, usize::try_from(self.reader.table.doc).unwrap_or(1) - 1);
+        self.defaults.get_or_insert_with(|| {
+            // SAFETY: an open relation; expressions are made in the memory of the statement, not of a row.
+            unsafe {
+                let columns = (*relation).rd_att;
+                let outer = pg_sys::MemoryContextSwitchTo((*self.estate).es_query_cxt);
+                let mut found = Vec::new();
+                for at in 0..usize::try_from((*columns).natts).unwrap_or(0) {
+                    let column = &*(*columns).attrs.as_ptr().add(at);
+                    if at == doc || column.attisdropped || column.attgenerated != 0 {
+                        continue;
+                    }
+                    let expression = pg_sys::build_column_default(relation, at as i32 + 1);
+                    if !expression.is_null() {
+                        let expression = pg_sys::expression_planner(expression.cast());
+                        found.push((at, pg_sys::ExecInitExpr(expression, std::ptr::null_mut())));
+                    }
+                }
+                pg_sys::MemoryContextSwitchTo(outer);
+                found
+            }
+        })
+    }
+
     /// Puts a row into the slot of new rows: with `keep` the old one with another document,
-    /// else one with nothing but a document.
+    /// else one of a document and the other columns' defaults.
     fn compose(&mut self, keep: bool, document: &RawDocument) {
         let doc = usize::try_from(self.reader.table.doc).unwrap_or(1) - 1;
         // SAFETY: both slots have the table's columns; what is by reference lies in the old slot, which keeps its
@@ -110,6 +207,13 @@ impl Writer {
                 };
                 *slot.tts_values.add(at) = value;
                 *slot.tts_isnull.add(at) = null;
+            }
+            if !keep {
+                let context = (*self.estate).es_per_tuple_exprcontext;
+                for (at, expression) in self.defaults() {
+                    *slot.tts_values.add(*at) =
+                        pg_sys::ExecEvalExpr(*expression, context, slot.tts_isnull.add(*at));
+                }
             }
             if doc < count {
                 *slot.tts_values.add(doc) = bson::datum(document);
@@ -264,6 +368,7 @@ impl Sink for Writer {
     }
 
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
+        pgrx::check_for_interrupts!();
         // The row version the snapshot shows, to begin the lock with: the id may be the root of its HOT chain.
         if !self.reader.read(address(id), &self.old) || !self.lock(self.old.tid()) {
             return Ok(false);
