@@ -360,6 +360,7 @@ impl Run {
                 let (store, found) = self.verify(&disk, allowed, &what);
                 images += 1;
                 if !(point as usize + i).is_multiple_of(4) {
+                    abandon(store, &disk);
                     continue;
                 }
                 // What this recovery found is durable: writing on top of it and losing power keeps it.
@@ -375,6 +376,12 @@ impl Run {
         }
         images
     }
+}
+
+/// Drops a store without the work of closing it.
+fn abandon(store: Store, disk: &SimDisk) {
+    disk.cut_at(disk.boundaries());
+    drop(store);
 }
 
 /// A line of the test run's summary, shown whatever the harness captures.
@@ -400,7 +407,9 @@ fn cut_everywhere(profile: Profile, seed: u64, random: usize) {
         for (i, crash) in Crash::variants(point ^ seed, random).into_iter().enumerate() {
             let disk = replay.crash(crash);
             let what = || format!("seed {seed}, power cut after {point} calls, {crash:?}");
-            states.insert(run.verify(&disk, &allowed, &what).1);
+            let (store, found) = run.verify(&disk, &allowed, &what);
+            abandon(store, &disk);
+            states.insert(found);
             images += 1;
             if (point as usize + 7 * i).is_multiple_of(sample) {
                 again += run.cut_recovery(&replay.crash(crash), &allowed, &what);
@@ -495,9 +504,11 @@ fn the_death_of_the_process_followed_by_a_power_cut_loses_nothing_acknowledged()
             for crash in [Crash::Nothing, Crash::OddSectors, Crash::Random(point), Crash::Random(point ^ at)]
             {
                 let what = || format!("process death after {at} calls, power cut after {point}, {crash:?}");
-                let store = open(&replay.crash(crash)).unwrap_or_else(|e| panic!("{}: {e}", what()));
+                let disk = replay.crash(crash);
+                let store = open(&disk).unwrap_or_else(|e| panic!("{}: {e}", what()));
                 store.check().unwrap_or_else(|e| panic!("{}: {e}", what()));
                 let mut state = dump(&store).unwrap();
+                abandon(store, &disk);
                 let reborn = state.remove("reborn");
                 let state = digest(&state);
                 assert!(reborn.as_ref().is_none_or(|t| t.len() == 30), "{}", what());
