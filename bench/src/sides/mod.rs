@@ -4,12 +4,14 @@
 //! answer (begin a transaction, look the table up if it must, encode, decode) is inside its loop.
 
 mod lmdb;
+mod postgres;
 mod sqlite;
 mod treedb;
 
 use std::path::{Path, PathBuf};
 
 pub use lmdb::{LmdbDocuments, LmdbKeys};
+pub use postgres::Postgres;
 pub use sqlite::{Shape, SqliteDocuments, SqliteKeys};
 pub use treedb::{TreeDbDocuments, TreeDbKeys};
 

@@ -3,6 +3,7 @@
 mod documents;
 mod durable;
 mod kv;
+mod pg;
 
 use crate::Result;
 use crate::report::{Row, print, write};
@@ -22,6 +23,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "kv", about: kv::ABOUT, run: kv::run },
     Suite { name: "documents", about: documents::ABOUT, run: documents::run },
     Suite { name: "durable", about: durable::ABOUT, run: durable::run },
+    Suite { name: "pg", about: pg::ABOUT, run: pg::run },
 ];
 
 /// How much work a round is.

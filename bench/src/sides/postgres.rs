@@ -1,0 +1,108 @@
+//! A temporary Postgres with the extension, release profile, for both sides: same server, same settings.
+//!
+//! Work is done and timed in the server, by functions in SQL, so that neither the client nor the connection counts.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+use crate::contest::Turn;
+
+/// The settings of the cluster, beside those of `scripts/pg_common.sh`. Last ones count.
+const SETTINGS: &str = "shared_buffers = 512MB\nmax_wal_size = 4GB\ncheckpoint_timeout = 30min\nautovacuum = off\n\
+    maintenance_work_mem = 256MB\nmax_parallel_workers_per_gather = 0\nmax_parallel_maintenance_workers = 0\n\
+    wal_level = replica\njit = off\n";
+
+/// A running cluster, removed at the end.
+pub struct Postgres {
+    dir: PathBuf,
+    port: String,
+}
+
+/// Runs a piece of shell with the functions of `scripts/pg_common.sh`.
+fn shell(script: &str, args: &[&str]) -> Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let script = format!("set -e; . scripts/pg_common.sh; {script}");
+    let done = Command::new("bash")
+        .args(["-c", &script, "bench"])
+        .args(args)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !done.status.success() {
+        return Err(
+            format!("starting or stopping Postgres: {}", String::from_utf8_lossy(&done.stdout)).into()
+        );
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
+
+impl Postgres {
+    /// Installs the extension into the Postgres of `PG_CONFIG` and starts a cluster.
+    ///
+    /// # Errors
+    /// If there is no Postgres 15 with its headers, or it does not start.
+    pub fn start() -> Result<Postgres> {
+        shell("PROFILE=${PROFILE:-release} install_dev >&2", &[])?;
+        let dir = shell("work_dir", &[])?;
+        let port = shell("free_port", &[])?;
+        let pg = Postgres { dir: dir.into(), port };
+        let path = pg.dir.to_string_lossy();
+        shell(
+            r#"as_pg "$PG_BIN/initdb" -D "$1/data" -U postgres -A trust --no-sync --encoding=UTF8 --locale=C >"$1/initdb.log"
+               { settings; echo "$3"; } | as_pg tee -a "$1/data/postgresql.conf" >/dev/null
+               start_server "$1" "$2" >"$1/start.log" 2>&1"#,
+            &[&path, &pg.port, SETTINGS],
+        )?;
+        pg.run("CREATE EXTENSION treedb")?;
+        Ok(pg)
+    }
+
+    /// Runs statements; what they answer, a line for each row.
+    ///
+    /// # Errors
+    /// An SQL error.
+    pub fn run(&self, sql: &str) -> Result<String> {
+        let psql = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
+        let bin = Command::new(psql).arg("--bindir").output()?.stdout;
+        let psql = Path::new(String::from_utf8_lossy(&bin).trim()).join("psql");
+        let mut child = Command::new(psql)
+            .args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-p", &self.port])
+            .arg("-h")
+            .arg(&self.dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(sql.as_bytes())?;
+        }
+        let done = child.wait_with_output()?;
+        if !done.status.success() {
+            return Err(format!("{}: {}", sql.trim(), String::from_utf8_lossy(&done.stderr).trim()).into());
+        }
+        Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+    }
+
+    /// Runs `sql`, whose last line is `spent|answer`, two integers.
+    ///
+    /// # Errors
+    /// An SQL error, or another answer.
+    pub fn turn(&self, ops: u64, sql: &str) -> Result<Turn> {
+        let told = self.run(sql)?;
+        let line = told.lines().last().unwrap_or_default();
+        let parts: Option<(u64, i64)> = line
+            .split_once('|')
+            .and_then(|(spent, answer)| Some((spent.parse().ok()?, answer.parse().ok()?)));
+        let (spent, answer) = parts.ok_or_else(|| format!("{sql} answered {line:?}"))?;
+        Ok(Turn { ops, spent, answer: answer as u64 })
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = shell(r#"stop_server "$1" immediate; rm -rf "$1""#, &[&self.dir.to_string_lossy()]);
+    }
+}
