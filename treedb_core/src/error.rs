@@ -3,7 +3,7 @@
 //! Query and document errors (bad filter, duplicate key) have their own enum in [`crate::query`], with
 //! MongoDB's codes; it wraps this one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the layers up to `kv` return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -105,4 +105,22 @@ pub struct Corruption {
     pub expected: String,
     /// What is there.
     pub found: String,
+}
+
+impl Error {
+    /// Damage in a file that has no pages.
+    pub(crate) fn damaged(
+        file: &Path,
+        offset: u64,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: file.to_path_buf(),
+            page: None,
+            offset,
+            expected: expected.into(),
+            found: found.into(),
+        }))
+    }
 }

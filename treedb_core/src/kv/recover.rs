@@ -150,13 +150,8 @@ fn replay(
     while let Some(frame) = frames.next()? {
         any = true;
         let bad = |bad: BadCommand| {
-            Error::Corrupt(Box::new(Corruption {
-                file: log.to_path_buf(),
-                page: None,
-                offset: bad.at as u64,
-                expected: format!("{} in frame {}", bad.expected, frame.lsn),
-                found: "other bytes".into(),
-            }))
+            let expected = format!("{} in frame {}", bad.expected, frame.lsn);
+            Error::damaged(log, bad.at as u64, expected, "other bytes")
         };
         let mut commands = Commands::of_frame(frame.payload).map_err(bad)?;
         while let Some(command) = commands.next().map_err(bad)? {

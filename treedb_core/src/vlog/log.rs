@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::pointer::ValuePtr;
 use super::record::{MAX_OWNER, MAX_VALUE, size, weight};
 use super::records::Records;
-use super::segment::{FIRST, Segment, damaged, name, parse};
+use super::segment::{FIRST, Segment, name, parse};
 use super::state::{SegmentState, ValueLogState};
 use super::table::Table;
 use crate::disk::Disk;
@@ -167,9 +167,9 @@ impl ValueLog {
     }
 
     fn segment(&self, id: u32) -> Result<&Segment> {
-        self.table
-            .get(id)
-            .ok_or_else(|| damaged(&self.dir.join(name(id)), 0, "a value segment that is in use", "none"))
+        self.table.get(id).ok_or_else(|| {
+            Error::damaged(&self.dir.join(name(id)), 0, "a value segment that is in use", "none")
+        })
     }
 
     /// Counts a value as dead: its owner holds the pointer no more. It stays readable until its segment is removed.
@@ -183,7 +183,7 @@ impl ValueLog {
             return Ok(());
         }
         let found = format!("{} live bytes in the segment", segment.live());
-        Err(damaged(segment.path(), ptr.at(), format!("a live value of {bytes} bytes"), found))
+        Err(Error::damaged(segment.path(), ptr.at(), format!("a live value of {bytes} bytes"), found))
     }
 
     /// What a checkpoint has to remember of the log as it is now. Segments without live values are left out: once

@@ -8,7 +8,7 @@ use super::pointer::ValuePtr;
 use super::record::{ALIGN, HEADER, Header, LEAST, size};
 use super::view::View;
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"TreeDBvl";
 const VERSION: u32 = 1;
@@ -91,13 +91,18 @@ impl Segment {
     pub(super) fn open(disk: &dyn Disk, dir: &Path, id: u32, end: u64, live: u64) -> Result<Segment> {
         let path = dir.join(name(id));
         if !disk.exists(&path)? {
-            return Err(damaged(&path, 0, "a value segment that the checkpoint names", "no such file"));
+            return Err(Error::damaged(
+                &path,
+                0,
+                "a value segment that the checkpoint names",
+                "no such file",
+            ));
         }
         let file = disk.open(&path, false)?;
         let len = file.len()?;
         if len < end || end < FIRST {
             let expected = format!("at least {} bytes", end.max(FIRST));
-            return Err(damaged(&path, len.min(end), expected, format!("{len} bytes")));
+            return Err(Error::damaged(&path, len.min(end), expected, format!("{len} bytes")));
         }
         let mut h = [0u8; 64];
         file.read_at(&mut h, 0)?;
@@ -106,7 +111,7 @@ impl Segment {
         let computed = crc32c::crc32c(&h[..60]);
         if half(60) != computed {
             let found = format!("{:08x}", half(60));
-            return Err(damaged(&path, 60, format!("header checksum {computed:08x}"), found));
+            return Err(Error::damaged(&path, 60, format!("header checksum {computed:08x}"), found));
         }
         if h[0..8] != MAGIC || half(8) != VERSION || half(12) != FIRST as u32 {
             let what = format!(
@@ -119,11 +124,16 @@ impl Segment {
         }
         if word(16) != u64::from(id) {
             let found = format!("number {}", word(16));
-            return Err(damaged(&path, 16, format!("number {id}, as in the file's name"), found));
+            return Err(Error::damaged(&path, 16, format!("number {id}, as in the file's name"), found));
         }
         let capacity = word(24);
         if capacity < end {
-            return Err(damaged(&path, 24, format!("a capacity of at least {end}"), format!("{capacity}")));
+            return Err(Error::damaged(
+                &path,
+                24,
+                format!("a capacity of at least {end}"),
+                format!("{capacity}"),
+            ));
         }
         Ok(Segment::over(id, capacity, file, end, live, len))
     }
@@ -201,7 +211,7 @@ impl Segment {
         if header.check != ptr.check || header.len != ptr.len {
             let expected = format!("a value of {} bytes with checksum {:08x}", ptr.len, ptr.check);
             let found = format!("one of {} bytes with checksum {:08x}", header.len, header.check);
-            return Err(damaged(self.path(), ptr.at(), expected, found));
+            return Err(Error::damaged(self.path(), ptr.at(), expected, found));
         }
         Ok(self.body(ptr.at(), &header)?.0)
     }
@@ -211,7 +221,7 @@ impl Segment {
         let bytes = self.bytes(at, HEADER as u64)?;
         match Header::decode(bytes) {
             Some(header) if header.plausible() && at.is_multiple_of(ALIGN) && at >= FIRST => Ok(header),
-            header => Err(damaged(self.path(), at, "a record", format!("{header:?}"))),
+            header => Err(Error::damaged(self.path(), at, "a record", format!("{header:?}"))),
         }
     }
 
@@ -222,7 +232,7 @@ impl Segment {
             let computed = header.checksum(self.id, &[body]);
             if computed != header.check {
                 let expected = format!("a record with checksum {:08x}", header.check);
-                return Err(damaged(self.path(), at, expected, format!("{computed:08x}")));
+                return Err(Error::damaged(self.path(), at, expected, format!("{computed:08x}")));
             }
             self.set_verified(at);
         }
@@ -234,7 +244,7 @@ impl Segment {
         let end = self.end();
         if at.checked_add(len).is_none_or(|to| to > end) {
             let expected = format!("{len} bytes at {at}");
-            return Err(damaged(self.path(), at, expected, format!("records that end at {end}")));
+            return Err(Error::damaged(self.path(), at, expected, format!("records that end at {end}")));
         }
         if self.view.get().is_none() {
             let made = View::new(self.file.map(self.capacity)?);
@@ -243,7 +253,7 @@ impl Segment {
         }
         match self.view.get().and_then(|view| view.written(at as usize, len as usize)) {
             Some(bytes) => Ok(bytes),
-            None => Err(damaged(
+            None => Err(Error::damaged(
                 self.path(),
                 at,
                 "bytes inside the mapping",
@@ -270,22 +280,6 @@ impl Segment {
             word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
         }
     }
-}
-
-/// A corruption error of a value segment.
-pub(super) fn damaged(
-    path: &Path,
-    offset: u64,
-    expected: impl Into<String>,
-    found: impl Into<String>,
-) -> Error {
-    Error::Corrupt(Box::new(Corruption {
-        file: path.to_path_buf(),
-        page: None,
-        offset,
-        expected: expected.into(),
-        found: found.into(),
-    }))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::frame::{self, Kind, Lsn};
 use super::group::Group;
 use super::log::{Log, LogOptions, Sync};
 use super::recovery::Recovery;
-use super::segment::{FIRST_FRAME, Header, Segment, UNFINISHED, damaged, name, parse};
+use super::segment::{FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
 use super::walk::{Walked, walk};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
     let spares: Vec<Lsn> = names.iter().filter_map(|n| parse(n, ".spare")).collect();
     if firsts.is_empty() && (options.must_exist || options.applied > Lsn::NONE) {
         let expected = format!("a command log with the commits since the checkpoint at {}", options.applied);
-        return Err(damaged(dir, 0, expected, "no segment of it"));
+        return Err(Error::damaged(dir, 0, expected, "no segment of it"));
     }
     if !names.is_empty() {
         // A process that died may have left names that only the system knows; what follows builds on them.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::frame::{Frame, Kind, Lsn};
 use super::reader::Reader;
-use super::segment::{Segment, damaged};
-use crate::error::Result;
+use super::segment::Segment;
+use crate::error::{Error, Result};
 
 /// The frames above the checkpoint, in order. It holds its files open, so the log may be appended to and cut while
 /// it reads.
@@ -62,7 +62,7 @@ impl Recovery {
                 }
                 Err(bad) => {
                     let expected = format!("frame {}, which was there when the log was opened", self.next);
-                    return Err(damaged(reader.segment.path(), at, expected, bad.to_string()));
+                    return Err(Error::damaged(reader.segment.path(), at, expected, bad.to_string()));
                 }
             }
         };

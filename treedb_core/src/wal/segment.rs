@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::frame::Lsn;
 use crate::disk::{Disk, DiskFile, Map};
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"TreeDBwl";
 const VERSION: u32 = 1;
@@ -66,7 +66,7 @@ impl Header {
     pub(super) fn read(file: &dyn DiskFile) -> Result<Header> {
         let len = file.len()?;
         if len < FIRST_FRAME {
-            return Err(damaged(
+            return Err(Error::damaged(
                 file.path(),
                 0,
                 "the header of a log segment",
@@ -80,7 +80,7 @@ impl Header {
         let computed = crc32c::crc32c(&h[..60]);
         if half(60) != computed {
             let found = format!("{:08x}", half(60));
-            return Err(damaged(file.path(), 60, format!("header checksum {computed:08x}"), found));
+            return Err(Error::damaged(file.path(), 60, format!("header checksum {computed:08x}"), found));
         }
         if h[0..8] != MAGIC || half(8) != VERSION || half(12) != FIRST_FRAME as u32 {
             let what = format!(
@@ -100,26 +100,10 @@ impl Header {
         };
         if len < header.size || header.size < FIRST_FRAME {
             let expected = format!("a file of {} bytes", header.size);
-            return Err(damaged(file.path(), len.min(header.size), expected, format!("{len} bytes")));
+            return Err(Error::damaged(file.path(), len.min(header.size), expected, format!("{len} bytes")));
         }
         Ok(header)
     }
-}
-
-/// A corruption error of a log file.
-pub(super) fn damaged(
-    path: &Path,
-    offset: u64,
-    expected: impl Into<String>,
-    found: impl Into<String>,
-) -> Error {
-    Error::Corrupt(Box::new(Corruption {
-        file: path.to_path_buf(),
-        page: None,
-        offset,
-        expected: expected.into(),
-        found: found.into(),
-    }))
 }
 
 /// An open segment.
@@ -136,7 +120,12 @@ impl Segment {
         let header = Header::read(file.as_ref())?;
         if header.first != first {
             let found = format!("{}", header.first);
-            return Err(damaged(file.path(), 24, format!("first LSN {first}, as in the file's name"), found));
+            return Err(Error::damaged(
+                file.path(),
+                24,
+                format!("first LSN {first}, as in the file's name"),
+                found,
+            ));
         }
         Ok(Arc::new(Segment { file, header, map: OnceLock::new() }))
     }

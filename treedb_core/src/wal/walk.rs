@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::frame::{Bad, Kind, Lsn};
 use super::reader::Reader;
-use super::segment::{Segment, damaged, name};
+use super::segment::{Segment, name};
 use crate::disk::Disk;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What the segments hold.
 pub(super) struct Walked {
@@ -33,7 +33,7 @@ pub(super) fn walk(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
     let Some(start) = start.checked_sub(1) else {
         let oldest = firsts.first().copied().unwrap_or_default();
         let expected = format!("a log segment that starts at or before LSN {needed}");
-        return Err(damaged(dir, 0, expected, format!("none before {}", name(oldest))));
+        return Err(Error::damaged(dir, 0, expected, format!("none before {}", name(oldest))));
     };
     let segments =
         firsts[start..].iter().map(|f| Segment::open(disk, dir, *f)).collect::<Result<Vec<_>>>()?;
@@ -62,7 +62,7 @@ pub(super) fn walk(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
                 }
                 if claim >= want {
                     let expected = format!("frame {want} of a log that was durable up to {claim}");
-                    return Err(damaged(segment.path(), reader.at, expected, bad.to_string()));
+                    return Err(Error::damaged(segment.path(), reader.at, expected, bad.to_string()));
                 }
                 walked.beyond = later.iter().map(|s| s.header.first).collect();
                 break;
@@ -103,12 +103,12 @@ fn follows(dir: &Path, sealed: &Segment, last: Lsn, next: Option<&Arc<Segment>>)
         Some(next) if next.header.first == want && next.header.previous == sealed.header.first => Ok(()),
         Some(next) => {
             let found = format!("one that starts at {} after {}", next.header.first, next.header.previous);
-            Err(damaged(next.path(), 24, format!("the segment that follows frame {last}"), found))
+            Err(Error::damaged(next.path(), 24, format!("the segment that follows frame {last}"), found))
         }
         None => {
             let expected =
                 format!("a segment that follows frame {last}, since {} is sealed", name(sealed.header.first));
-            Err(damaged(&dir.join(name(want)), 0, expected, "no such file"))
+            Err(Error::damaged(&dir.join(name(want)), 0, expected, "no such file"))
         }
     }
 }

@@ -3,18 +3,16 @@
 //! Stored as its bytes. Every way in (text, binary, casts) goes through the engine's validation, so that what is
 //! stored is one valid document of at most 16 MiB. Text is relaxed extended JSON. The order is MongoDB's.
 
-use std::cmp::Ordering;
-
 use bson::RawDocument;
 use pgrx::pg_sys;
-use treedb_core::doc::{Doc, Path, Value, compare, json, key, validate};
+use treedb_core::doc::{Doc, Path, Value, json, validate};
 use treedb_core::{ErrorCode, QueryError};
 
 use super::message;
+use super::order::ordered;
 use super::value;
 use crate::shim::error::{SqlState, fail, refuse, refuse_as};
 use crate::shim::function::{Args, pg_function};
-use crate::shim::server;
 use crate::shim::text;
 use crate::shim::varlena;
 
@@ -97,65 +95,22 @@ pg_function! {
     }
 }
 
-fn order(args: &Args) -> Ordering {
-    let (a, b) = (args.bytes(0), args.bytes(1));
-    compare::compare(Value::Document(Doc::new(&a)), Value::Document(Doc::new(&b)))
+fn value_of(bytes: &[u8]) -> Value<'_> {
+    Value::Document(Doc::new(bytes))
 }
 
-/// Comparison functions over [`order`].
-macro_rules! comparisons {
-    ($($(#[doc = $doc:literal])* $name:ident = $test:expr),* $(,)?) => {
-        $(pg_function! {
-            $(#[doc = $doc])*
-            fn $name(args) {
-                let test: fn(Ordering) -> bool = $test;
-                pg_sys::Datum::from(test(order(&args)))
-            }
-        })*
-    };
-}
-
-comparisons!(
-    /// `<`
-    treedb_bson_lt = Ordering::is_lt,
-    /// `<=`
-    treedb_bson_le = Ordering::is_le,
-    /// `=`
-    treedb_bson_eq = Ordering::is_eq,
-    /// `<>`
-    treedb_bson_ne = Ordering::is_ne,
-    /// `>=`
-    treedb_bson_ge = Ordering::is_ge,
-    /// `>`
-    treedb_bson_gt = Ordering::is_gt,
+ordered!(
+    value_of,
+    treedb_bson_lt,
+    treedb_bson_le,
+    treedb_bson_eq,
+    treedb_bson_ne,
+    treedb_bson_ge,
+    treedb_bson_gt,
+    treedb_bson_cmp,
+    treedb_bson_hash,
+    treedb_bson_hash_extended
 );
-
-pg_function! {
-    /// -1, 0 or 1.
-    fn treedb_bson_cmp(args) {
-        pg_sys::Datum::from(order(&args) as i32)
-    }
-}
-
-fn key_of(args: &Args) -> Vec<u8> {
-    let mut out = Vec::new();
-    key::encode_value(Value::Document(Doc::new(&args.bytes(0))), &mut out);
-    out
-}
-
-pg_function! {
-    /// Hash of a document; documents that are equal have equal keys.
-    fn treedb_bson_hash(args) {
-        server::hash(&key_of(&args))
-    }
-}
-
-pg_function! {
-    /// Hash of a document, with a seed.
-    fn treedb_bson_hash_extended(args) {
-        server::hash_extended(&key_of(&args), args.datum(1))
-    }
-}
 
 /// The path an accessor was given, taken apart once per call site.
 #[derive(Default)]

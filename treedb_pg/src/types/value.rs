@@ -6,13 +6,13 @@
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
-use treedb_core::doc::{Element, OwnedValue, Value, compare, json, key};
+use treedb_core::doc::{Element, OwnedValue, Value, json, key};
 
 use super::bson::{refuse_text, with_path};
 use super::message;
+use super::order::{key_of, ordered};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
-use crate::shim::server;
 use crate::shim::text;
 use crate::shim::varlena;
 
@@ -96,51 +96,18 @@ pg_function! {
     }
 }
 
-fn order(args: &Args) -> Ordering {
-    let (a, b) = (args.bytes(0), args.bytes(1));
-    compare::compare(decode(&a), decode(&b))
-}
-
-/// Comparison functions over [`order`].
-macro_rules! comparisons {
-    ($($(#[doc = $doc:literal])* $name:ident = $test:expr),* $(,)?) => {
-        $(pg_function! {
-            $(#[doc = $doc])*
-            fn $name(args) {
-                let test: fn(Ordering) -> bool = $test;
-                pg_sys::Datum::from(test(order(&args)))
-            }
-        })*
-    };
-}
-
-comparisons!(
-    /// `<`
-    treedb_value_lt = Ordering::is_lt,
-    /// `<=`
-    treedb_value_le = Ordering::is_le,
-    /// `=`
-    treedb_value_eq = Ordering::is_eq,
-    /// `<>`
-    treedb_value_ne = Ordering::is_ne,
-    /// `>=`
-    treedb_value_ge = Ordering::is_ge,
-    /// `>`
-    treedb_value_gt = Ordering::is_gt,
+ordered!(
+    decode,
+    treedb_value_lt,
+    treedb_value_le,
+    treedb_value_eq,
+    treedb_value_ne,
+    treedb_value_ge,
+    treedb_value_gt,
+    treedb_value_cmp,
+    treedb_value_hash,
+    treedb_value_hash_extended
 );
-
-pg_function! {
-    /// -1, 0 or 1.
-    fn treedb_value_cmp(args) {
-        pg_sys::Datum::from(order(&args) as i32)
-    }
-}
-
-fn key_of(args: &Args) -> Vec<u8> {
-    let mut out = Vec::new();
-    encode_key(&args.bytes(0), &mut out);
-    out
-}
 
 pg_function! {
     /// A document as a value.
@@ -151,7 +118,7 @@ pg_function! {
 
 /// A value against an encoded key (argument 1, a bytea): how an index on values is searched by keys.
 fn order_to_key(args: &Args) -> Ordering {
-    key_of(args).as_slice().cmp(&args.bytes(1))
+    key_of(args, decode).as_slice().cmp(&args.bytes(1))
 }
 
 pg_function! {
@@ -172,20 +139,6 @@ pg_function! {
     /// A value below a key.
     fn treedb_value_lt_key(args) {
         pg_sys::Datum::from(order_to_key(&args).is_lt())
-    }
-}
-
-pg_function! {
-    /// Hash of a value; values that are equal have equal keys.
-    fn treedb_value_hash(args) {
-        server::hash(&key_of(&args))
-    }
-}
-
-pg_function! {
-    /// Hash of a value, with a seed.
-    fn treedb_value_hash_extended(args) {
-        server::hash_extended(&key_of(&args), args.datum(1))
     }
 }
 

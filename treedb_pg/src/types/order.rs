@@ -1,0 +1,65 @@
+//! What the server asks of a type with an order: six comparisons, the one with three outcomes, and two hashes.
+
+use std::cmp::Ordering;
+
+use treedb_core::doc::{Value, compare, key};
+
+use crate::shim::function::Args;
+
+/// How the stored bytes of a type are read.
+pub(super) type Decode = for<'a> fn(&'a [u8]) -> Value<'a>;
+
+/// The order of the first two arguments.
+pub(super) fn order(args: &Args, decode: Decode) -> Ordering {
+    compare::compare(decode(&args.bytes(0)), decode(&args.bytes(1)))
+}
+
+/// The order-preserving key of the first argument. Values that are equal have equal keys.
+pub(super) fn key_of(args: &Args, decode: Decode) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::encode_value(decode(&args.bytes(0)), &mut out);
+    out
+}
+
+/// Defines the functions of an ordered type under the names given; `$decode` reads its bytes.
+macro_rules! ordered {
+    (
+        $decode:path, $lt:ident, $le:ident, $eq:ident, $ne:ident, $ge:ident, $gt:ident, $cmp:ident,
+        $hash:ident, $hash_extended:ident
+    ) => {
+        ordered!(@test $decode, $lt, is_lt, "`<`");
+        ordered!(@test $decode, $le, is_le, "`<=`");
+        ordered!(@test $decode, $eq, is_eq, "`=`");
+        ordered!(@test $decode, $ne, is_ne, "`<>`");
+        ordered!(@test $decode, $ge, is_ge, "`>=`");
+        ordered!(@test $decode, $gt, is_gt, "`>`");
+        $crate::shim::function::pg_function! {
+            /// -1, 0 or 1.
+            fn $cmp(args) {
+                pgrx::pg_sys::Datum::from($crate::types::order::order(&args, $decode) as i32)
+            }
+        }
+        $crate::shim::function::pg_function! {
+            /// Hash.
+            fn $hash(args) {
+                $crate::shim::server::hash(&$crate::types::order::key_of(&args, $decode))
+            }
+        }
+        $crate::shim::function::pg_function! {
+            /// Hash with a seed.
+            fn $hash_extended(args) {
+                let key = $crate::types::order::key_of(&args, $decode);
+                $crate::shim::server::hash_extended(&key, args.datum(1))
+            }
+        }
+    };
+    (@test $decode:path, $name:ident, $test:ident, $doc:literal) => {
+        $crate::shim::function::pg_function! {
+            #[doc = $doc]
+            fn $name(args) {
+                pgrx::pg_sys::Datum::from($crate::types::order::order(&args, $decode).$test())
+            }
+        }
+    };
+}
+pub(super) use ordered;
