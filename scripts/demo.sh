@@ -41,7 +41,7 @@ rm demo-data/listening.$$
 read -r _ _ mongo <&3
 read -r _ _ native <&3
 echo "treedb serve --dir demo-data/db: mongodb on $mongo, native on $native"
-time "$treedb" import debian.packages demo-data/packages.jsonl --native "$native"
+"$treedb" import debian.packages demo-data/packages.jsonl --native "$native"
 
 say "4. Load them into a Postgres collection"
 cluster=$(work_dir)
@@ -51,7 +51,6 @@ shared_buffers = 256MB
 EOF
 start_server "$cluster" 54329
 
-say "5. The same questions at every door"
 .venv/bin/python scripts/demo/ask.py --mongo "$mongo" --native "$native" --treedb "$treedb" \
     --postgres "host=$cluster port=54329 user=postgres dbname=postgres" demo-data/packages.jsonl
 

@@ -45,7 +45,8 @@ COUNTERS = [
     # pytest
     re.compile(r"^=*\s*(?:(?P<failed>\d+) failed,? ?)?(?P<passed>\d+) passed\b.*? in ", re.M),
 ]
-PG_LINE = re.compile(r"^(?:test|\s{5,}\S|ok|not ok)\s.*?\.\.\.\s+(?P<how>ok|FAILED)\b", re.M)
+# pg_regress and the isolation tester, which tell how long each took; cargo's lines of the same look do not.
+PG_LINE = re.compile(r"^(?:test|\s{5,}\S)\s.*?\.\.\.\s+(?P<how>ok|FAILED)\b.*\d ms\s*$", re.M)
 
 
 def count(text, status):

@@ -126,6 +126,7 @@ def main():
     args = parser.parse_args()
     doors = {"MongoDB driver": Mongo(args.mongo), "native": Native(args.treedb, args.native),
              "SQL": Sql(args.postgres, args.file)}
+    print("\n\033[1m5. The same questions at every door\033[0m")
     different = 0
     for title, where, how in QUESTIONS:
         print(f"\n{title}\n  {json.dumps(where)}")
