@@ -228,3 +228,51 @@ fn long_lists_of_values_are_looked_up_in_the_index_and_meet_each_other_in_one_pa
     assert_eq!(found(among(-200_000..-1)), (0, 0));
     assert_eq!(found(among(1000..200_000)), (4000, 4000));
 }
+
+#[test]
+fn a_find_by_id_answers_as_any_other_find_would() {
+    let (_dir, db) = open();
+    let things = db.collection("test.things").unwrap();
+    let ids = [
+        Bson::Int32(1),
+        Bson::Double(2.5),
+        Bson::String("a".into()),
+        Bson::String("x".repeat(900)),
+        Bson::Boolean(true),
+        Bson::DateTime(treedb_core::bson::DateTime::from_millis(5)),
+        Bson::ObjectId(treedb_core::bson::oid::ObjectId::from_bytes([7; 12])),
+        Bson::Document(doc! { "a": 1 }),
+        Bson::Null,
+    ];
+    for id in &ids {
+        things.insert_one(RawDocumentBuf::try_from(&doc! { "_id": id, "n": 1, "m": 2 }).unwrap()).unwrap();
+    }
+    let strangers = [
+        Bson::Int64(1),
+        Bson::Double(1.0),
+        Bson::Int32(3),
+        Bson::Boolean(false),
+        Bson::String("y".repeat(5000)),
+        Bson::Double(f64::NAN),
+        Bson::Array(vec![Bson::Int32(1)]),
+        Bson::MinKey,
+        Bson::Document(doc! { "$gt": 1 }),
+        Bson::Document(doc! { "$in": [1, "a", 2.5] }),
+    ];
+    for id in ids.iter().chain(&strangers) {
+        let by_id = FindRequest::filter(RawDocumentBuf::try_from(&doc! { "_id": id }).unwrap());
+        // The same question, which no look-up by `_id` alone answers.
+        let other = FindRequest::filter(RawDocumentBuf::try_from(&doc! { "$or": [{ "_id": id }] }).unwrap());
+        for projection in [None, Some(rawdoc! { "m": 1 }), Some(rawdoc! { "_id": 0 })] {
+            let ask = |request: &FindRequest| -> Vec<RawDocumentBuf> {
+                let request = FindRequest { projection: projection.clone(), ..request.clone() };
+                things.find(request).unwrap().map(Result::unwrap).collect()
+            };
+            assert_eq!(ask(&by_id), ask(&other), "{id} {projection:?}");
+        }
+        assert!(things.explain(by_id).unwrap().unwrap().1.docs_examined <= 3, "{id}");
+    }
+    let bad = FindRequest::filter(rawdoc! { "_id": 1 }).projection(rawdoc! { "a": 1, "b": 0 });
+    assert!(things.find(bad).is_err());
+    assert!(db.collection("test.none").unwrap().find_one(rawdoc! { "_id": 1 }).unwrap().is_none());
+}

@@ -10,6 +10,7 @@ use crate::code::Result;
 use crate::kv::ReadTxn;
 use crate::query::{Counters, Execution, Plan, Query};
 
+use super::by_id::ById;
 use super::meta::Meta;
 use super::view::View;
 
@@ -23,13 +24,21 @@ const BATCH_BYTES: usize = 1 << 20;
 /// A cursor owns all it needs: it may be kept, sent to another thread, and read after its collection was dropped.
 /// While it lives its snapshot's pages are not reused, so one that is kept open for long costs disk space.
 pub struct Cursor {
-    /// Snapshot, collection and place; `None` if the collection does not exist.
-    state: Option<State>,
+    state: State,
     ready: VecDeque<RawDocumentBuf>,
     more: bool,
 }
 
-struct State {
+enum State {
+    /// The collection does not exist.
+    Nothing,
+    /// What was looked for by its `_id` is in `ready` already.
+    ById(Box<ById>),
+    Walk(Box<Walk>),
+}
+
+/// Snapshot, collection and place.
+struct Walk {
     reads: ReadTxn,
     meta: Arc<Meta>,
     execution: Execution,
@@ -38,23 +47,38 @@ struct State {
 impl Cursor {
     /// A cursor over nothing: the answer of a collection that does not exist.
     pub(crate) fn empty() -> Self {
-        Cursor { state: None, ready: VecDeque::new(), more: false }
+        Cursor { state: State::Nothing, ready: VecDeque::new(), more: false }
+    }
+
+    /// The answer of a find by `_id` in `reads`.
+    pub(super) fn by_id(reads: &ReadTxn, meta: &Meta, mut find: Box<ById>) -> Result<Self> {
+        let ready = find.find(reads, meta)?.into_iter().collect();
+        Ok(Cursor { state: State::ById(find), ready, more: false })
     }
 
     /// Plans `query` over the collection in `reads`.
     pub(crate) fn open(reads: ReadTxn, meta: Arc<Meta>, query: Query) -> Result<Self> {
         let execution = Execution::new(&View { reads: &reads, meta: &meta }, query)?;
-        Ok(Cursor { state: Some(State { reads, meta, execution }), ready: VecDeque::new(), more: true })
+        let walk = Box::new(Walk { reads, meta, execution });
+        Ok(Cursor { state: State::Walk(walk), ready: VecDeque::new(), more: true })
     }
 
     /// How the documents are found; `None` if the collection does not exist.
     pub fn plan(&self) -> Option<&Plan> {
-        self.state.as_ref().map(|state| state.execution.plan())
+        match &self.state {
+            State::Nothing => None,
+            State::ById(find) => Some(find.plan()),
+            State::Walk(walk) => Some(walk.execution.plan()),
+        }
     }
 
     /// Work done so far.
     pub fn counters(&self) -> Counters {
-        self.state.as_ref().map(|state| state.execution.counters()).unwrap_or_default()
+        match &self.state {
+            State::Nothing => Counters::default(),
+            State::ById(find) => find.counters(),
+            State::Walk(walk) => walk.execution.counters(),
+        }
     }
 
     /// True if the next call of `next` returns a document. Looks ahead if it must.
@@ -66,7 +90,8 @@ impl Cursor {
     /// Fetches the next batch if none is left of the last.
     fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() && self.more {
-            let Some(State { reads, meta, execution }) = &mut self.state else { return Ok(()) };
+            let State::Walk(walk) = &mut self.state else { return Ok(()) };
+            let Walk { reads, meta, execution } = &mut **walk;
             let (ready, mut bytes) = (&mut self.ready, 0);
             // Nothing is handed out behind an error: the place of the walk is no longer known.
             self.more = false;

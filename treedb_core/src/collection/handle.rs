@@ -11,6 +11,7 @@ use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
 use crate::query::{self, Counters, Execution, Filter, Plan, Projection, Query, Update, count};
 
+use super::by_id::ById;
 use super::cursor::Cursor;
 use super::database::Database;
 use super::edit::Edit;
@@ -96,6 +97,12 @@ impl Collection {
     /// # Errors
     /// `BadValue` and others of the filter, sort and projection, each naming the field.
     pub fn find(&self, request: FindRequest) -> Result<Cursor> {
+        if let Some(find) = ById::new(&request)? {
+            return match self.snapshot()? {
+                Some((reads, meta)) => Cursor::by_id(&reads, &meta, Box::new(find)),
+                None => Ok(Cursor::empty()),
+            };
+        }
         let query = parse(&request)?;
         match self.snapshot()? {
             Some((reads, meta)) => Cursor::open(reads, meta, query),

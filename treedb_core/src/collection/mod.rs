@@ -6,6 +6,7 @@
 //! | `handle` | [`Collection`]: insert, find, update, delete, count, indexes |
 //! | `request` | what those calls take and return |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
+//! | `by_id` | a find by `_id`, which needs no plan |
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
@@ -15,6 +16,7 @@
 //! Invariants: a row and its index entries change in one transaction; every row has an `_id`, unique and first in
 //! the document; an index being built is maintained by every write and read by none.
 
+mod by_id;
 mod catalog;
 mod check;
 mod cursor;
