@@ -13,7 +13,7 @@ use bson::Document;
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::IndexDef;
-use crate::kv::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+use crate::kv::{Reads, Table, TableKind, WriteTxn};
 
 use super::meta::{IndexMeta, Meta, index_table, rows_table};
 use super::namespace::Namespace;
@@ -70,8 +70,9 @@ impl Catalog {
         Ok(Catalog { table, cache: Mutex::default() })
     }
 
-    /// The collection of this name in a snapshot.
-    pub(crate) fn find(&self, reads: &ReadTxn, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
+    /// The collection of this name in a snapshot, or in a write transaction that has not changed the catalog yet:
+    /// what is read here is kept for others, so it must be committed.
+    pub(crate) fn find(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
         let generation = Counters::decode(reads.get(&self.table, b"")?).generation;
         {
             let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,14 +152,6 @@ impl Catalog {
         meta.arrange();
         self.write(txn, &meta)?;
         Ok(meta)
-    }
-
-    /// The collection of this name, created if it does not exist.
-    pub(crate) fn find_or_create(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Meta> {
-        match self.read(txn, namespace)? {
-            Some(meta) => Ok(meta),
-            None => self.create(txn, namespace, Document::new()),
-        }
     }
 
     /// Stores a changed entry.

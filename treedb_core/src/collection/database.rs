@@ -13,7 +13,6 @@ use super::catalog::Catalog;
 use super::check::{self, CollectionCheck};
 use super::edit::Edit;
 use super::index_build;
-use super::meta::Meta;
 use super::namespace::{Namespace, check_database};
 
 /// An open database: collections of documents over a key/value store, in one directory.
@@ -195,13 +194,10 @@ impl Database {
     ) -> Result<Option<T>> {
         let catalog = &self.inner.catalog;
         let mut txn = self.inner.store.begin_write()?;
-        let meta: Meta = if create {
-            catalog.find_or_create(&mut txn, namespace)?
-        } else {
-            match catalog.read(&txn, namespace)? {
-                Some(meta) => meta,
-                None => return Ok(None),
-            }
+        let meta = match catalog.find(&txn, namespace)? {
+            Some(meta) => meta,
+            None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
+            None => return Ok(None),
         };
         let done = work(&mut Edit { txn: &mut txn, catalog, meta })?;
         match durability {

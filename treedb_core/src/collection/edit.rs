@@ -4,6 +4,8 @@
 //! writes, so that an error about the document leaves everything as it was. An error of the storage engine may
 //! leave the transaction half changed; whoever sees one drops the transaction, which undoes it.
 
+use std::sync::Arc;
+
 use bson::RawDocument;
 
 use crate::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
@@ -21,7 +23,8 @@ pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 pub(crate) struct Edit<'a> {
     pub(crate) txn: &'a mut WriteTxn,
     pub(crate) catalog: &'a Catalog,
-    pub(crate) meta: Meta,
+    /// As the transaction has it: shared with readers until it is changed.
+    pub(crate) meta: Arc<Meta>,
 }
 
 /// What one index has to change for one row.
@@ -72,8 +75,8 @@ impl<'a> Edit<'a> {
 
     /// Carries out `changes` for the row at `row`.
     fn apply(&mut self, row: RowId, changes: Vec<IndexChange>) -> Result<()> {
-        let mut now_multikey = false;
-        for (index, change) in self.meta.indexes.iter_mut().zip(changes) {
+        let mut now_multikey = Vec::new();
+        for (number, (index, change)) in self.meta.indexes.iter().zip(changes).enumerate() {
             for key in &change.remove {
                 remove_entry(self.txn, index, key, row)?;
             }
@@ -82,13 +85,16 @@ impl<'a> Edit<'a> {
                 self.txn.put(&index.table, &key, &value)?;
             }
             if change.multikey && !index.multikey {
-                index.multikey = true;
-                now_multikey = true;
+                now_multikey.push(number);
             }
         }
-        if now_multikey {
-            self.meta.arrange();
-            self.catalog.write(self.txn, &self.meta)?;
+        if !now_multikey.is_empty() {
+            let meta = Arc::make_mut(&mut self.meta);
+            for number in now_multikey {
+                meta.indexes[number].multikey = true;
+            }
+            meta.arrange();
+            self.catalog.write(self.txn, meta)?;
         }
         Ok(())
     }
@@ -119,12 +125,13 @@ impl<'a> Edit<'a> {
             let (key, value) = entry(target.def.unique, &key, row);
             self.txn.put(&target.table, &key, &value)?;
         }
-        if let Some(target) = self.meta.indexes.get_mut(index) {
+        let meta = Arc::make_mut(&mut self.meta);
+        if let Some(target) = meta.indexes.get_mut(index) {
             target.multikey |= multikey;
             target.building = next;
         }
-        self.meta.arrange();
-        self.catalog.write(self.txn, &self.meta)?;
+        meta.arrange();
+        self.catalog.write(self.txn, meta)?;
         Ok(next)
     }
 }

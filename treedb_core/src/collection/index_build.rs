@@ -5,6 +5,8 @@
 //! thousand rows; the last marks it ready, and queries begin to use it. A crash between two of them leaves an index
 //! that is still building, which opening the database takes up where it stopped.
 
+use std::sync::Arc;
+
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, TableKind};
@@ -82,12 +84,13 @@ fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<bool> {
             format!("{} has {MAX_INDEXES} indexes already: drop one first", edit.meta.namespace),
         ));
     }
-    let id = edit.meta.next_index;
-    edit.meta.next_index += 1;
-    let table = edit.txn.create_table(&index_table(edit.meta.id, id), TableKind::Ordered)?;
-    edit.meta.indexes.push(IndexMeta { id, def: def.clone(), multikey: false, building: Some(0), table });
-    edit.meta.arrange();
-    edit.catalog.write(edit.txn, &edit.meta)?;
+    let meta = Arc::make_mut(&mut edit.meta);
+    let id = meta.next_index;
+    meta.next_index += 1;
+    let table = edit.txn.create_table(&index_table(meta.id, id), TableKind::Ordered)?;
+    meta.indexes.push(IndexMeta { id, def: def.clone(), multikey: false, building: Some(0), table });
+    meta.arrange();
+    edit.catalog.write(edit.txn, meta)?;
     Ok(true)
 }
 
@@ -162,9 +165,10 @@ fn remove(edit: &mut Edit<'_>, name: &str) -> Result<bool> {
     let Some(at) = edit.meta.indexes.iter().position(|index| index.def.name == name) else {
         return Ok(false);
     };
-    let gone = edit.meta.indexes.remove(at);
-    edit.txn.drop_table(&index_table(edit.meta.id, gone.id))?;
-    edit.meta.arrange();
-    edit.catalog.write(edit.txn, &edit.meta)?;
+    let meta = Arc::make_mut(&mut edit.meta);
+    let gone = meta.indexes.remove(at);
+    edit.txn.drop_table(&index_table(meta.id, gone.id))?;
+    meta.arrange();
+    edit.catalog.write(edit.txn, meta)?;
     Ok(true)
 }
