@@ -8,52 +8,17 @@ use treedb_core::{Collection, DeleteRequest};
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{Options, WriteErrors, append_count, check_statement, simple_collation, statements};
+use super::writes::{append_count, check_statement, each_statement, simple_collation};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let mut options = Options::new();
-    for arg in request.args() {
-        let arg = arg?;
-        match arg.name {
-            "deletes" => {}
-            "let" => arg.unsupported()?,
-            _ if options.read(&arg)? => {}
-            _ => arg.generic()?,
-        }
-    }
-    let deletes = statements(request, "deletes")?;
-    let collection = options.acknowledge(request.collection()?);
-    let relaxed = options.in_between(request, &collection);
     let mut deleted = 0;
-    let mut errors = WriteErrors::default();
-    let last = deletes.len() - 1;
-    // Written by statements that nobody has waited for yet.
-    let mut unsettled = false;
-    for (index, statement) in deletes.into_iter().enumerate() {
-        let done = parse(&collection, statement).and_then(|delete| {
-            let to = if index == last { &collection } else { &relaxed };
-            Ok(to.delete(delete)?)
-        });
-        match done {
-            Ok(count) => {
-                deleted += count;
-                if count > 0 {
-                    unsettled = index != last;
-                }
-            }
-            Err(error) => {
-                errors.push(index, error);
-                if options.ordered {
-                    break;
-                }
-            }
-        }
-    }
-    if unsettled {
-        options.settle(request)?;
-    }
+    let errors = each_statement(request, "deletes", |_, statement, collection| {
+        let count = collection.delete(parse(collection, statement)?)?;
+        deleted += count;
+        Ok(count > 0)
+    })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), deleted);
     errors.append_to(&mut reply);

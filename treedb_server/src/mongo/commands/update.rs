@@ -8,63 +8,29 @@ use treedb_core::{Collection, UpdateRequest};
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{Options, WriteErrors, append_count, check_statement, simple_collation, statements};
+use super::writes::{append_count, check_statement, each_statement, simple_collation};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let mut options = Options::new();
-    for arg in request.args() {
-        let arg = arg?;
-        match arg.name {
-            "updates" => {}
-            "let" => arg.unsupported()?,
-            _ if options.read(&arg)? => {}
-            _ => arg.generic()?,
-        }
-    }
-    let updates = statements(request, "updates")?;
-    let collection = options.acknowledge(request.collection()?);
-    let relaxed = options.in_between(request, &collection);
     let (mut matched, mut modified) = (0, 0);
     let mut upserted = RawArrayBuf::new();
     let mut any_upserted = false;
-    let mut errors = WriteErrors::default();
-    let last = updates.len() - 1;
-    // Written by statements that nobody has waited for yet.
-    let mut unsettled = false;
-    for (index, statement) in updates.into_iter().enumerate() {
-        let done = parse(&collection, statement).and_then(|update| {
-            let to = if index == last { &collection } else { &relaxed };
-            Ok(to.update(update)?)
-        });
-        match done {
-            Ok(outcome) => {
-                matched += outcome.matched;
-                modified += outcome.modified;
-                if outcome.modified > 0 || outcome.upserted.is_some() {
-                    unsettled = index != last;
-                }
-                if let Some(id) = outcome.upserted {
-                    matched += 1;
-                    any_upserted = true;
-                    let mut entry = RawDocumentBuf::new();
-                    entry.append(cstr!("index"), i32::try_from(index).unwrap_or(i32::MAX));
-                    entry.append(cstr!("_id"), RawBson::try_from(id)?);
-                    upserted.push(entry);
-                }
-            }
-            Err(error) => {
-                errors.push(index, error);
-                if options.ordered {
-                    break;
-                }
-            }
+    let errors = each_statement(request, "updates", |index, statement, collection| {
+        let outcome = collection.update(parse(collection, statement)?)?;
+        matched += outcome.matched;
+        modified += outcome.modified;
+        let wrote = outcome.modified > 0 || outcome.upserted.is_some();
+        if let Some(id) = outcome.upserted {
+            matched += 1;
+            any_upserted = true;
+            let mut entry = RawDocumentBuf::new();
+            entry.append(cstr!("index"), i32::try_from(index).unwrap_or(i32::MAX));
+            entry.append(cstr!("_id"), RawBson::try_from(id)?);
+            upserted.push(entry);
         }
-    }
-    if unsettled {
-        options.settle(request)?;
-    }
+        Ok(wrote)
+    })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), matched);
     append_count(&mut reply, cstr!("nModified"), modified);

@@ -155,6 +155,49 @@ pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'
     Ok(statements)
 }
 
+/// Carries out a command that is a list `name` of statements, each one transaction. The command waits for the disk once,
+/// behind the last. `each` gets a statement's number, the statement and the collection to write to, and tells whether it
+/// wrote. Returns what was refused; with `ordered` the first refusal ends the list.
+pub(super) fn each_statement(
+    request: &Request<'_>,
+    name: &str,
+    mut each: impl FnMut(usize, &RawDocument, &Collection) -> Result<bool>,
+) -> Result<WriteErrors> {
+    let mut options = Options::new();
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            _ if arg.name == name => {}
+            "let" => arg.unsupported()?,
+            _ if options.read(&arg)? => {}
+            _ => arg.generic()?,
+        }
+    }
+    let statements = statements(request, name)?;
+    let collection = options.acknowledge(request.collection()?);
+    let relaxed = options.in_between(request, &collection);
+    let mut errors = WriteErrors::default();
+    let last = statements.len() - 1;
+    // Written by statements that nobody has waited for yet.
+    let mut unsettled = false;
+    for (index, statement) in statements.into_iter().enumerate() {
+        match each(index, statement, if index == last { &collection } else { &relaxed }) {
+            Ok(true) => unsettled = index != last,
+            Ok(false) => {}
+            Err(error) => {
+                errors.push(index, error);
+                if options.ordered {
+                    break;
+                }
+            }
+        }
+    }
+    if unsettled {
+        options.settle(request)?;
+    }
+    Ok(errors)
+}
+
 /// Checks a statement of a section all through, which nothing has done yet.
 pub(super) fn check_statement(statement: &RawDocument) -> Result<()> {
     let limits = doc::Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 3 };
