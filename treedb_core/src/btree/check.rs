@@ -47,6 +47,24 @@ impl Tree {
         }
         Ok(stats)
     }
+
+    /// Numbers of branch pages and of leaf pages; leaves are not read.
+    pub fn count_pages<S: PageSource + ?Sized>(src: &S, root: &TreeRoot) -> Result<(u64, u64)> {
+        let mut count = PageCount::default();
+        pages(src, root, &mut |_, level| count.add(level))?;
+        Ok(count.0)
+    }
+}
+
+/// Branch pages and leaf pages of a tree.
+#[derive(Default)]
+pub(super) struct PageCount(pub(super) (u64, u64));
+
+impl PageCount {
+    /// Counts a page of this level.
+    pub(super) fn add(&mut self, level: u16) {
+        if level > 1 { self.0.0 += 1 } else { self.0.1 += 1 }
+    }
 }
 
 pub(super) fn depth_is_sound<S: PageSource + ?Sized>(src: &S, root: &TreeRoot) -> Result<()> {
@@ -67,11 +85,11 @@ pub(super) fn first_visit<S: PageSource + ?Sized>(
     Ok(())
 }
 
-/// Every page of a tree, parents before children; leaves are not read.
+/// Every page of a tree, with its level (1 for leaves), parents before children; leaves are not read.
 pub(super) fn pages<S: PageSource + ?Sized>(
     src: &S,
     root: &TreeRoot,
-    visit: &mut dyn FnMut(PageId),
+    visit: &mut dyn FnMut(PageId, u16),
 ) -> Result<()> {
     walk_pages(src, root, visit, |page, children| {
         let branch = Branch::open(page)?;
@@ -82,11 +100,11 @@ pub(super) fn pages<S: PageSource + ?Sized>(
     })
 }
 
-/// Every page of a tree whose branches' children `children_of` lists.
+/// Every page of a tree whose branches' children `children_of` lists, with its level.
 pub(super) fn walk_pages<S: PageSource + ?Sized>(
     src: &S,
     root: &TreeRoot,
-    visit: &mut dyn FnMut(PageId),
+    visit: &mut dyn FnMut(PageId, u16),
     children_of: impl Fn(&[u8], &mut Vec<PageId>) -> Result<(), NodeDamage>,
 ) -> Result<()> {
     if root.depth == 0 {
@@ -98,7 +116,7 @@ pub(super) fn walk_pages<S: PageSource + ?Sized>(
     let mut todo = vec![(root.root, root.depth)];
     while let Some((id, level)) = todo.pop() {
         first_visit(src, &mut seen, id)?;
-        visit(id);
+        visit(id, level);
         if level > 1 {
             children_of(src.page(id)?, &mut children).at(src, id)?;
             todo.extend(children.drain(..).map(|child| (child, level - 1)));

@@ -47,7 +47,7 @@ impl Tree {
     /// Removes every entry and frees every page.
     pub fn clear<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot) -> Result<()> {
         let mut pages = Vec::new();
-        super::check::pages(&*sink, root, &mut |id| pages.push(id))?;
+        super::check::pages(&*sink, root, &mut |id, _| pages.push(id))?;
         for id in pages {
             sink.free(id)?;
         }

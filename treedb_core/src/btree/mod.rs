@@ -5,6 +5,7 @@
 //! | [`node`] | leaves and branches on plain byte slices; knows no pages |
 //! | `root` | where a tree begins: what its owner stores of it |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
+//! | `many` | many keys at once |
 //! | `cursor` | [`Cursor`]: both ways through a tree |
 //! | `rows` | [`RowTree`]: values under dense row ids, without keys and without search |
 //!
@@ -23,6 +24,7 @@
 mod check;
 mod cursor;
 mod delete;
+mod many;
 pub mod node;
 mod path;
 mod root;

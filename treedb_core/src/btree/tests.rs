@@ -37,6 +37,7 @@ fn compare_all(pages: &MemPages, root: &TreeRoot, model: &Model) {
     let mut seen = HashSet::new();
     let stats = Tree::check(pages, root, &mut |id| assert!(seen.insert(id))).unwrap();
     assert_eq!(stats.entries, model.len() as u64);
+    assert_eq!(Tree::count_pages(pages, root).unwrap(), (stats.branches, stats.leaves));
     assert_eq!(pages.live(), seen.len(), "every page in use is the tree's");
     assert_eq!(TreeRoot::from_bytes(&root.to_bytes()), Some(*root));
 
@@ -85,6 +86,20 @@ fn compare_seeks(pages: &MemPages, root: &TreeRoot, model: &Model, key: &[u8]) {
     assert_eq!(got.map(|v| (v.bytes.to_vec(), v.pointer)), model.get(key).cloned());
 }
 
+/// Many keys at once, in the order they come in.
+fn compare_many(pages: &MemPages, root: &TreeRoot, model: &Model, keys: &[Vec<u8>]) {
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut got = Vec::new();
+    Tree::get_many(pages, root, &keys, &mut |i, value| {
+        assert_eq!(i, got.len());
+        got.push(value.map(|v| (v.bytes.to_vec(), v.pointer)));
+        Ok(())
+    })
+    .unwrap();
+    let want: Vec<_> = keys.iter().map(|&key| model.get(key).cloned()).collect();
+    assert_eq!(got, want);
+}
+
 fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
     let mut rng = Rng::new(seed);
     let mut pages = MemPages::new(payload);
@@ -117,6 +132,11 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
         compare_seeks(&pages, &root, &model, &probe);
         if step % 150 == 0 {
             compare_all(&pages, &root, &model);
+            let mut keys: Vec<_> =
+                (0..rng.below(120)).map(|_| random_key(&mut rng, temper, longest_key)).collect();
+            compare_many(&pages, &root, &model, &keys);
+            keys.sort();
+            compare_many(&pages, &root, &model, &keys);
         }
     }
     compare_all(&pages, &root, &model);
@@ -348,4 +368,25 @@ fn a_root_that_cannot_be_is_not_read() {
     ] {
         assert_eq!(TreeRoot::from_bytes(&bad.to_bytes()), None);
     }
+}
+
+#[test]
+fn keys_near_each_other_share_their_way_down() {
+    let mut pages = MemPages::new(4064);
+    let mut root = TreeRoot::EMPTY;
+    for n in 0..50_000u64 {
+        Tree::put(&mut pages, &mut root, &n.to_be_bytes(), Value::inline(b"12345678")).unwrap();
+    }
+    assert_eq!(root.depth, 2);
+    let near: Vec<_> = (20_000..20_032u64).map(u64::to_be_bytes).collect();
+    let near: Vec<&[u8]> = near.iter().map(|key| &key[..]).collect();
+    pages.reads.set(0);
+    let mut found = 0;
+    Tree::get_many(&pages, &root, &near, &mut |_, value| {
+        found += usize::from(value.is_some());
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(found, 32);
+    assert!(pages.reads.get() <= 3, "{} pages for 32 neighbours", pages.reads.get());
 }

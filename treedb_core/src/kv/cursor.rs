@@ -83,6 +83,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
+impl<'a> Cursor<'a> {
+    /// Key and value it is on, for longer than the cursor.
+    pub(crate) fn lend(&mut self) -> Result<Option<(Vec<u8>, &'a [u8])>> {
+        Ok(self.entry()?.map(|(key, value)| (key.to_vec(), value)))
+    }
+}
+
 /// The keys and values between two bounds, from either end. After an error it is at its end.
 pub struct Range<'a> {
     front: Cursor<'a>,

@@ -7,6 +7,7 @@
 //! | `catalog` | [`Table`]: names, kinds and roots, in a tree of their own |
 //! | `reads` | [`Reads`]: what every transaction offers |
 //! | `cursor` | [`Cursor`], [`Range`], [`Rows`] |
+//! | `figures` | [`TableStats`]: a table in numbers |
 //! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
 //! | `write` | [`WriteTxn`]: the one writer |
 //! | `batch` | [`Batch`]: changes put together beforehand |
@@ -52,6 +53,7 @@ mod checkpoint;
 mod command;
 mod cursor;
 mod edit;
+mod figures;
 mod gate;
 mod options;
 mod reads;
@@ -65,13 +67,15 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use crate::page::Reader;
 pub use batch::Batch;
 pub use catalog::{MAX_NAME, Table, TableKind};
 pub use check::CheckReport;
 pub use cursor::{Cursor, Range, Rows};
 pub use edit::MAX_VALUE;
+pub use figures::TableStats;
 pub use options::{Durability, Options};
-pub use reads::{Bounds, Reads};
+pub use reads::{Bounds, Entry, Reads};
 pub use snapshot::{ReadTxn, Snapshot};
 pub use store::{Stats, Store};
 pub use write::WriteTxn;

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use super::catalog::{self, Record, Table, TableKind};
 use super::cursor::{Cursor, Range, Rows};
+use super::figures::TableStats;
 use super::values;
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot};
 use crate::error::Result;
@@ -13,6 +14,9 @@ use crate::vlog::ValueLog;
 
 /// From where to where: both ends may be included, excluded or open.
 pub type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
+
+/// A key, put together from its page, and its value, borrowed from there.
+pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 
 /// Where a transaction reads. Not for use outside: it seals [`Reads`].
 #[doc(hidden)]
@@ -69,6 +73,35 @@ pub trait Reads {
         }
     }
 
+    /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than so many single reads: keys
+    /// in rising order share their way through the tree where they are near each other, and for others the waits
+    /// for memory overlap.
+    fn get_many(&self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<&[u8]>>> {
+        table.expect(TableKind::Ordered)?;
+        let found = self.find(table)?;
+        let look = self.look();
+        let mut values = Vec::with_capacity(keys.len());
+        Tree::get_many(look.pager, &found.0.root, keys, &mut |_, cell| {
+            values.push(cell.map(|cell| values::resolve(look.pager, look.values, cell)).transpose()?);
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// The lowest key and its value, `None` if the table is empty.
+    fn first(&self, table: &Table) -> Result<Option<Entry<'_>>> {
+        let mut cursor = self.cursor(table)?;
+        cursor.first()?;
+        cursor.lend()
+    }
+
+    /// The highest key and its value, `None` if the table is empty.
+    fn last(&self, table: &Table) -> Result<Option<Entry<'_>>> {
+        let mut cursor = self.cursor(table)?;
+        cursor.last()?;
+        cursor.lend()
+    }
+
     /// A cursor over the keys, not yet on any.
     fn cursor(&self, table: &Table) -> Result<Cursor<'_>> {
         table.expect(TableKind::Ordered)?;
@@ -83,6 +116,13 @@ pub trait Reads {
         let found = self.find(table)?;
         let look = self.look();
         Ok(Range::new(look.pager, look.values, &found.0.root, bounds))
+    }
+
+    /// Keys that begin with `prefix`, and their values, from both ends. The empty prefix is that of all keys.
+    fn prefix(&self, table: &Table, prefix: &[u8]) -> Result<Range<'_>> {
+        let end = above_prefix(prefix);
+        let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range(table, (Bound::Included(prefix), to))
     }
 
     /// Row `row`, `None` if it is not there.
@@ -114,6 +154,25 @@ pub trait Reads {
     fn is_empty(&self, table: &Table) -> Result<bool> {
         Ok(self.len(table)? == 0)
     }
+
+    /// Figures of a table; its branches are read for them, not its leaves.
+    fn table_stats(&self, table: &Table) -> Result<TableStats> {
+        let found = self.find(table)?;
+        TableStats::of(self.look().pager, table, &found.0)
+    }
+
+    /// Figures of all tables, by name.
+    fn all_table_stats(&self) -> Result<Vec<TableStats>> {
+        self.tables()?.iter().map(|table| self.table_stats(table)).collect()
+    }
+}
+
+/// The lowest key above all that begin with `prefix`; `None` if there is none.
+pub(crate) fn above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
+    let mut end = prefix.get(..=last)?.to_vec();
+    *end.last_mut()? += 1;
+    Some(end)
 }
 
 /// The records of the tables a snapshot looked at last, so that it does not descend the catalog for each read.

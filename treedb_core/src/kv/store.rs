@@ -14,7 +14,7 @@ use super::snapshot::{ReadTxn, Snapshot};
 use super::values::Dead;
 use super::write::WriteTxn;
 use crate::error::{Error, Result};
-use crate::page::{PageCounts, Pager};
+use crate::page::{PageCounts, Pager, Reader};
 use crate::vlog::{ValueLog, ValueLogStats};
 use crate::wal::{Log, LogStats};
 
@@ -150,6 +150,12 @@ impl Store {
             oldest_reader: pins.first().copied(),
             checkpoint: inner.pager.durable(),
         }
+    }
+
+    /// The snapshots alive, the one of the oldest transaction first: an old one keeps pages and values from being
+    /// used again. Waits for nobody.
+    pub fn readers(&self) -> Vec<Reader> {
+        self.inner.pager.readers()
     }
 
     /// Why writes are refused, if a failure poisoned the store.

@@ -50,7 +50,7 @@ pub use alloc::{Allocator, PageCounts};
 pub use census::Census;
 pub use layout::{PAGE_SIZE, PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
-pub use slots::Pin;
+pub use slots::{Pin, Reader};
 pub use writer::PageWriter;
 
 use crate::error::{Error, Result};

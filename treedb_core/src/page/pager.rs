@@ -8,7 +8,7 @@ use super::alloc::{Allocator, Bits, PageCounts};
 use super::census::Census;
 use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
 use super::meta::{self, Meta};
-use super::slots::{Pin, Slots};
+use super::slots::{Pin, Reader, Slots};
 use super::view::View;
 use super::writer::PageWriter;
 use super::{PageId, PageSource, ledger};
@@ -167,6 +167,11 @@ impl Pager {
         self.slots.pinned(&mut pins);
         pins.sort_unstable();
         pins
+    }
+
+    /// Who holds a pin now, the oldest transaction first.
+    pub fn readers(&self) -> Vec<Reader> {
+        self.slots.readers()
     }
 
     /// The current transaction's number.

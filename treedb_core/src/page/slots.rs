@@ -7,19 +7,47 @@
 //! Why no page is reused under a reader: the reader stores its number and then looks again whether that
 //! transaction is still the current one; the writer makes a new transaction current and then reads the slots. All
 //! four are sequentially consistent, so at least one of the two sees the other.
+//!
+//! Beside the transaction a slot has the time it was claimed at, by the system's coarse clock: that one is read from
+//! memory, in a few nanoseconds, and moves on every few milliseconds.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 const FREE: u64 = u64::MAX;
+/// The time of a slot that was claimed a moment ago, or by nobody.
+const NOT_YET: u64 = u64::MAX;
 /// Slots of a chunk; more readers than that at once make more chunks.
 const CHUNK: usize = 64;
 
 /// Two cache lines, because neighbouring lines are fetched in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct Slot {
+    txn: AtomicU64,
+    /// When it was claimed, in milliseconds of the coarse clock.
+    since: AtomicU64,
+}
+
+/// Now, in milliseconds of a clock that never goes back.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    (time.tv_sec as u64).wrapping_mul(1000).wrapping_add(time.tv_nsec as u64 / 1_000_000)
+}
+
+/// Somebody who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reader {
+    /// The transaction it sees.
+    pub txn: u64,
+    /// How long it has been reading, to a few milliseconds.
+    pub age: Duration,
+}
 
 #[derive(Debug)]
 struct Chunk {
@@ -32,7 +60,7 @@ struct Chunk {
 impl Chunk {
     fn new() -> Chunk {
         Chunk {
-            slots: [const { Slot(AtomicU64::new(FREE)) }; CHUNK],
+            slots: [const { Slot { txn: AtomicU64::new(FREE), since: AtomicU64::new(NOT_YET) } }; CHUNK],
             used: AtomicUsize::new(0),
             next: OnceLock::new(),
         }
@@ -142,7 +170,7 @@ impl Slots {
                 return Pin { slot: index, txn, root: bytes(root) };
             }
             txn = now;
-            slot.0.store(txn, Ordering::SeqCst);
+            slot.txn.store(txn, Ordering::SeqCst);
         }
     }
 
@@ -154,7 +182,8 @@ impl Slots {
             for step in 0..CHUNK {
                 let i = (home + step) % CHUNK;
                 let slot = &chunk.slots[i];
-                if slot.0.compare_exchange(FREE, txn, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                if slot.txn.compare_exchange(FREE, txn, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                    slot.since.store(now(), Ordering::Relaxed);
                     if chunk.used.load(Ordering::Relaxed) <= i {
                         // Before the look at the current transaction that makes the pin count.
                         chunk.used.fetch_max(i + 1, Ordering::SeqCst);
@@ -178,17 +207,40 @@ impl Slots {
                 None => return,
             }
         }
-        chunk.slots[pin.slot % CHUNK].0.store(FREE, Ordering::Release);
+        let slot = &chunk.slots[pin.slot % CHUNK];
+        slot.since.store(NOT_YET, Ordering::Relaxed);
+        slot.txn.store(FREE, Ordering::Release);
     }
 
     /// Adds the transactions pinned now to `out`, unsorted. Call after `publish`.
     pub(crate) fn pinned(&self, out: &mut Vec<u64>) {
+        self.each_claimed(|txn, _| out.push(txn));
+    }
+
+    /// Who reads now, the oldest transaction first.
+    pub(crate) fn readers(&self) -> Vec<Reader> {
+        let now = now();
+        let mut readers = Vec::new();
+        self.each_claimed(|txn, slot| {
+            let since = slot.since.load(Ordering::Relaxed);
+            // One that has just begun may not have said since when.
+            readers.push(Reader { txn, age: Duration::from_millis(now.saturating_sub(since)) });
+        });
+        readers.sort_unstable_by_key(|reader| (reader.txn, std::cmp::Reverse(reader.age)));
+        readers
+    }
+
+    fn each_claimed(&self, mut each: impl FnMut(u64, &Slot)) {
         fence(Ordering::SeqCst);
         let mut chunk = Some(&self.first);
         while let Some(c) = chunk {
             let used = c.used.load(Ordering::SeqCst).min(CHUNK);
-            let pins = c.slots[..used].iter().map(|slot| slot.0.load(Ordering::SeqCst));
-            out.extend(pins.filter(|&txn| txn != FREE));
+            for slot in &c.slots[..used] {
+                let txn = slot.txn.load(Ordering::SeqCst);
+                if txn != FREE {
+                    each(txn, slot);
+                }
+            }
             chunk = c.next.get().map(|b| &**b);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::check::{depth_is_sound, first_visit, walk_pages};
+use super::super::check::{PageCount, depth_is_sound, first_visit, walk_pages};
 use super::super::path::At;
 use super::super::{TreeRoot, TreeStats};
 use super::branch::{HEADER as BRANCH_HEADER, RowBranch};
@@ -33,13 +33,20 @@ impl RowTree {
         }
         Ok(stats)
     }
+
+    /// Numbers of branch pages and of leaf pages; leaves are not read.
+    pub fn count_pages<S: PageSource + ?Sized>(src: &S, root: &RowRoot) -> Result<(u64, u64)> {
+        let mut count = PageCount::default();
+        pages(src, &root.tree, &mut |_, level| count.add(level))?;
+        Ok(count.0)
+    }
 }
 
-/// Every page of a row tree, parents before children; leaves are not read.
+/// Every page of a row tree, with its level (1 for leaves), parents before children; leaves are not read.
 pub(super) fn pages<S: PageSource + ?Sized>(
     src: &S,
     root: &TreeRoot,
-    visit: &mut dyn FnMut(PageId),
+    visit: &mut dyn FnMut(PageId, u16),
 ) -> Result<()> {
     walk_pages(src, root, visit, |page, children| {
         let branch = RowBranch::open(page)?;

@@ -54,7 +54,7 @@ impl RowTree {
     /// Removes every row and frees every page. Ids are not given out again.
     pub fn clear<S: PageSink + ?Sized>(sink: &mut S, root: &mut RowRoot) -> Result<()> {
         let mut pages = Vec::new();
-        super::check::pages(&*sink, &root.tree, &mut |id| pages.push(id))?;
+        super::check::pages(&*sink, &root.tree, &mut |id, _| pages.push(id))?;
         for id in pages {
             sink.free(id)?;
         }

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod flush;
 mod model;
+mod reads;
 mod threads;
 
 use std::path::{Path, PathBuf};

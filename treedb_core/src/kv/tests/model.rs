@@ -58,6 +58,23 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
     let mut back: Vec<_> = read.range(keys, bounds).unwrap().rev().map(Result::unwrap).collect();
     back.reverse();
     assert_eq!(back, want);
+    let mut some: Vec<_> = (0..dice.below(50)).map(|_| some_key(dice)).collect();
+    if dice.chance(50) {
+        some.sort();
+    }
+    let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+    let want: Vec<_> = some.iter().map(|&key| model.keys.get(key).map(Vec::as_slice)).collect();
+    assert_eq!(read.get_many(keys, &some).unwrap(), want);
+    let key = some_key(dice);
+    let prefix = &key[..dice.below(key.len() + 1)];
+    let want: Vec<_> = model.keys.iter().filter(|(k, _)| k.starts_with(prefix)).collect();
+    let seen: Vec<_> = read.prefix(keys, prefix).unwrap().map(Result::unwrap).collect();
+    assert!(seen.iter().map(|(k, v)| (k, *v)).eq(want.iter().map(|(k, v)| (*k, v.as_slice()))));
+    let back: Vec<_> = read.prefix(keys, prefix).unwrap().rev().map(Result::unwrap).collect();
+    assert!(back.iter().rev().eq(seen.iter()));
+    let entry = |(k, v): (&Vec<u8>, _)| (k.clone(), Vec::as_slice(v));
+    assert_eq!(read.first(keys).unwrap(), model.keys.first_key_value().map(entry));
+    assert_eq!(read.last(keys).unwrap(), model.keys.last_key_value().map(entry));
     let from = dice.below(model.next as usize + 2) as u64;
     let want: Vec<(u64, &[u8])> = model.rows.range(from..).map(|(&k, v)| (k, v.as_slice())).collect();
     let seen: Vec<_> = read.rows(rows, from).unwrap().map(Result::unwrap).collect();
