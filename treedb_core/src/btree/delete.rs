@@ -151,8 +151,52 @@ fn mend<S: PageSink + ?Sized>(
     Ok(())
 }
 
+/// Mends what has become thin on the way to `key`, on every level: nodes under a quarter full are put together with a
+/// neighbour or take entries from one. A node without neighbours gets some when the branch above it is mended, so
+/// this goes on until a round finds nothing to do.
+pub(super) fn mend_along<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot, key: &[u8]) -> Result<()> {
+    for _ in 0..=root.depth {
+        let mut path = Path::new();
+        let leaf = find_leaf(&*sink, root, key, &mut path)?;
+        // The root may be as thin as it is.
+        let below_root = path.steps().iter().map(|step| step.page).skip(1).chain([leaf]);
+        let mut thin = false;
+        for id in below_root.filter(|_| root.depth > 1) {
+            thin |= is_thin(&*sink, id, id == leaf)?;
+        }
+        if !thin {
+            return Ok(());
+        }
+        let mut id = own_steps(sink, root, &mut path, leaf)?;
+        let (mut leaf, mut mended) = (true, false);
+        while let Some(step) = path.pop() {
+            let (parent, c) = (step.page, step.child as usize);
+            let count = Branch::open(sink.page(parent)?).at(&*sink, parent)?.count();
+            if count > 0 && is_thin(&*sink, id, leaf)? {
+                mended |= relieve(sink, parent, c, count, id, leaf)?;
+            }
+            (id, leaf) = (parent, false);
+        }
+        lower_root(sink, root)?;
+        if !mended {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn is_thin<S: PageSource + ?Sized>(src: &S, id: PageId, leaf: bool) -> Result<bool> {
+    let page = src.page(id)?;
+    let free = if leaf {
+        Leaf::open(page).and_then(|leaf| leaf.free())
+    } else {
+        Branch::open(page).and_then(|branch| branch.free())
+    };
+    Ok(meagre(free.at(src, id)?, page.len()))
+}
+
 /// Takes away root branches that have a single child.
-fn lower_root<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot) -> Result<()> {
+pub(super) fn lower_root<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot) -> Result<()> {
     while root.depth > 1 {
         let top = Branch::open(sink.page(root.root)?).at(&*sink, root.root)?;
         if top.count() > 0 {

@@ -6,6 +6,7 @@
 //! | `root` | where a tree begins: what its owner stores of it |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `many` | many keys at once |
+//! | `range` | delete from one key to another |
 //! | `cursor` | [`Cursor`]: both ways through a tree |
 //! | `rows` | [`RowTree`]: values under dense row ids, without keys and without search |
 //!
@@ -27,6 +28,7 @@ mod delete;
 mod many;
 pub mod node;
 mod path;
+mod range;
 mod root;
 mod rows;
 #[cfg(test)]

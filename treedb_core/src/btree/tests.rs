@@ -1,6 +1,7 @@
 //! The tree against a `BTreeMap`, on pages that catch misuse.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
 
 use super::testing::{MemPages, Rng};
 use super::{Tree, TreeRoot, Value, node};
@@ -81,9 +82,61 @@ fn compare_seeks(pages: &MemPages, root: &TreeRoot, model: &Model, key: &[u8]) {
     assert_eq!(cursor.next().unwrap(), after.is_some());
     assert_eq!(cursor.key().unwrap(), after.as_deref());
 
+    let above = model.last_key_value().is_none_or(|(last, _)| key > last.as_slice());
+    assert_eq!(Tree::is_above_all(pages, root, key).unwrap(), above);
     assert_eq!(cursor.seek_exact(key).unwrap(), model.contains_key(key));
     let got = Tree::get(pages, root, key).unwrap();
     assert_eq!(got.map(|v| (v.bytes.to_vec(), v.pointer)), model.get(key).cloned());
+}
+
+fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Bounds of every kind, mostly at keys that are there.
+fn random_bounds(
+    rng: &mut Rng,
+    model: &Model,
+    temper: usize,
+    longest: usize,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = || {
+        let mut key = random_key(rng, temper, longest);
+        if rng.below(3) > 0 {
+            key = model.range(key.clone()..).next().map_or(key, |(k, _)| k.clone());
+        }
+        match rng.below(5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Included(key),
+            _ => Bound::Excluded(key),
+        }
+    };
+    (end(), end())
+}
+
+/// Removes a range from the tree and from the model; the tree must be sound.
+fn delete_range(
+    pages: &mut MemPages,
+    root: &mut TreeRoot,
+    model: &mut Model,
+    bounds: (Bound<&[u8]>, Bound<&[u8]>),
+) {
+    let before = model.len();
+    let (from, to) = bounds;
+    let above = |key: &[u8]| match from {
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+        Bound::Unbounded => true,
+    };
+    let below = |key: &[u8]| match to {
+        Bound::Included(to) => key <= to,
+        Bound::Excluded(to) => key < to,
+        Bound::Unbounded => true,
+    };
+    model.retain(|key, _| !(above(key) && below(key)));
+    let removed = Tree::delete_range(pages, root, bounds).unwrap();
+    assert_eq!(removed, (before - model.len()) as u64, "{bounds:?}");
+    compare_all(pages, root, model);
 }
 
 /// Many keys at once, in the order they come in.
@@ -122,6 +175,10 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
             let (value, pointer) = random_value(&mut rng, longest_value);
             let new = Tree::put(&mut pages, &mut root, &key, Value { bytes: &value, pointer }).unwrap();
             assert_eq!(new, model.insert(key.clone(), (value, pointer)).is_none());
+        }
+        if rng.below(if deleting { 150 } else { 900 }) == 0 {
+            let (from, to) = random_bounds(&mut rng, &model, temper, longest_key);
+            delete_range(&mut pages, &mut root, &mut model, (bound(&from), bound(&to)));
         }
         assert_eq!(root.entries, model.len() as u64);
         if rng.below(40) == 0 {
@@ -389,4 +446,68 @@ fn keys_near_each_other_share_their_way_down() {
     .unwrap();
     assert_eq!(found, 32);
     assert!(pages.reads.get() <= 3, "{} pages for 32 neighbours", pages.reads.get());
+}
+
+/// A tree of `count` numbers, each with a value of 8 bytes.
+fn numbers(count: u64) -> (MemPages, TreeRoot) {
+    let mut pages = MemPages::new(4064);
+    let mut root = TreeRoot::EMPTY;
+    for n in 0..count {
+        Tree::put(&mut pages, &mut root, &n.to_be_bytes(), Value::inline(b"12345678")).unwrap();
+    }
+    pages.seal();
+    (pages, root)
+}
+
+#[test]
+fn a_range_of_any_ends_goes_as_a_whole() {
+    let ends = [0u64, 1, 127, 128, 160, 161, 162, 500, 9_999, 19_998, 19_999, 30_000];
+    for from in ends {
+        for to in ends {
+            for kind in 0..3 {
+                let (mut pages, mut root) = numbers(20_000);
+                let (low, high) = (from.to_be_bytes(), to.to_be_bytes());
+                let bounds = match kind {
+                    0 => (Bound::Included(&low[..]), Bound::Excluded(&high[..])),
+                    1 => (Bound::Excluded(&low[..]), Bound::Unbounded),
+                    _ => (Bound::Unbounded, Bound::Included(&high[..])),
+                };
+                let want: u64 = match kind {
+                    0 => to.min(20_000).saturating_sub(from),
+                    1 => 19_999u64.saturating_sub(from),
+                    _ => (to + 1).min(20_000),
+                };
+                assert_eq!(Tree::delete_range(&mut pages, &mut root, bounds).unwrap(), want, "{bounds:?}");
+                assert_eq!(root.entries, 20_000 - want);
+                let mut seen = 0;
+                Tree::check(&pages, &root, &mut |_| seen += 1).unwrap();
+                assert_eq!(pages.live(), seen, "{bounds:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deleted_range_is_not_searched_and_few_pages_are_copied() {
+    let (mut pages, mut root) = numbers(100_000);
+    let leaves = Tree::count_pages(&pages, &root).unwrap().1;
+    pages.reads.set(0);
+    pages.budget = 8;
+    let (low, high) = (10_000u64.to_be_bytes(), 95_000u64.to_be_bytes());
+    let bounds = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+    assert_eq!(Tree::delete_range(&mut pages, &mut root, bounds).unwrap(), 85_000);
+    let reads = pages.reads.get();
+    assert!(reads < leaves / 2, "{reads} reads for {leaves} leaves, of which a seventh is left");
+}
+
+#[test]
+fn deleted_ranges_keep_pages_from_staying_near_empty() {
+    let (mut pages, mut root) = numbers(100_000);
+    for from in (0..100_000u64).step_by(100) {
+        let (low, high) = (from.to_be_bytes(), (from + 95).to_be_bytes());
+        let bounds = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+        assert_eq!(Tree::delete_range(&mut pages, &mut root, bounds).unwrap(), 95);
+    }
+    let stats = Tree::check(&pages, &root, &mut |_| {}).unwrap();
+    assert!(stats.entries == 5000 && stats.used * 100 > stats.room * 45, "{stats:?}");
 }

@@ -34,6 +34,20 @@ impl Tree {
         }
     }
 
+    /// Whether `key` is above every key of the tree.
+    pub fn is_above_all<S: PageSource + ?Sized>(src: &S, root: &TreeRoot, key: &[u8]) -> Result<bool> {
+        if root.depth == 0 {
+            return Ok(true);
+        }
+        let mut id = root.root;
+        for _ in 1..root.depth {
+            let branch = Branch::open(src.page(id)?).at(src, id)?;
+            id = PageId(branch.child(branch.count()).at(src, id)?);
+        }
+        let leaf = Leaf::open(src.page(id)?).at(src, id)?;
+        Ok(leaf.search(key).at(src, id)? == Err(leaf.count()))
+    }
+
     /// A cursor, not yet on any entry.
     pub fn cursor<'a, S: PageSource + ?Sized>(src: &'a S, root: &TreeRoot) -> Cursor<'a, S> {
         Cursor::new(src, root)

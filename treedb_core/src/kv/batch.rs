@@ -2,6 +2,7 @@
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
+use super::reads::Bounds;
 use crate::error::Result;
 
 /// A list of changes to any number of tables. [`WriteTxn::write`](super::WriteTxn::write) makes them in order.
@@ -34,6 +35,18 @@ impl Batch {
         table.expect(TableKind::Ordered)?;
         self.push(Command::Delete { table: table.id, key });
         Ok(())
+    }
+
+    /// Removes the keys within `bounds`. `TableMismatch` if the table holds rows.
+    pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        self.push(Command::DeleteRange { table: table.id, bounds });
+        Ok(())
+    }
+
+    /// Removes everything in a table.
+    pub fn clear_table(&mut self, table: &Table) {
+        self.push(Command::Clear { table: table.id });
     }
 
     /// Stores row `row`. `TableMismatch` if the table maps keys.

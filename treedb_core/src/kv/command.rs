@@ -9,12 +9,17 @@
 //! 4 delete row  table, row
 //! 5 create      table, kind (0 ordered, 1 rows), name
 //! 6 drop        table, name
+//! 7 clear       table
+//! 8 delete from one key to another   table, bound, bound
 //! ```
 //!
 //! Its number is a byte, tables and rows are LEB128 integers, keys, values and names a LEB128 length and that many
-//! bytes. Commands say what is to be, not how it differs: replaying one twice does no harm.
+//! bytes. A bound is a byte 0 (none), or 1 (included) or 2 (excluded) and a key. Commands say what is to be, not how it differs: replaying one twice does no harm.
+
+use std::ops::Bound;
 
 use super::catalog::TableKind;
+use super::reads::Bounds;
 
 /// The format of a frame's payload.
 pub(crate) const FORMAT: u8 = 1;
@@ -28,6 +33,8 @@ pub(crate) enum Command<'a> {
     DeleteRow { table: u32, row: u64 },
     Create { table: u32, kind: TableKind, name: &'a str },
     Drop { table: u32, name: &'a str },
+    Clear { table: u32 },
+    DeleteRange { table: u32, bounds: Bounds<'a> },
 }
 
 fn put_int(out: &mut Vec<u8>, mut n: u64) {
@@ -43,7 +50,46 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+fn put_bound(out: &mut Vec<u8>, bound: Bound<&[u8]>) {
+    match bound {
+        Bound::Unbounded => out.push(0),
+        Bound::Included(key) => {
+            out.push(1);
+            put_bytes(out, key);
+        }
+        Bound::Excluded(key) => {
+            out.push(2);
+            put_bytes(out, key);
+        }
+    }
+}
+
 impl Command<'_> {
+    /// The table it is about.
+    pub(crate) fn table(&self) -> u32 {
+        match *self {
+            Command::Put { table, .. }
+            | Command::Delete { table, .. }
+            | Command::PutRow { table, .. }
+            | Command::DeleteRow { table, .. }
+            | Command::Create { table, .. }
+            | Command::Drop { table, .. }
+            | Command::Clear { table }
+            | Command::DeleteRange { table, .. } => table,
+        }
+    }
+
+    /// True if it takes entries away from a table: it is logged only if there were any.
+    pub(crate) fn removes(&self) -> bool {
+        matches!(
+            self,
+            Command::Delete { .. }
+                | Command::DeleteRow { .. }
+                | Command::Clear { .. }
+                | Command::DeleteRange { .. }
+        )
+    }
+
     /// Appends the command's bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match *self {
@@ -79,6 +125,16 @@ impl Command<'_> {
                 out.push(6);
                 put_int(out, table.into());
                 put_bytes(out, name.as_bytes());
+            }
+            Command::Clear { table } => {
+                out.push(7);
+                put_int(out, table.into());
+            }
+            Command::DeleteRange { table, bounds: (from, to) } => {
+                out.push(8);
+                put_int(out, table.into());
+                put_bound(out, from);
+                put_bound(out, to);
             }
         }
     }
@@ -167,6 +223,15 @@ impl<'a> Commands<'a> {
         }
     }
 
+    fn bound(&mut self) -> Result<Bound<&'a [u8]>, BadCommand> {
+        match self.byte()? {
+            0 => Ok(Bound::Unbounded),
+            1 => Ok(Bound::Included(self.take()?)),
+            2 => Ok(Bound::Excluded(self.take()?)),
+            _ => self.bad("a bound's kind, 0 to 2"),
+        }
+    }
+
     /// The next command; `None` behind the last.
     pub(crate) fn next(&mut self) -> Result<Option<Command<'a>>, BadCommand> {
         if self.at == self.bytes.len() {
@@ -185,7 +250,9 @@ impl<'a> Commands<'a> {
                 Command::Create { table, kind, name: self.name()? }
             }
             6 => Command::Drop { table: self.table()?, name: self.name()? },
-            _ => return self.bad("a command's number, 1 to 6"),
+            7 => Command::Clear { table: self.table()? },
+            8 => Command::DeleteRange { table: self.table()?, bounds: (self.bound()?, self.bound()?) },
+            _ => return self.bad("a command's number, 1 to 8"),
         };
         Ok(Some(command))
     }
@@ -204,6 +271,9 @@ mod tests {
             Command::Create { table: 2, kind: TableKind::Rows, name: "\u{e4}" },
             Command::PutRow { table: 2, row: u64::MAX, value: &[1; 200] },
             Command::DeleteRow { table: 2, row: 127 },
+            Command::DeleteRange { table: 1, bounds: (Bound::Included(b"a"), Bound::Excluded(&[8; 200])) },
+            Command::DeleteRange { table: 1, bounds: (Bound::Unbounded, Bound::Unbounded) },
+            Command::Clear { table: 300 },
             Command::Drop { table: 2, name: "\u{e4}" },
         ]
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::reads::Bounds;
+use super::reads::{Bounds, above, below};
 use super::values::resolve;
 use crate::btree::{self, RowCursor, RowRoot, RowTree, Tree, TreeRoot};
 use crate::error::Result;
@@ -105,20 +105,8 @@ fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
     bound.map(<[u8]>::to_vec)
 }
 
-fn above(key: &[u8], low: &Bound<Vec<u8>>) -> bool {
-    match low {
-        Bound::Included(low) => key >= low.as_slice(),
-        Bound::Excluded(low) => key > low.as_slice(),
-        Bound::Unbounded => true,
-    }
-}
-
-fn below(key: &[u8], high: &Bound<Vec<u8>>) -> bool {
-    match high {
-        Bound::Included(high) => key <= high.as_slice(),
-        Bound::Excluded(high) => key < high.as_slice(),
-        Bound::Unbounded => true,
-    }
+fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
 }
 
 impl<'a> Range<'a> {
@@ -149,12 +137,12 @@ impl<'a> Range<'a> {
         self.begun_front = true;
         while on {
             let Some((key, value)) = front.entry()? else { break };
-            if !above(key, &self.from) {
+            if !above(key, slice(&self.from)) {
                 // The excluded lower bound itself.
                 on = front.next()?;
                 continue;
             }
-            if !below(key, &self.to) {
+            if !below(key, slice(&self.to)) {
                 break;
             }
             let key = key.to_vec();
@@ -176,11 +164,11 @@ impl<'a> Range<'a> {
         self.begun_back = true;
         while on {
             let Some((key, value)) = back.entry()? else { break };
-            if !below(key, &self.to) {
+            if !below(key, slice(&self.to)) {
                 on = back.prev()?;
                 continue;
             }
-            if !above(key, &self.from) {
+            if !above(key, slice(&self.from)) {
                 break;
             }
             let key = key.to_vec();

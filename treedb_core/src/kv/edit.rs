@@ -1,9 +1,11 @@
 //! Commands applied to pages: by a write transaction, and by recovery.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::catalog::{self, Record, TableKind};
 use super::command::Command;
+use super::reads::{Bounds, above, below};
 use super::unlogged::Unlogged;
 use super::values::{INLINE, pointer};
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
@@ -150,6 +152,8 @@ impl Edit<'_> {
             Command::DeleteRow { table, row } => self.delete_row(table, row),
             Command::Create { table, kind, name } => self.create(table, kind, name),
             Command::Drop { table, name } => self.drop(table, name),
+            Command::Clear { table } => self.clear(table),
+            Command::DeleteRange { table, bounds } => self.delete_range(table, bounds),
         }
     }
 
@@ -248,31 +252,81 @@ impl Edit<'_> {
         let Some(mut record) = self.writer.record(pager, id)?.filter(|_| named) else {
             return Ok(Met::NoTable);
         };
-        let mut root = RowRoot { tree: record.root, next: record.next_row };
-        if record.large > 0 {
-            match record.kind {
-                TableKind::Ordered => {
-                    let mut cursor = Tree::cursor(pager, &record.root);
-                    while cursor.next()? {
-                        self.bury(&mut record, cursor.value())?;
-                    }
-                }
-                TableKind::Rows => {
-                    let mut cursor = RowTree::cursor(pager, &root);
-                    while cursor.next()? {
-                        self.bury(&mut record, cursor.row().map(|(_, cell)| cell))?;
-                    }
-                }
-            }
-        }
+        self.empty(&mut record)?;
         let mut sink = pager.writer(&mut self.writer.alloc);
-        match record.kind {
-            TableKind::Ordered => Tree::clear(&mut sink, &mut record.root)?,
-            TableKind::Rows => RowTree::clear(&mut sink, &mut root)?,
-        }
         catalog::remove(&mut sink, &mut self.writer.catalog, id, name)?;
         self.writer.tables.remove(&id);
         Ok(Met::There)
+    }
+
+    /// Removes everything in a table; the numbers of its rows are not given again.
+    fn empty(&mut self, record: &mut Record) -> Result<()> {
+        let pager = self.pager;
+        let mut root = RowRoot { tree: record.root, next: record.next_row };
+        match record.kind {
+            TableKind::Ordered => {
+                self.bury_range(record, (Bound::Unbounded, Bound::Unbounded))?;
+                Tree::clear(&mut pager.writer(&mut self.writer.alloc), &mut record.root)
+            }
+            TableKind::Rows => {
+                if record.large > 0 {
+                    let mut cursor = RowTree::cursor(pager, &root);
+                    while cursor.next()? {
+                        self.bury(record, cursor.row().map(|(_, cell)| cell))?;
+                    }
+                }
+                RowTree::clear(&mut pager.writer(&mut self.writer.alloc), &mut root)?;
+                record.root = root.tree;
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that the large values within `bounds` go away. Nothing is read if the table has none.
+    fn bury_range(&mut self, record: &mut Record, bounds: Bounds<'_>) -> Result<()> {
+        if record.large == 0 {
+            return Ok(());
+        }
+        let mut cursor = Tree::cursor(self.pager, &record.root);
+        let mut on = match bounds.0 {
+            Bound::Included(key) | Bound::Excluded(key) => cursor.seek(key)?,
+            Bound::Unbounded => cursor.first()?,
+        };
+        while on && record.large > 0 {
+            // Most values are not large, and their keys need not be put together.
+            let cell = cursor.value().filter(|cell| cell.pointer);
+            if let (Some(cell), Some(key)) = (cell, cursor.key()?) {
+                if !below(key, bounds.1) {
+                    break;
+                }
+                if above(key, bounds.0) {
+                    self.bury(record, Some(cell))?;
+                }
+            }
+            on = cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, id: u32) -> Result<Met> {
+        let Some(mut record) = self.writer.record(self.pager, id)? else { return Ok(Met::NoTable) };
+        if record.root.entries == 0 {
+            return Ok(Met::Nothing);
+        }
+        self.empty(&mut record)?;
+        self.put_record(id, record);
+        Ok(Met::There)
+    }
+
+    fn delete_range(&mut self, id: u32, bounds: Bounds<'_>) -> Result<Met> {
+        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
+        self.bury_range(&mut record, bounds)?;
+        let mut sink = self.pager.writer(&mut self.writer.alloc);
+        let removed = Tree::delete_range(&mut sink, &mut record.root, bounds)?;
+        if removed > 0 {
+            self.put_record(id, record);
+        }
+        Ok(Met::from(removed > 0))
     }
 
     /// Writes the changed records into the catalog and returns its root, ready to be published.

@@ -15,6 +15,24 @@ use crate::vlog::ValueLog;
 /// From where to where: both ends may be included, excluded or open.
 pub type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
+/// Whether `key` is not below a range that begins at `low`.
+pub(crate) fn above(key: &[u8], low: Bound<&[u8]>) -> bool {
+    match low {
+        Bound::Included(low) => key >= low,
+        Bound::Excluded(low) => key > low,
+        Bound::Unbounded => true,
+    }
+}
+
+/// Whether `key` is not above a range that ends at `high`.
+pub(crate) fn below(key: &[u8], high: Bound<&[u8]>) -> bool {
+    match high {
+        Bound::Included(high) => key <= high,
+        Bound::Excluded(high) => key < high,
+        Bound::Unbounded => true,
+    }
+}
+
 /// A key, put together from its page, and its value, borrowed from there.
 pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 

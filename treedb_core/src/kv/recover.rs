@@ -159,7 +159,7 @@ fn replay(
             // A frame was written on top of exactly this state: what it removes is there, what it creates is not.
             let fits = match command {
                 Command::Create { .. } => met == Met::Nothing,
-                Command::Delete { .. } | Command::DeleteRow { .. } => met == Met::There,
+                command if command.removes() => met == Met::There,
                 _ => met != Met::NoTable,
             };
             if !fits {

@@ -7,9 +7,9 @@ use super::catalog::{self, MAX_NAME, Table, TableKind};
 use super::command::{Command, Commands, FORMAT};
 use super::edit::{Edit, Met, Writer, check_limits};
 use super::options::Durability;
-use super::reads::{Found, Look, Reads};
+use super::reads::{Bounds, Found, Look, Reads};
 use super::store::Inner;
-use crate::btree::TreeRoot;
+use crate::btree::{Tree, TreeRoot};
 use crate::error::{Error, Result};
 use crate::wal;
 
@@ -56,9 +56,7 @@ impl WriteTxn {
         match edit.apply(command) {
             Ok(Met::NoTable) => Ok(Met::NoTable),
             // Removing nothing changes nothing.
-            Ok(Met::Nothing) if matches!(command, Command::Delete { .. } | Command::DeleteRow { .. }) => {
-                Ok(Met::Nothing)
-            }
+            Ok(Met::Nothing) if command.removes() => Ok(Met::Nothing),
             Ok(met) => {
                 command.encode(&mut writer.frame);
                 Ok(met)
@@ -126,6 +124,76 @@ impl WriteTxn {
         self.run_on(table, &Command::Delete { table: table.id, key })
     }
 
+    /// Stores `value` under `key` unless something is there; true if it was stored. Limits as for [`WriteTxn::put`].
+    pub fn put_if_absent(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let absent = self.get(table, key)?.is_none();
+        if absent {
+            self.put(table, key, value)?;
+        }
+        Ok(absent)
+    }
+
+    /// Stores `value` under `key` and returns what was there before. Limits as for [`WriteTxn::put`].
+    pub fn replace(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        let old = self.get(table, key)?.map(<[u8]>::to_vec);
+        self.put(table, key, value)?;
+        Ok(old)
+    }
+
+    /// Stores `new` under `key` if `expected` is what is there, `None` standing for nothing on either side; true if it
+    /// was. Limits as for [`WriteTxn::put`].
+    pub fn compare_and_swap(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        if let Some(new) = new {
+            check_limits(key, new.len())?;
+        }
+        if self.get(table, key)? != expected {
+            return Ok(false);
+        }
+        match new {
+            Some(new) => self.put(table, key, new)?,
+            None => self.delete(table, key).map(|_| ())?,
+        }
+        Ok(true)
+    }
+
+    /// Stores `value` under `key`, which must be above every key of the table: `Invalid`, and no change, if it is not.
+    /// Limits as for [`WriteTxn::put`].
+    pub fn append(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        let root = self.find(table)?.0.root;
+        if !Tree::is_above_all(self.look().pager, &root, key)? {
+            return Err(Error::Invalid(format!(
+                "table {:?} has a key at or above the appended one: append in rising order, or put",
+                table.name()
+            )));
+        }
+        self.put(table, key, value)
+    }
+
+    /// Removes the keys within `bounds` and returns how many there were; bounds that contain nothing remove nothing.
+    /// The more keys go the less is done for each: whole subtrees are cut off, without a look at their keys. Only in
+    /// tables with values in the value log are all entries of the range read.
+    pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<u64> {
+        table.expect(TableKind::Ordered)?;
+        let before = self.len(table)?;
+        self.run_on(table, &Command::DeleteRange { table: table.id, bounds })?;
+        Ok(before - self.len(table)?)
+    }
+
+    /// Removes everything in a table, of either kind, and returns how much there was. Numbers of removed rows are not
+    /// given again.
+    pub fn clear(&mut self, table: &Table) -> Result<u64> {
+        let before = self.len(table)?;
+        self.run_on(table, &Command::Clear { table: table.id })?;
+        Ok(before)
+    }
+
     /// Stores a row under the next number, counting from 1, and returns that. Numbers of removed rows are not given
     /// again.
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
@@ -168,20 +236,13 @@ impl WriteTxn {
                     return Err(Error::Invalid(format!("batch, byte {}: expected {}", bad.at, bad.expected)));
                 }
             };
-            let table = match command {
-                Command::Put { table, key, value } => {
-                    check_limits(key, value.len())?;
-                    table
-                }
-                Command::PutRow { table, value, .. } => {
-                    check_limits(&[], value.len())?;
-                    table
-                }
-                Command::Delete { table, .. } | Command::DeleteRow { table, .. } => table,
-                Command::Create { table, .. } | Command::Drop { table, .. } => table,
-            };
+            match command {
+                Command::Put { key, value, .. } => check_limits(key, value.len())?,
+                Command::PutRow { value, .. } => check_limits(&[], value.len())?,
+                _ => {}
+            }
             if self.run(&command)? == Met::NoTable {
-                return Err(Error::NoSuchTable { name: format!("number {table}") });
+                return Err(Error::NoSuchTable { name: format!("number {}", command.table()) });
             }
         }
     }

@@ -21,6 +21,8 @@ type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 enum Op {
     Set { table: String, key: Vec<u8>, value: Vec<u8> },
     Remove { table: String, key: Vec<u8> },
+    RemoveRange { table: String, from: Vec<u8>, to: Vec<u8> },
+    Clear { table: String },
     Create { table: String },
     Drop { table: String },
 }
@@ -33,6 +35,12 @@ fn apply(state: &mut State, ops: &[Op]) {
             }
             Op::Remove { table, key } => {
                 state.entry(table).or_default().remove(&key);
+            }
+            Op::RemoveRange { table, from, to } => {
+                state.entry(table).or_default().retain(|key, _| *key < from || *key >= to);
+            }
+            Op::Clear { table } => {
+                state.entry(table).or_default().clear();
             }
             Op::Create { table } => {
                 state.insert(table, BTreeMap::new());
@@ -109,6 +117,8 @@ struct Profile {
     delete: u32,
     large: u32,
     batch: u32,
+    /// Tables cleared, ranges deleted.
+    range: u32,
     /// Bytes of ordinary values, at most.
     value: usize,
     /// Bytes of unlogged changes that are kept.
@@ -128,6 +138,7 @@ const MIXED: Profile = Profile {
     delete: 30,
     large: 0,
     batch: 30,
+    range: 0,
     value: 300,
     unlogged: 1 << 20,
 };
@@ -208,6 +219,9 @@ impl Run {
         }
         let table = self.tables[self.dice.below(self.tables.len())].clone();
         let name = table.name().to_owned();
+        if self.profile.range > 0 && self.dice.chance(self.profile.range) {
+            return self.remove_many(txn, &table);
+        }
         let delete = self.dice.chance(self.profile.delete);
         Ok(vec![match (table.kind(), delete) {
             (TableKind::Ordered, false) => {
@@ -231,6 +245,19 @@ impl Run {
                 Op::Remove { table: name, key: row.to_be_bytes().to_vec() }
             }
         }])
+    }
+
+    /// Removes a range, or everything in a table.
+    fn remove_many(&mut self, txn: &mut WriteTxn, table: &Table) -> crate::Result<Vec<Op>> {
+        let name = table.name().to_owned();
+        if table.kind() == TableKind::Rows || self.dice.chance(20) {
+            txn.clear(table)?;
+            return Ok(vec![Op::Clear { table: name }]);
+        }
+        let (from, to) = (self.key(), self.key());
+        let (from, to) = if from <= to { (from, to) } else { (to, from) };
+        txn.delete_range(table, (Bound::Included(&from), Bound::Excluded(&to)))?;
+        Ok(vec![Op::RemoveRange { table: name, from, to }])
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -449,6 +476,24 @@ fn growth_splits_and_merges_survive_power_cuts() {
     let profile =
         Profile { name: "growth", ops: 40, steps: 40, value: 900, delete: 20, durable: 30, ..MIXED };
     cut_everywhere(profile, 5, 3);
+}
+
+#[test]
+fn deleted_ranges_and_cleared_tables_survive_power_cuts() {
+    let profile = Profile {
+        name: "ranges and clear",
+        ops: 20,
+        steps: 45,
+        range: 10,
+        delete: 0,
+        large: 6,
+        ddl: 3,
+        value: 700,
+        durable: 40,
+        relaxed: 40,
+        ..MIXED
+    };
+    cut_everywhere(profile, 10, 3);
 }
 
 const UNLOGGED: Profile = Profile {

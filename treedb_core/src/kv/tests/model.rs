@@ -84,7 +84,70 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
     assert_eq!(back, want);
 }
 
+/// Bounds of every kind.
+fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = || match dice.below(5) {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(some_key(dice)),
+        _ => Bound::Excluded(some_key(dice)),
+    };
+    (end(), end())
+}
+
+/// A change that looks first, or that removes much.
+fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
+    let (key, value) = (some_key(dice), some_value(dice));
+    let there = model.keys.get(&key).cloned();
+    match dice.below(20) {
+        0..4 => {
+            assert_eq!(txn.put_if_absent(keys, &key, &value).unwrap(), there.is_none());
+            model.keys.entry(key).or_insert(value);
+        }
+        4..8 => {
+            assert_eq!(txn.replace(keys, &key, &value).unwrap(), there);
+            model.keys.insert(key, value);
+        }
+        8..12 => {
+            let expected = if dice.chance(70) { there.clone() } else { Some(b"no such value".to_vec()) };
+            let new = dice.chance(70).then_some(value);
+            let swapped = txn.compare_and_swap(keys, &key, expected.as_deref(), new.as_deref()).unwrap();
+            assert_eq!(swapped, expected == there);
+            if swapped {
+                model.keys.remove(&key);
+                model.keys.extend(new.map(|new| (key, new)));
+            }
+        }
+        12..16 => {
+            let above = model.keys.last_key_value().is_none_or(|(last, _)| key > *last);
+            assert_eq!(txn.append(keys, &key, &value).is_ok(), above);
+            if above {
+                model.keys.insert(key, value);
+            }
+        }
+        16..19 => {
+            let (from, to) = some_bounds(dice);
+            let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+            let within =
+                |key: &[u8]| crate::kv::reads::above(key, bounds.0) && crate::kv::reads::below(key, bounds.1);
+            let before = model.keys.len();
+            model.keys.retain(|key, _| !within(key));
+            assert_eq!(txn.delete_range(keys, bounds).unwrap(), (before - model.keys.len()) as u64);
+        }
+        _ if dice.chance(50) => {
+            assert_eq!(txn.clear(keys).unwrap(), model.keys.len() as u64);
+            model.keys.clear();
+        }
+        _ => {
+            assert_eq!(txn.clear(rows).unwrap(), model.rows.len() as u64);
+            model.rows.clear();
+        }
+    }
+}
+
 fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
+    if dice.chance(8) {
+        return special(txn, keys, rows, model, dice);
+    }
     match dice.below(10) {
         0..4 => {
             let (key, value) = (some_key(dice), some_value(dice));
