@@ -6,6 +6,7 @@ use std::ops::Bound;
 use super::catalog::{self, Record, TableKind};
 use super::command::Command;
 use super::reads::{Bounds, above, below};
+use super::savepoint::Mark;
 use super::unlogged::Unlogged;
 use super::values::{INLINE, pointer};
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
@@ -18,7 +19,7 @@ pub const MAX_VALUE: u64 = vlog::MAX_VALUE;
 
 /// A table as the writer knows it.
 #[derive(Debug)]
-struct Open {
+pub(super) struct Open {
     record: Record,
     changed: bool,
 }
@@ -31,12 +32,14 @@ pub(crate) struct Writer {
     /// Root of the catalog, with the changes of the transaction in progress.
     pub(crate) catalog: TreeRoot,
     committed: TreeRoot,
-    tables: BTreeMap<u32, Open>,
+    pub(super) tables: BTreeMap<u32, Open>,
+    /// The savepoints of the transaction in progress, the allocator has as many marks.
+    pub(super) marks: Vec<Mark>,
     /// The frame being put together.
     pub(crate) frame: Vec<u8>,
     /// Values the transaction appended, and values it made dead.
-    appended: Vec<ValuePtr>,
-    died: Vec<ValuePtr>,
+    pub(super) appended: Vec<ValuePtr>,
+    pub(super) died: Vec<ValuePtr>,
     /// What the log lacks.
     pub(crate) unlogged: Unlogged,
     /// Bytes logged since the last checkpoint began.
@@ -50,6 +53,7 @@ impl Writer {
             catalog,
             committed: catalog,
             tables: BTreeMap::new(),
+            marks: Vec::new(),
             frame: Vec::new(),
             appended: Vec::new(),
             died: Vec::new(),
@@ -69,6 +73,7 @@ impl Writer {
     /// The transaction is published: returns the values it made dead.
     pub(crate) fn committed(&mut self) -> Vec<ValuePtr> {
         self.committed = self.catalog;
+        self.marks.clear();
         self.appended.clear();
         // One frame of a huge transaction must not keep its memory for good.
         if self.frame.capacity() > 4 << 20 {
@@ -81,6 +86,7 @@ impl Writer {
     /// The transaction is given up: its values are released.
     pub(crate) fn rolled_back(&mut self, values: &ValueLog) -> Result<()> {
         self.catalog = self.committed;
+        self.marks.clear();
         self.tables.clear();
         self.frame.clear();
         self.died.clear();

@@ -10,6 +10,7 @@
 //! | `figures` | [`TableStats`]: a table in numbers |
 //! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
 //! | `write` | [`WriteTxn`]: the one writer |
+//! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
 //! | `batch` | [`Batch`]: changes put together beforehand |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
@@ -58,6 +59,7 @@ mod gate;
 mod options;
 mod reads;
 mod recover;
+mod savepoint;
 mod snapshot;
 mod store;
 mod unlogged;
@@ -76,6 +78,7 @@ pub use edit::MAX_VALUE;
 pub use figures::TableStats;
 pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};
+pub use savepoint::Savepoint;
 pub use snapshot::{ReadTxn, Snapshot};
 pub use store::{Stats, Store};
 pub use write::WriteTxn;

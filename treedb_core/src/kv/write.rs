@@ -18,13 +18,13 @@ use crate::wal;
 ///
 /// An error that says the caller asked for something impossible (`KeyTooLong`, `ValueTooLong`, `NoSuchTable`,
 /// `TableMismatch`) leaves the transaction as it was. After any other error of a change (`DiskFull`, `Corrupt`, `Io`)
-/// it can only be dropped.
+/// it can only be dropped, or rolled back to a [`Savepoint`](super::Savepoint) made before.
 #[derive(Debug)]
 pub struct WriteTxn {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     /// `None` only once the transaction has ended.
-    writer: Option<Box<Writer>>,
-    broken: bool,
+    pub(super) writer: Option<Box<Writer>>,
+    pub(super) broken: bool,
 }
 
 impl WriteTxn {
@@ -42,8 +42,13 @@ impl WriteTxn {
         Ok(WriteTxn { inner, writer: Some(writer), broken: false })
     }
 
-    fn ended() -> Error {
+    pub(super) fn ended() -> Error {
         Error::Invalid("the transaction has failed or ended: begin another".into())
+    }
+
+    /// The writer of a transaction that can go on.
+    pub(super) fn working(&mut self) -> Result<&mut Writer> {
+        self.writer.as_deref_mut().filter(|_| !self.broken).ok_or_else(Self::ended)
     }
 
     /// Applies a command and adds it to the frame.

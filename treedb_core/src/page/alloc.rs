@@ -6,6 +6,10 @@
 //! pages of its own snapshot, not everything that died since, and pages born and dead since the last checkpoint
 //! are reused at once. Free pages are taken last in, first out: those are in the cache and already dirty.
 //!
+//! A transaction may be marked by *savepoints*. Each begins a new transaction number, one that is never published, so
+//! that pages born before it are copied like anybody else's when they are changed after it; rolling back to it takes
+//! the births and deaths since then back. The numbers in between are skipped, and no pin can lie on them.
+//!
 //! A dead page waits on the list of one pin that keeps it. When that pin is gone the page looks for another pin in
 //! its range; pins in a dead page's range only ever go away, so a page moves at most once per pin.
 
@@ -61,6 +65,18 @@ impl Bits {
     }
 }
 
+/// What a savepoint remembers.
+#[derive(Debug)]
+struct Mark {
+    /// [`Allocator::own`] before it and after it.
+    own_before: u64,
+    own_after: u64,
+    born: usize,
+    freed: usize,
+    /// Pages that were spare: they stay what they are, in case they are needed again as they were.
+    spare: Vec<u32>,
+}
+
 /// How the pages of a file are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCounts {
@@ -79,6 +95,10 @@ pub struct PageCounts {
 pub struct Allocator {
     /// The transaction in progress, or the last one.
     pub(crate) txn: u64,
+    /// Pages born at or after this number may be stored to: they are of the transaction in progress, and of the time
+    /// since its last savepoint.
+    own: u64,
+    marks: Vec<Mark>,
     /// Pages below this number have been used.
     high: u32,
     free: Vec<u32>,
@@ -103,6 +123,16 @@ impl Allocator {
     /// The state at the opening of a file.
     pub(crate) fn new(txn: u64, high: u32, free: Vec<u32>, ledger: Vec<u32>) -> Allocator {
         Allocator { txn, high: high.max(FIRST_PAGE), free, ledger, ..Allocator::default() }
+    }
+
+    /// Begins transaction `txn`.
+    pub(crate) fn begin(&mut self, txn: u64) {
+        (self.txn, self.own) = (txn, txn);
+    }
+
+    /// Whether a page born by `birth` may be stored to.
+    pub(crate) fn owns(&self, birth: u64) -> bool {
+        birth >= self.own
     }
 
     /// A page for the transaction in progress, or `None` if the file must grow first: see [`Allocator::extend`].
@@ -135,15 +165,48 @@ impl Allocator {
 
     /// Frees a page born by `birth`.
     pub(crate) fn give_back(&mut self, page: u32, birth: u64) {
-        if birth == self.txn {
+        if self.owns(birth) {
             self.spare.push(page);
         } else {
             self.freed.push(Dead { page, birth, death: self.txn });
         }
     }
 
+    /// Marks the state of the transaction in progress.
+    pub(crate) fn mark(&mut self) {
+        let own_before = self.own;
+        self.txn += 1;
+        self.own = self.txn;
+        self.marks.push(Mark {
+            own_before,
+            own_after: self.own,
+            born: self.born.len(),
+            freed: self.freed.len(),
+            spare: std::mem::take(&mut self.spare),
+        });
+    }
+
+    /// Goes back to the state of mark number `index`, which stays; those after it are gone.
+    pub(crate) fn go_back(&mut self, index: usize) {
+        self.marks.truncate(index + 1);
+        let Some(mark) = self.marks.last() else { return };
+        self.own = mark.own_after;
+        self.freed.truncate(mark.freed);
+        self.spare.clear();
+        self.spare.extend(self.born.iter().skip(mark.born));
+    }
+
+    /// Forgets mark number `index` and those after it; what happened since then stays.
+    pub(crate) fn unmark(&mut self, index: usize) {
+        for mut mark in self.marks.drain(index.min(self.marks.len())..).rev() {
+            self.own = mark.own_before;
+            self.spare.append(&mut mark.spare);
+        }
+    }
+
     /// Makes the transaction's changes the state.
     pub(crate) fn commit(&mut self) {
+        self.unmark(0);
         for dead in &self.freed {
             self.dirty.remove(dead.page);
         }
@@ -158,6 +221,7 @@ impl Allocator {
 
     /// Forgets the transaction's changes.
     pub(crate) fn roll_back(&mut self) {
+        self.marks.clear();
         for page in &self.born {
             self.dirty.remove(*page);
         }

@@ -186,7 +186,7 @@ impl Pager {
 
     /// Begins a transaction: frees what no reader or checkpoint keeps any more.
     pub fn begin(&self, alloc: &mut Allocator) {
-        alloc.txn = self.slots.current() + 1;
+        alloc.begin(self.slots.current() + 1);
         let mut pins = std::mem::take(&mut alloc.pins);
         pins.clear();
         self.slots.pinned(&mut pins);
@@ -211,6 +211,11 @@ impl Pager {
     /// Ends the transaction in progress and makes it, with `root`, the one that readers get. Returns its number.
     pub fn publish(&self, alloc: &mut Allocator, root: &[u8; 16]) -> u64 {
         alloc.commit();
+        // Savepoints skip numbers. The records of even and odd transactions take turns, so that the one that readers
+        // copy is not written to.
+        if alloc.txn.abs_diff(self.slots.current()).is_multiple_of(2) {
+            alloc.txn += 1;
+        }
         self.slots.publish(alloc.txn, root);
         self.note_counts(alloc);
         alloc.txn
@@ -232,7 +237,7 @@ impl Pager {
     /// Ends the transaction in progress as if it had never been.
     pub fn roll_back(&self, alloc: &mut Allocator) {
         alloc.roll_back();
-        alloc.txn = self.slots.current();
+        alloc.begin(self.slots.current());
     }
 
     /// A page never used before, growing the file if there is none.

@@ -149,7 +149,7 @@ impl Slots {
         copy
     }
 
-    /// Makes `txn` with `root` current. Only the writer calls it, with increasing numbers.
+    /// Makes `txn` with `root` current. Only the writer calls it, with increasing numbers, even and odd in turn.
     pub(crate) fn publish(&self, txn: u64, root: &[u8; 16]) {
         fence(Ordering::Release);
         let record = &self.current.roots[(txn % 2) as usize];

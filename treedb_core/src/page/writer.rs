@@ -28,7 +28,7 @@ impl<'a> PageWriter<'a> {
     }
 
     fn own(&self, page: u32) -> Result<bool> {
-        Ok(self.pager.view().birth(page)? == self.alloc.txn)
+        Ok(self.alloc.owns(self.pager.view().birth(page)?))
     }
 }
 

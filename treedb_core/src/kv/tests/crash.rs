@@ -119,6 +119,8 @@ struct Profile {
     batch: u32,
     /// Tables cleared, ranges deleted.
     range: u32,
+    /// Savepoints made, and half of them gone back to.
+    savepoint: u32,
     /// Bytes of ordinary values, at most.
     value: usize,
     /// Bytes of unlogged changes that are kept.
@@ -139,6 +141,7 @@ const MIXED: Profile = Profile {
     large: 0,
     batch: 30,
     range: 0,
+    savepoint: 0,
     value: 300,
     unlogged: 1 << 20,
 };
@@ -265,14 +268,34 @@ impl Run {
         if n.is_multiple_of(3) { vec![n as u8; 1 + n % 90] } else { format!("key/{n}").into_bytes() }
     }
 
+    /// So many changes, savepoints among them; `ops` gets those that stay.
+    fn changes(&mut self, txn: &mut WriteTxn, count: usize, ops: &mut Vec<Op>) -> crate::Result<()> {
+        for _ in 0..count {
+            if self.profile.savepoint == 0 || count == 1 || !self.dice.chance(self.profile.savepoint) {
+                ops.extend(self.change(txn)?);
+                continue;
+            }
+            let (point, tables, before) = (txn.savepoint()?, self.tables.clone(), ops.len());
+            let inner = 1 + self.dice.below(count - 1);
+            self.changes(txn, inner, ops)?;
+            if self.dice.chance(50) {
+                txn.rollback_to(&point)?;
+                self.tables = tables;
+                ops.truncate(before);
+            } else if self.dice.chance(50) {
+                txn.release(point)?;
+            }
+        }
+        Ok(())
+    }
+
     fn commit(&mut self, store: &Store) -> crate::Result<()> {
         let tables = self.tables.clone();
         let begun = self.disk.boundaries();
         let mut txn = store.begin_write()?;
         let mut ops = Vec::new();
-        for _ in 0..1 + self.dice.below(self.profile.ops) {
-            ops.extend(self.change(&mut txn).inspect_err(|_| self.tables.clone_from(&tables))?);
-        }
+        let count = 1 + self.dice.below(self.profile.ops);
+        self.changes(&mut txn, count, &mut ops).inspect_err(|_| self.tables.clone_from(&tables))?;
         let roll = self.dice.below(100) as u32;
         let how = if roll < self.profile.durable {
             Durability::Durable
@@ -494,6 +517,23 @@ fn deleted_ranges_and_cleared_tables_survive_power_cuts() {
         ..MIXED
     };
     cut_everywhere(profile, 10, 3);
+}
+
+#[test]
+fn what_was_rolled_back_to_a_savepoint_does_not_survive_power_cuts() {
+    let profile = Profile {
+        name: "savepoints",
+        ops: 8,
+        steps: 45,
+        savepoint: 20,
+        range: 3,
+        large: 10,
+        ddl: 5,
+        durable: 40,
+        relaxed: 40,
+        ..MIXED
+    };
+    cut_everywhere(profile, 11, 3);
 }
 
 const UNLOGGED: Profile = Profile {

@@ -6,7 +6,9 @@ mod damage;
 mod flush;
 mod model;
 mod reads;
+mod savepoints;
 mod threads;
+mod writes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

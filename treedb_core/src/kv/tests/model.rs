@@ -177,6 +177,37 @@ fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dic
     }
 }
 
+/// Changes with savepoints between them, gone back to or released.
+fn changes(
+    txn: &mut WriteTxn,
+    (keys, rows): (&Table, &Table),
+    model: &mut Model,
+    dice: &mut Dice,
+    count: usize,
+    depth: usize,
+) {
+    for _ in 0..count {
+        if depth == 4 || !dice.chance(12) {
+            change(txn, keys, rows, model, dice);
+            continue;
+        }
+        let (point, then) = (txn.savepoint().unwrap(), model.clone());
+        for _ in 0..1 + dice.below(2) {
+            let few = dice.below(12);
+            changes(txn, (keys, rows), model, dice, few, depth + 1);
+            if dice.chance(50) {
+                txn.rollback_to(&point).unwrap();
+                model.clone_from(&then);
+                agree(txn, keys, rows, model, dice);
+            }
+        }
+        // Or it stays until the end, or until one around it goes.
+        if dice.chance(60) {
+            txn.release(point).unwrap();
+        }
+    }
+}
+
 #[test]
 fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
     in_time(|| {
@@ -193,9 +224,8 @@ fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
             for round in 0..300 {
                 let mut txn = store.begin_write().unwrap();
                 let mut changed = model.clone();
-                for _ in 0..1 + dice.below(30) {
-                    change(&mut txn, &keys, &rows, &mut changed, &mut dice);
-                }
+                let count = 1 + dice.below(30);
+                changes(&mut txn, (&keys, &rows), &mut changed, &mut dice, count, 0);
                 agree(&txn, &keys, &rows, &changed, &mut dice);
                 if dice.chance(85) {
                     let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
