@@ -52,6 +52,16 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         }
     }
 
+    /// Goes to another root, and nowhere; no page is borrowed then.
+    pub fn reset(&mut self, root: &TreeRoot) {
+        self.root = *root;
+        self.path.clear();
+        self.place = Place::Fresh;
+        self.leaf = None;
+        self.value = Value::inline(&[]);
+        self.key_known = false;
+    }
+
     /// Goes to the first key that is not below `key`; `false` if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         match self.seek_place(key)? {

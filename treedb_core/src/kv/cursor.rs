@@ -84,6 +84,11 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// Goes to another root, and outside; it looks at no page then.
+    pub(crate) fn reset(&mut self, root: &TreeRoot) {
+        self.tree.reset(root);
+    }
+
     /// Key and value it is on, for longer than the cursor.
     pub(crate) fn lend(&mut self) -> Result<Option<(Vec<u8>, &'a [u8])>> {
         Ok(self.entry()?.map(|(key, value)| (key.to_vec(), value)))

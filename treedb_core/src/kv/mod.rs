@@ -11,6 +11,7 @@
 //! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
 //! | `write` | [`WriteTxn`]: the one writer |
 //! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
+//! | `write_cursor` | [`WriteCursor`]: a cursor that changes what it stands on |
 //! | `batch` | [`Batch`]: changes put together beforehand |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
@@ -65,6 +66,7 @@ mod store;
 mod unlogged;
 mod values;
 mod write;
+mod write_cursor;
 
 #[cfg(test)]
 mod tests;
@@ -82,6 +84,7 @@ pub use savepoint::Savepoint;
 pub use snapshot::{ReadTxn, Snapshot};
 pub use store::{Stats, Store};
 pub use write::WriteTxn;
+pub use write_cursor::WriteCursor;
 
 /// The longest key of an ordered table, in bytes.
 pub const MAX_KEY: usize = crate::btree::MAX_KEY;

@@ -27,6 +27,36 @@ pub struct WriteTxn {
     pub(super) broken: bool,
 }
 
+/// The parts of a transaction that a change needs.
+pub(super) struct Change<'t> {
+    pub(super) inner: &'t Inner,
+    pub(super) writer: &'t mut Writer,
+    broken: &'t mut bool,
+}
+
+impl Change<'_> {
+    /// Applies a command and adds it to the frame.
+    pub(super) fn run(&mut self, command: &Command<'_>) -> Result<Met> {
+        if *self.broken {
+            return Err(WriteTxn::ended());
+        }
+        let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer: self.writer };
+        match edit.apply(command) {
+            Ok(Met::NoTable) => Ok(Met::NoTable),
+            // Removing nothing changes nothing.
+            Ok(Met::Nothing) if command.removes() => Ok(Met::Nothing),
+            Ok(met) => {
+                command.encode(&mut self.writer.frame);
+                Ok(met)
+            }
+            Err(error) => {
+                *self.broken = true;
+                Err(error)
+            }
+        }
+    }
+}
+
 impl WriteTxn {
     pub(crate) fn new(inner: Arc<Inner>) -> Result<WriteTxn> {
         inner.refuse_writes()?;
@@ -51,26 +81,18 @@ impl WriteTxn {
         self.writer.as_deref_mut().filter(|_| !self.broken).ok_or_else(Self::ended)
     }
 
-    /// Applies a command and adds it to the frame.
+    /// What a change needs.
+    pub(super) fn change(&mut self) -> Result<Change<'_>> {
+        match self.writer.as_deref_mut() {
+            Some(writer) if !self.broken => {
+                Ok(Change { inner: &self.inner, writer, broken: &mut self.broken })
+            }
+            _ => Err(Self::ended()),
+        }
+    }
+
     fn run(&mut self, command: &Command<'_>) -> Result<Met> {
-        if self.broken {
-            return Err(Self::ended());
-        }
-        let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
-        let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer };
-        match edit.apply(command) {
-            Ok(Met::NoTable) => Ok(Met::NoTable),
-            // Removing nothing changes nothing.
-            Ok(Met::Nothing) if command.removes() => Ok(Met::Nothing),
-            Ok(met) => {
-                command.encode(&mut writer.frame);
-                Ok(met)
-            }
-            Err(error) => {
-                self.broken = true;
-                Err(error)
-            }
-        }
+        self.change()?.run(command)
     }
 
     fn run_on(&mut self, table: &Table, command: &Command<'_>) -> Result<bool> {

@@ -8,6 +8,7 @@ mod model;
 mod reads;
 mod savepoints;
 mod threads;
+mod write_cursor;
 mod writes;
 
 use std::path::{Path, PathBuf};
