@@ -13,6 +13,8 @@
 //! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
 //! | `write_cursor` | [`WriteCursor`]: a cursor that changes what it stands on |
 //! | `batch` | [`Batch`]: changes put together beforehand |
+//! | `codec` | [`TypedKey`], [`TypedValue`]: Rust values as bytes of keys and of values |
+//! | `typed` | [`TypedTable`]: a table whose keys and values have types |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
 //! | `unlogged` | commits that the log does not have |
@@ -52,6 +54,7 @@ mod batch;
 mod catalog;
 mod check;
 mod checkpoint;
+mod codec;
 mod command;
 mod cursor;
 mod edit;
@@ -63,6 +66,7 @@ mod recover;
 mod savepoint;
 mod snapshot;
 mod store;
+mod typed;
 mod unlogged;
 mod values;
 mod write;
@@ -75,6 +79,7 @@ pub use crate::page::Reader;
 pub use batch::Batch;
 pub use catalog::{MAX_NAME, Table, TableKind};
 pub use check::CheckReport;
+pub use codec::{KeyBuf, TypedKey, TypedValue};
 pub use cursor::{Cursor, Range, Rows};
 pub use edit::MAX_VALUE;
 pub use figures::TableStats;
@@ -83,6 +88,7 @@ pub use reads::{Bounds, Entry, Reads};
 pub use savepoint::Savepoint;
 pub use snapshot::{ReadTxn, Snapshot};
 pub use store::{Stats, Store};
+pub use typed::{TypedRange, TypedTable};
 pub use write::WriteTxn;
 pub use write_cursor::WriteCursor;
 

@@ -8,6 +8,7 @@ mod model;
 mod reads;
 mod savepoints;
 mod threads;
+mod typed;
 mod write_cursor;
 mod writes;
 
