@@ -88,8 +88,9 @@ impl WriteTxn {
     }
 
     /// Undoes everything since the savepoint, which stays and can be gone back to again; those made after it are gone.
-    /// Handles of tables created since then are dead. A transaction that could only be dropped after an error goes
-    /// on from here: nothing of the failed change is left.
+    /// Handles of tables created since then must not be used any more: as after a dropped transaction, the next table
+    /// gets the same number. A transaction that could only be dropped after an error goes on from here: nothing of
+    /// the failed change is left.
     ///
     /// # Errors
     /// `Invalid` if the savepoint is gone, or of another transaction.

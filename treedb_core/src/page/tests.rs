@@ -434,3 +434,38 @@ fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durabl
         }
     });
 }
+
+#[test]
+fn what_a_page_was_at_a_mark_stays_until_the_mark_is_gone() {
+    let (mut array, _) = Array::open(&fresh()).unwrap();
+    array.change(&[(1, 7)], true).unwrap();
+    let (pager, alloc) = (Arc::clone(&array.pager), &mut array.alloc);
+    let before = pager.current();
+    pager.begin(alloc);
+    let page = pager.writer(alloc).allocate().unwrap();
+    assert_eq!(pager.writer(alloc).writable(page).unwrap(), page, "it is this transaction's own");
+    pager.writer(alloc).page_mut(page).unwrap()[0] = 1;
+    alloc.mark();
+    assert!(pager.writer(alloc).page_mut(page).is_err());
+    let copy = pager.writer(alloc).writable(page).unwrap();
+    assert_ne!(copy, page);
+    pager.writer(alloc).page_mut(copy).unwrap()[0] = 2;
+    // What is born and dies behind the mark is used again at once; what died before it is not.
+    let other = pager.writer(alloc).allocate().unwrap();
+    pager.writer(alloc).free(other).unwrap();
+    assert_eq!(pager.writer(alloc).allocate().unwrap(), other);
+    alloc.go_back(0);
+    assert_eq!(pager.page(page).unwrap()[0], 1);
+    let again: Vec<_> = (0..2).map(|_| pager.writer(alloc).allocate().unwrap()).collect();
+    assert!(again.contains(&copy) && again.contains(&other), "pages born since are there again");
+    assert_ne!(pager.writer(alloc).writable(page).unwrap(), page, "the mark is still there");
+    alloc.go_back(0);
+    alloc.unmark(0);
+    assert_eq!(pager.writer(alloc).writable(page).unwrap(), page);
+    pager.writer(alloc).free(page).unwrap();
+    let pin = pager.pin();
+    let root = *pin.root();
+    pager.unpin(&pin);
+    assert_eq!(pager.publish(alloc, &root), before + 3, "even and odd numbers take turns");
+    assert_eq!(alloc.counts().live, 2, "the array's root and its entry");
+}
