@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// How long a peer may take, once the server stops, to send the rest of a message or to take an answer.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Tells every [`Drain`] to stop.
+/// Tells every `Drain` to stop.
 #[derive(Debug)]
 pub struct Stopper {
     sender: watch::Sender<bool>,

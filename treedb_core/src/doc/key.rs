@@ -20,7 +20,7 @@
 //! | code with scope | the text as above, the scope as a document without tag |
 //! | the rest | nothing: false and true have a tag each |
 //!
-//! A number's magnitude is its floor (see [`super::number`]): the 63 bits of the double below its sign, seven to a
+//! A number's magnitude is its floor (see `doc::number`): the 63 bits of the double below its sign, seven to a
 //! byte from the top; the lowest bit of each byte says that something other than zero bits follows, and the
 //! first byte without it is the last. So 1 takes two bytes and any double nine at most. What the floor
 //! leaves out follows as decimal digits: the position of the decimal point (2 bytes, 20,000 added) and pairs of

@@ -67,7 +67,7 @@ impl Chunk {
     }
 }
 
-/// A claimed slot. It must be given back to [`Slots::release`] of the same slots.
+/// A claimed slot. It must be given back to `Slots::release` of the same slots.
 #[derive(Debug)]
 #[must_use]
 pub struct Pin {

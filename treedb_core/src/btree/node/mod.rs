@@ -10,7 +10,7 @@
 //!
 //! | offset | size | what |
 //! |---|---|---|
-//! | 0 | 1 | kind: 1 leaf, 2 branch (3 and 4 are the row tree's, see [`super::rows`]) |
+//! | 0 | 1 | kind: 1 leaf, 2 branch (3 and 4 are the row tree's, see `btree::rows`) |
 //! | 1 | 1 | flags: bit 0 = custom order |
 //! | 2 | 2 | count: entries in use |
 //! | 4 | 2 | capacity: entries there is room for in the arrays |
