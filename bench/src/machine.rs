@@ -64,7 +64,7 @@ pub fn facts(dir: &Path) -> Result<Value> {
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "cpu": line_of("/proc/cpuinfo", "model name").unwrap_or_default(),
         "memory": line_of("/proc/meminfo", "MemTotal").unwrap_or_default(),
-        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
+        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().split('-').next(),
         "file_system": file_system(dir).unwrap_or_default(),
         "write_and_fdatasync_us": (flush_micros(dir)? * 10.0).round() / 10.0,
         "load_at_start": fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next(),

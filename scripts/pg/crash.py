@@ -149,6 +149,8 @@ class Worker(threading.Thread):
                     for number in r.sample(mine, min(len(mine), 3)):
                         new[number] = self.row()
                         changed[number] = (new[number][0], *rows[number][1:])
+                if not new:
+                    return
                 cursor.execute(
                     "INSERT INTO rows SELECT i, %s, k, t, 'epoch'::timestamptz + s * interval '1 s'"
                     " FROM unnest(%s::int[], %s::int[], %s::text[], %s::int[]) AS n(i, k, t, s)" + upsert,

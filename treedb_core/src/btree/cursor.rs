@@ -35,6 +35,8 @@ pub struct Cursor<'a, S: PageSource + ?Sized> {
     key: Vec<u8>,
     /// Whether `key` is the key of `slot`.
     key_known: bool,
+    /// Whether `key` begins with the leaf's prefix, put there for another slot.
+    prefix_known: bool,
 }
 
 impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
@@ -49,6 +51,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             value: Value::inline(&[]),
             key: Vec::new(),
             key_known: false,
+            prefix_known: false,
         }
     }
 
@@ -117,7 +120,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         if self.place == Place::On
-            && let Some((leaf, _)) = self.leaf
+            && let Some((leaf, _)) = &self.leaf
         {
             if self.slot + 1 < leaf.count() {
                 return self.settle(self.slot + 1);
@@ -171,10 +174,10 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[inline]
     fn know_key(&mut self) -> Result<()> {
         if !self.key_known
-            && let Some((leaf, id)) = self.leaf
+            && let Some((leaf, id)) = &self.leaf
         {
-            leaf.key_into(self.slot, &mut self.key).at(self.src, id)?;
-            self.key_known = true;
+            leaf.key_behind_prefix(self.slot, &mut self.key, self.prefix_known).at(self.src, *id)?;
+            (self.key_known, self.prefix_known) = (true, true);
         }
         Ok(())
     }
@@ -183,8 +186,8 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[inline]
     fn settle(&mut self, slot: usize) -> Result<bool> {
         self.place = Place::Fresh;
-        let Some((leaf, id)) = self.leaf else { return Ok(false) };
-        self.value = leaf.value(slot).at(self.src, id)?;
+        let Some((leaf, id)) = &self.leaf else { return Ok(false) };
+        self.value = leaf.value(slot).at(self.src, *id)?;
         self.slot = slot;
         self.key_known = false;
         self.place = Place::On;
@@ -222,6 +225,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             return Err(self.src.damaged(id, 2, "a leaf with entries", "none"));
         }
         self.leaf = Some((leaf, id));
+        self.prefix_known = false;
         Ok(leaf)
     }
 

@@ -53,6 +53,12 @@ impl<'a> Leaf<'a> {
         self.raw.key_into(i, out)
     }
 
+    /// Puts key `i` into `out`, which holds another key of this leaf if `known`: the prefix then stays.
+    #[inline]
+    pub fn key_behind_prefix(&self, i: usize, out: &mut Vec<u8>, known: bool) -> Result<(), NodeDamage> {
+        self.raw.key_behind_prefix(i, out, known)
+    }
+
     /// Value `i`.
     #[inline]
     pub fn value(&self, i: usize) -> Result<Value<'a>, NodeDamage> {

@@ -243,13 +243,41 @@ impl<'a, const B: bool> Raw<'a, B> {
     }
 
     /// Puts key `i` together behind what `out` holds.
+    #[inline]
     pub(super) fn append_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
-        let (klen, rest) = self.key_parts(i)?;
         out.extend_from_slice(self.prefix);
-        let head = self.head(i).to_be_bytes();
-        out.extend_from_slice(head.get(..klen).unwrap_or(&head));
-        out.extend_from_slice(rest);
+        self.append_suffix(i, out)
+    }
+
+    /// Puts what follows the prefix in key `i` behind what `out` holds.
+    #[inline]
+    fn append_suffix(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        let (klen, rest) = self.key_parts(i)?;
+        // Always eight bytes, which is one store; what is too many is cut off again.
+        out.extend_from_slice(&self.head(i).to_be_bytes());
+        if klen < 8 {
+            out.truncate(out.len() - (8 - klen));
+        } else if !rest.is_empty() {
+            out.extend_from_slice(rest);
+        }
         Ok(())
+    }
+
+    /// Puts key `i` into `out`, which begins with the prefix already if `known`.
+    #[inline]
+    pub(super) fn key_behind_prefix(
+        &self,
+        i: usize,
+        out: &mut Vec<u8>,
+        known: bool,
+    ) -> Result<(), NodeDamage> {
+        if known {
+            out.truncate(self.prefix.len());
+        } else {
+            out.clear();
+            out.extend_from_slice(self.prefix);
+        }
+        self.append_suffix(i, out)
     }
 
     /// Puts key `i` into `out`, replacing what is there.
