@@ -9,7 +9,7 @@ use crate::code::Result;
 use crate::doc::key::encode_value;
 use crate::doc::{Doc, MESSAGE, Value, validate_with};
 use crate::kv::{MAX_KEY, Reads};
-use crate::query::{Counters, Path, Plan, Projection};
+use crate::query::{Counters, Path, Plan, Projection, project};
 
 use super::meta::Meta;
 use super::request::FindRequest;
@@ -52,12 +52,7 @@ impl ById {
     pub(super) fn find(&mut self, reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
         let found = self.look_up(reads, meta)?;
         self.found = found.is_some();
-        found
-            .map(|document| match &self.projection {
-                Some(projection) => projection.apply(document),
-                None => Ok(document.to_owned()),
-            })
-            .transpose()
+        found.map(|document| project(self.projection.as_ref(), document)).transpose()
     }
 
     fn look_up<'r>(&self, reads: &'r impl Reads, meta: &'r Meta) -> Result<Option<&'r RawDocument>> {

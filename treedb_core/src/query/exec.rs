@@ -243,7 +243,8 @@ impl PartialOrd for Sorted {
     }
 }
 
-fn project(projection: Option<&Projection>, document: &RawDocument) -> Result<RawDocumentBuf> {
+/// What is handed out of a document: the fields of `projection`, or all of it.
+pub(crate) fn project(projection: Option<&Projection>, document: &RawDocument) -> Result<RawDocumentBuf> {
     match projection {
         Some(projection) => projection.apply(document),
         None => Ok(document.to_owned()),

@@ -22,6 +22,7 @@ mod update;
 mod write;
 
 pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
+pub(crate) use exec::project;
 pub use exec::{Counters, Execution, Query, count, find_rows};
 pub use filter::Filter;
 pub use plan::{Path, Plan};
