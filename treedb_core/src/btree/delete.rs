@@ -1,7 +1,7 @@
 //! Delete, and what keeps pages from staying near empty.
 
 use super::node::{Branch, BranchMut, Leaf, LeafMut, NodeDamage, Scratch};
-use super::path::{At, Path, Step};
+use super::path::{At, Path};
 use super::tree::own_child;
 use super::{Tree, TreeRoot};
 use crate::error::Result;
@@ -27,7 +27,7 @@ impl Tree {
         let Ok(slot) = Leaf::open(sink.page(id)?).and_then(|leaf| leaf.search(key)).at(&*sink, id)? else {
             return Ok(false);
         };
-        let id = own_steps(sink, root, &mut path, id)?;
+        let id = path.own(sink, root, id, own_child)?;
         let done = LeafMut::open(sink.page_mut(id)?).and_then(|mut leaf| {
             leaf.remove(slot)?;
             let view = leaf.view()?;
@@ -76,37 +76,6 @@ fn find_leaf<S: PageSource + ?Sized>(
         id = PageId(branch.child(c).at(src, id)?);
     }
     Ok(id)
-}
-
-/// Makes the pages of `path` and the leaf below it this transaction's own.
-fn own_steps<S: PageSink + ?Sized>(
-    sink: &mut S,
-    root: &mut TreeRoot,
-    path: &mut Path,
-    leaf: PageId,
-) -> Result<PageId> {
-    let mut above = None;
-    for step in path.steps_mut() {
-        step.page = own_below(sink, root, above, step.page)?;
-        above = Some(*step);
-    }
-    own_below(sink, root, above, leaf)
-}
-
-/// Makes a page this transaction's own, the root or the child that `above` took.
-fn own_below<S: PageSink + ?Sized>(
-    sink: &mut S,
-    root: &mut TreeRoot,
-    above: Option<Step>,
-    id: PageId,
-) -> Result<PageId> {
-    match above {
-        Some(step) => own_child(sink, step.page, step.child as usize, id),
-        None => {
-            root.root = sink.writable(id)?;
-            Ok(root.root)
-        }
-    }
 }
 
 /// Mends the branches of `path` after the child at its end has become `child`; `leaf` tells whether it is a leaf.
@@ -167,7 +136,7 @@ pub(super) fn mend_along<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot
         if !thin {
             return Ok(());
         }
-        let mut id = own_steps(sink, root, &mut path, leaf)?;
+        let mut id = path.own(sink, root, leaf, own_child)?;
         let (mut leaf, mut mended) = (true, false);
         while let Some(step) = path.pop() {
             let (parent, c) = (step.page, step.child as usize);

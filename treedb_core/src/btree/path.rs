@@ -2,9 +2,9 @@
 //! allocates nothing and cannot run away.
 
 use super::node::NodeDamage;
-use super::root::MAX_DEPTH;
-use crate::error::Error;
-use crate::page::{PageId, PageSource};
+use super::root::{MAX_DEPTH, TreeRoot};
+use crate::error::{Error, Result};
+use crate::page::{PageId, PageSink, PageSource};
 
 /// One branch on the way: its page and the child taken.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,30 @@ impl Path {
 
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+
+    /// Makes its pages and the leaf below it this transaction's own; returns the leaf. `own_child` does that for a child
+    /// of a page that is, given the parent, the child's place in it and the child.
+    pub(super) fn own<S: PageSink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+        root: &mut TreeRoot,
+        leaf: PageId,
+        own_child: impl Fn(&mut S, PageId, usize, PageId) -> Result<PageId>,
+    ) -> Result<PageId> {
+        let mut above: Option<Step> = None;
+        let mut own = |above: Option<Step>, id| match above {
+            Some(step) => own_child(sink, step.page, step.child as usize, id),
+            None => {
+                root.root = sink.writable(id)?;
+                Ok(root.root)
+            }
+        };
+        for step in self.steps_mut() {
+            step.page = own(above, step.page)?;
+            above = Some(*step);
+        }
+        own(above, leaf)
     }
 
     pub(crate) fn steps(&self) -> &[Step] {

@@ -1,6 +1,6 @@
 //! Making pages writable on the way down.
 
-use super::super::path::{At, Path, Step};
+use super::super::path::{At, Path};
 use super::super::root::TreeRoot;
 use super::branch::{RowBranch, RowBranchMut};
 use crate::error::Result;
@@ -45,7 +45,12 @@ pub(super) fn find_leaf<S: PageSource + ?Sized>(
 }
 
 /// Makes child `c` of an owned branch this transaction's own.
-fn own_child<S: PageSink + ?Sized>(sink: &mut S, parent: PageId, c: usize, child: PageId) -> Result<PageId> {
+pub(super) fn own_child<S: PageSink + ?Sized>(
+    sink: &mut S,
+    parent: PageId,
+    c: usize,
+    child: PageId,
+) -> Result<PageId> {
     let own = sink.writable(child)?;
     if own != child {
         let done =
@@ -53,34 +58,4 @@ fn own_child<S: PageSink + ?Sized>(sink: &mut S, parent: PageId, c: usize, child
         done.at(sink, parent)?;
     }
     Ok(own)
-}
-
-/// Makes the pages of `path` and the leaf below it this transaction's own.
-pub(super) fn own_steps<S: PageSink + ?Sized>(
-    sink: &mut S,
-    root: &mut TreeRoot,
-    path: &mut Path,
-    leaf: PageId,
-) -> Result<PageId> {
-    let mut above = None;
-    for step in path.steps_mut() {
-        step.page = own_below(sink, root, above, step.page)?;
-        above = Some(*step);
-    }
-    own_below(sink, root, above, leaf)
-}
-
-fn own_below<S: PageSink + ?Sized>(
-    sink: &mut S,
-    root: &mut TreeRoot,
-    above: Option<Step>,
-    id: PageId,
-) -> Result<PageId> {
-    match above {
-        Some(step) => own_child(sink, step.page, step.child as usize, id),
-        None => {
-            root.root = sink.writable(id)?;
-            Ok(root.root)
-        }
-    }
 }

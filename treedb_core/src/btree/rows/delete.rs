@@ -4,7 +4,7 @@ use super::super::node::Scratch;
 use super::super::path::{At, Path};
 use super::super::root::TreeRoot;
 use super::branch::{RowBranch, RowBranchMut};
-use super::change::{find_leaf, own_steps};
+use super::change::{find_leaf, own_child};
 use super::leaf::{HEADER, RowLeaf, RowLeafMut};
 use super::{RowRoot, RowTree};
 use crate::error::Result;
@@ -33,7 +33,7 @@ impl RowTree {
         if leaf.row(slot).at(&*sink, page)?.is_none() {
             return Ok(false);
         }
-        let page = own_steps(sink, tree, &mut path, page)?;
+        let page = path.own(sink, tree, page, own_child)?;
         let done = RowLeafMut::open(sink.page_mut(page)?).and_then(|mut leaf| {
             leaf.remove(slot)?;
             let view = leaf.view()?;
