@@ -1,0 +1,77 @@
+//! What a store should hold, as a map; and what it does hold.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Bound;
+
+use super::super::*;
+
+/// Everything in a store.
+pub(super) type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// A change, as a model can make it.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Set { table: String, key: Vec<u8>, value: Vec<u8> },
+    Remove { table: String, key: Vec<u8> },
+    RemoveRange { table: String, from: Vec<u8>, to: Vec<u8> },
+    Clear { table: String },
+    Create { table: String },
+    Drop { table: String },
+}
+
+pub(super) fn apply(state: &mut State, ops: &[Op]) {
+    for op in ops {
+        match op.clone() {
+            Op::Set { table, key, value } => {
+                state.entry(table).or_default().insert(key, value);
+            }
+            Op::Remove { table, key } => {
+                state.entry(table).or_default().remove(&key);
+            }
+            Op::RemoveRange { table, from, to } => {
+                state.entry(table).or_default().retain(|key, _| *key < from || *key >= to);
+            }
+            Op::Clear { table } => {
+                state.entry(table).or_default().clear();
+            }
+            Op::Create { table } => {
+                state.insert(table, BTreeMap::new());
+            }
+            Op::Drop { table } => {
+                state.remove(&table);
+            }
+        }
+    }
+}
+
+pub(super) fn digest(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Reads everything in a store.
+pub(super) fn dump(store: &Store) -> crate::Result<State> {
+    let read = store.snapshot()?;
+    let mut state = State::new();
+    for table in read.tables()? {
+        let mut entries = BTreeMap::new();
+        match table.kind() {
+            TableKind::Ordered => {
+                for entry in read.range(&table, (Bound::Unbounded, Bound::Unbounded))? {
+                    let (key, value) = entry?;
+                    entries.insert(key, value.to_vec());
+                }
+            }
+            TableKind::Rows => {
+                for row in read.rows(&table, 0)? {
+                    let (row, value) = row?;
+                    entries.insert(row.to_be_bytes().to_vec(), value.to_vec());
+                }
+            }
+        }
+        state.insert(table.name().to_owned(), entries);
+    }
+    Ok(state)
+}

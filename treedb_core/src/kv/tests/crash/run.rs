@@ -1,0 +1,364 @@
+//! A random workload, and what it knows about itself.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+
+use super::super::*;
+use super::abandon;
+use super::model::{Op, State, apply, digest, dump};
+use crate::disk::crash::{Crash, Dice};
+
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) ops: Vec<Op>,
+    pub(super) how: Durability,
+    pub(super) begun: u64,
+    /// Boundaries passed when the commit returned; `u64::MAX` if it failed.
+    pub(super) acked: u64,
+}
+
+/// A checkpoint, or a durable commit of nothing: what was committed before it is durable.
+#[derive(Debug)]
+pub(super) struct Checkpointed {
+    /// Commits in it.
+    pub(super) commits: usize,
+    pub(super) acked: u64,
+}
+
+/// What a workload does how often, in percent of its steps or changes.
+#[derive(Clone, Copy)]
+pub(super) struct Profile {
+    pub(super) name: &'static str,
+    pub(super) steps: usize,
+    pub(super) ops: usize,
+    /// Durable, relaxed; the rest is not logged.
+    pub(super) durable: u32,
+    pub(super) relaxed: u32,
+    pub(super) checkpoint: u32,
+    pub(super) reopen: u32,
+    /// Durable commits of nothing.
+    pub(super) barrier: u32,
+    pub(super) ddl: u32,
+    pub(super) delete: u32,
+    pub(super) large: u32,
+    pub(super) batch: u32,
+    /// Tables cleared, ranges deleted.
+    pub(super) range: u32,
+    /// Savepoints made, and half of them gone back to.
+    pub(super) savepoint: u32,
+    /// Bytes of ordinary values, at most.
+    pub(super) value: usize,
+    /// Bytes of unlogged changes that are kept.
+    pub(super) unlogged: usize,
+}
+
+pub(super) const MIXED: Profile = Profile {
+    name: "puts, deletes, checkpoints",
+    steps: 60,
+    ops: 6,
+    durable: 50,
+    relaxed: 50,
+    checkpoint: 8,
+    reopen: 2,
+    barrier: 0,
+    ddl: 0,
+    delete: 30,
+    large: 0,
+    batch: 30,
+    range: 0,
+    savepoint: 0,
+    value: 300,
+    unlogged: 1 << 20,
+};
+
+/// A run of a workload, and what it knows about itself.
+pub(super) struct Run {
+    pub(super) profile: Profile,
+    pub(super) disk: SimDisk,
+    pub(super) dice: Dice,
+    pub(super) commits: Vec<Commit>,
+    pub(super) checkpoints: Vec<Checkpointed>,
+    pub(super) state: State,
+    pub(super) tables: Vec<Table>,
+    pub(super) made: usize,
+}
+
+impl Run {
+    pub(super) fn new(profile: Profile, seed: u64) -> Run {
+        let disk = SimDisk::new();
+        Run {
+            profile,
+            disk,
+            dice: Dice::new(seed),
+            commits: Vec::new(),
+            checkpoints: vec![Checkpointed { commits: 0, acked: 0 }],
+            state: State::new(),
+            tables: Vec::new(),
+            made: 0,
+        }
+    }
+
+    pub(super) fn open(&self, disk: &SimDisk) -> crate::Result<Store> {
+        Store::open_with(dir(), Options { unlogged_bytes: self.profile.unlogged, ..options(disk) })
+    }
+
+    pub(super) fn value(&mut self) -> Vec<u8> {
+        let len = if self.dice.chance(self.profile.large) {
+            1100 + self.dice.below(9000)
+        } else {
+            self.dice.below(self.profile.value)
+        };
+        let byte = self.dice.below(256);
+        (0..len).map(|i| (byte + i * 7) as u8).collect()
+    }
+
+    /// One change in `txn`, or several in a batch.
+    pub(super) fn change(&mut self, txn: &mut WriteTxn) -> crate::Result<Vec<Op>> {
+        if self.tables.is_empty() || self.dice.chance(self.profile.ddl) {
+            if self.tables.len() > 2 && self.dice.chance(50) {
+                let table = self.tables.swap_remove(self.dice.below(self.tables.len())).name().to_owned();
+                txn.drop_table(&table)?;
+                return Ok(vec![Op::Drop { table }]);
+            }
+            self.made += 1;
+            let kind = if self.made % 2 == 1 { TableKind::Ordered } else { TableKind::Rows };
+            let table = format!("table {}", self.made);
+            self.tables.push(txn.create_table(&table, kind)?);
+            return Ok(vec![Op::Create { table }]);
+        }
+        if self.dice.chance(self.profile.batch) {
+            let (mut batch, mut ops) = (Batch::new(), Vec::new());
+            for _ in 0..2 + self.dice.below(6) {
+                let table = self.tables[self.dice.below(self.tables.len())].clone();
+                let value = self.value();
+                let name = table.name().to_owned();
+                if table.kind() == TableKind::Ordered {
+                    let key = self.key();
+                    batch.put(&table, &key, &value)?;
+                    ops.push(Op::Set { table: name, key, value });
+                } else {
+                    let row = 1 + self.dice.below(60) as u64;
+                    batch.put_row(&table, row, &value)?;
+                    ops.push(Op::Set { table: name, key: row.to_be_bytes().to_vec(), value });
+                }
+            }
+            txn.write(&batch)?;
+            return Ok(ops);
+        }
+        let table = self.tables[self.dice.below(self.tables.len())].clone();
+        let name = table.name().to_owned();
+        if self.profile.range > 0 && self.dice.chance(self.profile.range) {
+            return self.remove_many(txn, &table);
+        }
+        let delete = self.dice.chance(self.profile.delete);
+        Ok(vec![match (table.kind(), delete) {
+            (TableKind::Ordered, false) => {
+                let (key, value) = (self.key(), self.value());
+                txn.put(&table, &key, &value)?;
+                Op::Set { table: name, key, value }
+            }
+            (TableKind::Ordered, true) => {
+                let key = self.key();
+                txn.delete(&table, &key)?;
+                Op::Remove { table: name, key }
+            }
+            (TableKind::Rows, false) => {
+                let value = self.value();
+                let row = txn.append_row(&table, &value)?;
+                Op::Set { table: name, key: row.to_be_bytes().to_vec(), value }
+            }
+            (TableKind::Rows, true) => {
+                let row = 1 + self.dice.below(60) as u64;
+                txn.delete_row(&table, row)?;
+                Op::Remove { table: name, key: row.to_be_bytes().to_vec() }
+            }
+        }])
+    }
+
+    /// Removes a range, or everything in a table.
+    pub(super) fn remove_many(&mut self, txn: &mut WriteTxn, table: &Table) -> crate::Result<Vec<Op>> {
+        let name = table.name().to_owned();
+        if table.kind() == TableKind::Rows || self.dice.chance(20) {
+            txn.clear(table)?;
+            return Ok(vec![Op::Clear { table: name }]);
+        }
+        let (from, to) = (self.key(), self.key());
+        let (from, to) = if from <= to { (from, to) } else { (to, from) };
+        txn.delete_range(table, (Bound::Included(&from), Bound::Excluded(&to)))?;
+        Ok(vec![Op::RemoveRange { table: name, from, to }])
+    }
+
+    pub(super) fn key(&mut self) -> Vec<u8> {
+        let n = self.dice.below(120);
+        if n.is_multiple_of(3) { vec![n as u8; 1 + n % 90] } else { format!("key/{n}").into_bytes() }
+    }
+
+    /// So many changes, savepoints among them; `ops` gets those that stay.
+    pub(super) fn changes(
+        &mut self,
+        txn: &mut WriteTxn,
+        count: usize,
+        ops: &mut Vec<Op>,
+    ) -> crate::Result<()> {
+        for _ in 0..count {
+            if self.profile.savepoint == 0 || count == 1 || !self.dice.chance(self.profile.savepoint) {
+                ops.extend(self.change(txn)?);
+                continue;
+            }
+            let (point, tables, before) = (txn.savepoint()?, self.tables.clone(), ops.len());
+            let inner = 1 + self.dice.below(count - 1);
+            self.changes(txn, inner, ops)?;
+            if self.dice.chance(50) {
+                txn.rollback_to(&point)?;
+                self.tables = tables;
+                ops.truncate(before);
+            } else if self.dice.chance(50) {
+                txn.release(point)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, store: &Store) -> crate::Result<()> {
+        let tables = self.tables.clone();
+        let begun = self.disk.boundaries();
+        let mut txn = store.begin_write()?;
+        let mut ops = Vec::new();
+        let count = 1 + self.dice.below(self.profile.ops);
+        self.changes(&mut txn, count, &mut ops).inspect_err(|_| self.tables.clone_from(&tables))?;
+        let roll = self.dice.below(100) as u32;
+        let how = if roll < self.profile.durable {
+            Durability::Durable
+        } else if roll < self.profile.durable + self.profile.relaxed {
+            Durability::Relaxed
+        } else {
+            Durability::None
+        };
+        let visible = store.stats().txn;
+        let result = txn.commit_with(how);
+        // A commit whose flush failed is visible, and may or may not be there later.
+        if result.is_ok() || store.stats().txn != visible {
+            apply(&mut self.state, &ops);
+            let acked = if result.is_ok() { self.disk.boundaries() } else { u64::MAX };
+            self.commits.push(Commit { ops, how, begun, acked });
+        } else {
+            self.tables = tables;
+            // It failed before it was visible, but its frame may have reached the disk.
+            self.commits.push(Commit { ops, how, begun, acked: u64::MAX });
+        }
+        result
+    }
+
+    pub(super) fn checkpoint(&mut self, store: &Store) -> crate::Result<()> {
+        self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
+        store.checkpoint()?;
+        self.acked_checkpoint();
+        Ok(())
+    }
+
+    pub(super) fn acked_checkpoint(&mut self) {
+        if let Some(last) = self.checkpoints.last_mut() {
+            last.acked = self.disk.boundaries();
+        }
+    }
+
+    /// The whole workload. `Err` when the disk failed.
+    pub(super) fn go(&mut self) -> crate::Result<Store> {
+        let mut store = self.open(&self.disk)?;
+        for _ in 0..self.profile.steps {
+            if self.dice.chance(self.profile.checkpoint) {
+                self.checkpoint(&store)?;
+            } else if self.profile.barrier > 0 && self.dice.chance(self.profile.barrier) {
+                self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
+                store.begin_write()?.commit_with(Durability::Durable)?;
+                self.acked_checkpoint();
+            } else if self.dice.chance(self.profile.reopen) {
+                self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
+                store.close()?;
+                self.acked_checkpoint();
+                store = self.open(&self.disk)?;
+            } else {
+                self.commit(&store)?;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Digests of the states that a crash after `point` boundaries may leave: those after some commit, at least the
+    /// last one acknowledged. `kept` says whose acknowledgement counts in this kind of crash.
+    pub(super) fn allowed(&self, point: u64, kept: &[Durability]) -> HashMap<u64, usize> {
+        let begun = self.commits.iter().take_while(|c| c.begun <= point).count();
+        let acked = self.commits.iter().rposition(|c| kept.contains(&c.how) && c.acked <= point);
+        let in_checkpoint = self.checkpoints.iter().filter(|c| c.acked <= point).map(|c| c.commits).max();
+        let least = acked.map_or(0, |i| i + 1).max(in_checkpoint.unwrap_or(0));
+        let mut state = State::new();
+        let mut allowed = HashMap::new();
+        for upto in 0..=begun {
+            if let Some(commit) = upto.checked_sub(1).and_then(|i| self.commits.get(i)) {
+                apply(&mut state, &commit.ops);
+            }
+            if upto >= least {
+                allowed.insert(digest(&state), upto);
+            }
+        }
+        allowed
+    }
+
+    /// Opens a disk after a crash and compares. Returns the digest of what was found, too.
+    pub(super) fn verify(
+        &self,
+        disk: &SimDisk,
+        allowed: &HashMap<u64, usize>,
+        what: &dyn Fn() -> String,
+    ) -> (Store, u64) {
+        let name = self.profile.name;
+        let store = self.open(disk).unwrap_or_else(|e| panic!("{name}: {}: {e}", what()));
+        store.check().unwrap_or_else(|e| panic!("{name}: {}: check: {e}", what()));
+        let state = dump(&store).unwrap_or_else(|e| panic!("{name}: {}: read: {e}", what()));
+        let found = digest(&state);
+        assert!(
+            allowed.contains_key(&found),
+            "{name}: {}: found {} tables, none of the states after commits {:?}",
+            what(),
+            state.len(),
+            allowed.values().collect::<Vec<_>>(),
+        );
+        (store, found)
+    }
+
+    /// Power goes again, anywhere in the recovery from `first`. Returns the number of outcomes tried.
+    pub(super) fn cut_recovery(
+        &self,
+        first: &SimDisk,
+        allowed: &HashMap<u64, usize>,
+        what: &dyn Fn() -> String,
+    ) -> u64 {
+        let mut images = 0;
+        first.record();
+        drop(self.verify(first, allowed, what));
+        let mut replay = first.replay();
+        while let Some(point) = replay.next_point() {
+            let some = [Crash::Nothing, Crash::EvenSectors, Crash::NamesLost, Crash::Random(point)];
+            for (i, crash) in some.into_iter().enumerate() {
+                let what = || format!("{}, then again after {point} calls of recovery, {crash:?}", what());
+                let disk = replay.crash(crash);
+                let (store, found) = self.verify(&disk, allowed, &what);
+                images += 1;
+                if !(point as usize + i).is_multiple_of(4) {
+                    abandon(store, &disk);
+                    continue;
+                }
+                // What this recovery found is durable: writing on top of it and losing power keeps it.
+                let mut txn = store.begin_write().unwrap();
+                txn.open_table("after", TableKind::Ordered).unwrap();
+                txn.commit().unwrap();
+                let disk = disk.crash(Crash::Random(point));
+                drop(store);
+                let mut state = dump(&open(&disk).unwrap()).unwrap();
+                assert!(state.remove("after").is_some(), "{}: the commit after it is lost", what());
+                assert_eq!(digest(&state), found, "{}: the commit after it changed what was there", what());
+            }
+        }
+        images
+    }
+}

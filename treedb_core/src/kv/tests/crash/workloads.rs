@@ -1,0 +1,84 @@
+//! Workloads whose power is cut everywhere.
+
+use super::cut_everywhere;
+use super::run::{MIXED, Profile};
+
+#[test]
+fn puts_and_deletes_survive_power_cuts() {
+    for seed in 1..=2 {
+        cut_everywhere(MIXED, seed, 4);
+    }
+}
+
+#[test]
+fn tables_coming_and_going_survive_power_cuts() {
+    cut_everywhere(Profile { name: "create and drop", ddl: 25, reopen: 6, ..MIXED }, 3, 4);
+}
+
+#[test]
+fn large_values_survive_power_cuts() {
+    let profile = Profile { name: "large values", large: 35, ops: 4, steps: 45, checkpoint: 14, ..MIXED };
+    cut_everywhere(profile, 4, 4);
+}
+
+#[test]
+fn growth_splits_and_merges_survive_power_cuts() {
+    let profile =
+        Profile { name: "growth", ops: 40, steps: 40, value: 900, delete: 20, durable: 30, ..MIXED };
+    cut_everywhere(profile, 5, 3);
+}
+
+#[test]
+fn deleted_ranges_and_cleared_tables_survive_power_cuts() {
+    let profile = Profile {
+        name: "ranges and clear",
+        ops: 20,
+        steps: 45,
+        range: 10,
+        delete: 0,
+        large: 6,
+        ddl: 3,
+        value: 700,
+        durable: 40,
+        relaxed: 40,
+        ..MIXED
+    };
+    cut_everywhere(profile, 10, 3);
+}
+
+#[test]
+fn what_was_rolled_back_to_a_savepoint_does_not_survive_power_cuts() {
+    let profile = Profile {
+        name: "savepoints",
+        ops: 8,
+        steps: 45,
+        savepoint: 20,
+        range: 3,
+        large: 10,
+        ddl: 5,
+        durable: 40,
+        relaxed: 40,
+        ..MIXED
+    };
+    cut_everywhere(profile, 11, 3);
+}
+
+const UNLOGGED: Profile = Profile {
+    name: "unlogged commits",
+    durable: 20,
+    relaxed: 20,
+    checkpoint: 12,
+    large: 10,
+    ddl: 6,
+    ..MIXED
+};
+
+#[test]
+fn unlogged_commits_are_lost_from_the_end_only() {
+    cut_everywhere(UNLOGGED, 6, 4);
+}
+
+#[test]
+fn a_logged_commit_behind_too_many_unlogged_ones_leaves_no_hole() {
+    cut_everywhere(Profile { name: "too many unlogged", unlogged: 1500, barrier: 10, ..UNLOGGED }, 9, 4);
+}
