@@ -217,7 +217,7 @@ impl From<Error> for QueryError {
         let code = match &error {
             Error::DiskFull { .. } => ErrorCode::OutOfDiskSpace,
             Error::KeyTooLong { .. } => ErrorCode::KeyTooLong,
-            Error::ValueTooLong { .. } => ErrorCode::BSONObjectTooLarge,
+            Error::ValueTooLong { .. } | Error::TransactionTooLarge { .. } => ErrorCode::BSONObjectTooLarge,
             Error::Invalid(_) => ErrorCode::BadValue,
             _ => ErrorCode::InternalError,
         };

@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a file operation.
-    #[error("{op} {}: {source}", path.display())]
+    #[error("{op} {}: {source}{}", path.display(), advice(source))]
     Io {
         /// The operation, in the words of the system call: `open`, `write`, `fdatasync`.
         op: &'static str,
@@ -56,7 +56,9 @@ pub enum Error {
         what: String,
     },
     /// A key is longer than the limit.
-    #[error("key of {len} bytes is over the limit of {limit}")]
+    #[error(
+        "key of {len} bytes is over the limit of {limit}: use a shorter one, and keep the rest in the value"
+    )]
     KeyTooLong {
         /// Length of the key, in bytes.
         len: usize,
@@ -64,11 +66,19 @@ pub enum Error {
         limit: usize,
     },
     /// A value is longer than the limit.
-    #[error("value of {len} bytes is over the limit of {limit}")]
+    #[error("value of {len} bytes is over the limit of {limit}: store it in parts")]
     ValueTooLong {
         /// Length of the value, in bytes.
         len: u64,
         /// The longest value allowed.
+        limit: u64,
+    },
+    /// A transaction is larger than a frame of the command log may be.
+    #[error("the transaction's changes are {bytes} bytes, over the limit of {limit}: commit them in parts")]
+    TransactionTooLarge {
+        /// Bytes of its changes, keys and values included.
+        bytes: u64,
+        /// The most bytes allowed.
         limit: u64,
     },
     /// The table does not exist.
@@ -90,6 +100,26 @@ pub enum Error {
     Invalid(String),
 }
 
+/// What to do about a refusal that has to do with the place and not with the device: behind the system's words.
+fn advice(source: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match source.kind() {
+        ErrorKind::PermissionDenied => {
+            ": a database's directory and files must be readable and writable for the user: change their owner"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            ": opening a database writes to it, to recover: mount the file system writable, or copy the directory"
+        }
+        ErrorKind::IsADirectory => {
+            ": a directory is where a file of the database belongs: move it away, and restore the file"
+        }
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            ": a file is where a directory of the database belongs: move it away, or open another directory"
+        }
+        _ => "",
+    }
+}
+
 /// Where bytes were damaged, and how that was seen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is damaged at byte {offset}{}: expected {expected}, found {found}; restore it from a backup",
@@ -108,6 +138,22 @@ pub struct Corruption {
 }
 
 impl Error {
+    /// A file that does not begin as a file of its kind does.
+    pub(crate) fn foreign(path: &Path, kind: &str, magic: &[u8]) -> Error {
+        let found = String::from_utf8_lossy(magic);
+        let what = format!(
+            "not a {kind} of TreeDB, it begins with {found:?}: restore it from a backup, or open another directory"
+        );
+        Error::Format { path: path.to_path_buf(), what }
+    }
+
+    /// A file of a format that this TreeDB does not read.
+    pub(crate) fn other_version(path: &Path, kind: &str, found: u32, ours: u32) -> Error {
+        let what =
+            format!("{kind} of format {found}, this TreeDB reads up to {ours}: use the TreeDB that wrote it");
+        Error::Format { path: path.to_path_buf(), what }
+    }
+
     /// Damage in a file that has no pages.
     pub(crate) fn damaged(
         file: &Path,

@@ -2,6 +2,7 @@
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
+use super::edit::{check_limits, check_row};
 use super::reads::Bounds;
 use crate::error::Result;
 
@@ -23,9 +24,11 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Stores `value` under `key`. `TableMismatch` if the table holds rows.
+    /// Stores `value` under `key`. `TableMismatch` if the table holds rows; limits as for
+    /// [`WriteTxn::put`](super::WriteTxn::put).
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
+        check_limits(key, value.len())?;
         self.push(Command::Put { table: table.id, key, value });
         Ok(())
     }
@@ -49,9 +52,11 @@ impl Batch {
         self.push(Command::Clear { table: table.id });
     }
 
-    /// Stores row `row`. `TableMismatch` if the table maps keys.
+    /// Stores row `row`. `TableMismatch` if the table maps keys; limits as for
+    /// [`WriteTxn::put_row`](super::WriteTxn::put_row).
     pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
         table.expect(TableKind::Rows)?;
+        check_row(row, value.len())?;
         self.push(Command::PutRow { table: table.id, row, value });
         Ok(())
     }

@@ -347,7 +347,15 @@ impl Edit<'_> {
     }
 }
 
-/// Refuses what no table takes, before anything is changed.
+/// Refuses what no table of rows takes, before anything is changed.
+pub(crate) fn check_row(row: u64, value_len: usize) -> Result<()> {
+    if row == u64::MAX {
+        return Err(Error::Invalid("row numbers end below 2^64 - 1: use a lower one".into()));
+    }
+    check_limits(&[], value_len)
+}
+
+/// Refuses what no table takes, before anything is changed or copied.
 pub(crate) fn check_limits(key: &[u8], value_len: usize) -> Result<()> {
     if key.len() > super::MAX_KEY {
         return Err(Error::KeyTooLong { len: key.len(), limit: super::MAX_KEY });

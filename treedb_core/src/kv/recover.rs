@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::checkpoint::Worker;
-use super::command::{BadCommand, Command, Commands};
+use super::command::{BadCommand, Command, Commands, FORMAT};
 use super::edit::{Edit, Met, Writer};
 use super::gate::Gate;
 use super::options::Options;
@@ -120,6 +120,10 @@ fn create(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<()> {
         return Err(lost());
     }
     drop(log);
+    // Values are written only after the page file was there.
+    if disk.exists(&dir.join(VALUES))? && ValueLog::any_segment(&**disk, &dir.join(VALUES))? {
+        return Err(lost());
+    }
     drop(open_values(disk, dir, options, ValueLogState::default())?);
     disk.sync_dir(dir)?;
     sync_parents(&**disk, dir)?;
@@ -131,7 +135,7 @@ fn lost_page_file(dir: &Path) -> Corruption {
         file: dir.join(PAGES),
         page: None,
         offset: 0,
-        expected: "the page file that the directory's log belongs to".into(),
+        expected: "the page file that the directory's log and values belong to".into(),
         found: "no such file".into(),
     }
 }
@@ -153,6 +157,10 @@ fn replay(
             let expected = format!("{} in frame {}", bad.expected, frame.lsn);
             Error::damaged(log, bad.at as u64, expected, "other bytes")
         };
+        if let Some(&version) = frame.payload.first().filter(|&&version| version > FORMAT) {
+            let ours = FORMAT.into();
+            return Err(Error::other_version(log, "commit in the command log", version.into(), ours));
+        }
         let mut commands = Commands::of_frame(frame.payload).map_err(bad)?;
         while let Some(command) = commands.next().map_err(bad)? {
             let met = Edit { pager, values, writer }.apply(&command)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::catalog::{self, MAX_NAME, Table, TableKind};
 use super::command::{Command, Commands, FORMAT};
-use super::edit::{Edit, Met, Writer, check_limits};
+use super::edit::{Edit, Met, Writer, check_limits, check_row};
 use super::options::Durability;
 use super::reads::{Bounds, Found, Look, Reads};
 use super::store::Inner;
@@ -233,10 +233,7 @@ impl WriteTxn {
     /// Stores row `row`, instead of what was there. `ValueTooLong` over [`MAX_VALUE`](super::MAX_VALUE).
     pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
         table.expect(TableKind::Rows)?;
-        check_limits(&[], value.len())?;
-        if row == u64::MAX {
-            return Err(Error::Invalid("row numbers end below 2^64 - 1".into()));
-        }
+        check_row(row, value.len())?;
         self.run_on(table, &Command::PutRow { table: table.id, row, value }).map(|_| ())
     }
 
@@ -263,11 +260,6 @@ impl WriteTxn {
                     return Err(Error::Invalid(format!("batch, byte {}: expected {}", bad.at, bad.expected)));
                 }
             };
-            match command {
-                Command::Put { key, value, .. } => check_limits(key, value.len())?,
-                Command::PutRow { value, .. } => check_limits(&[], value.len())?,
-                _ => {}
-            }
             if self.run(&command)? == Met::NoTable {
                 return Err(Error::NoSuchTable { name: format!("number {}", command.table()) });
             }
@@ -285,7 +277,7 @@ impl WriteTxn {
     /// durable. Otherwise it returns right away.
     ///
     /// # Errors
-    /// `DiskFull`: nothing was committed, the store goes on. `Poisoned` if a write or flush failed now or earlier: if
+    /// `DiskFull`, and `TransactionTooLarge` for about 4 GiB of changes: nothing was committed, the store goes on. `Poisoned` if a write or flush failed now or earlier: if
     /// it was the flush of this very commit, the changes are visible, and whether they are there after the store is
     /// opened again is not known. `Invalid` after an earlier error of this transaction.
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {

@@ -172,12 +172,7 @@ pub(crate) fn choose(file: &dyn DiskFile) -> Result<Chosen> {
     for (page, unusable) in found.into_iter().enumerate().filter_map(|(i, f)| Some((i as u64, f.err()?))) {
         match unusable {
             Unusable::Newer(version) => {
-                return Err(Error::Format {
-                    path: path.to_path_buf(),
-                    what: format!(
-                        "page file of format {version}, this TreeDB reads up to {VERSION}: use a newer TreeDB"
-                    ),
-                });
+                return Err(Error::other_version(path, "page file", version, VERSION));
             }
             Unusable::Damaged { at, expected, found, ours } => {
                 foreign &= !ours;

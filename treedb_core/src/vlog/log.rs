@@ -100,6 +100,11 @@ impl ValueLog {
         })
     }
 
+    /// True if `dir` has segments, whosever they are.
+    pub fn any_segment(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+        Ok(disk.list(dir)?.iter().any(|name| parse(name).is_some()))
+    }
+
     fn segments(&self) -> MutexGuard<'_, Segments> {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }

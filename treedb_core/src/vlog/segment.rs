@@ -108,19 +108,16 @@ impl Segment {
         file.read_at(&mut h, 0)?;
         let half = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
+        if h[0..8] != MAGIC {
+            return Err(Error::foreign(&path, "value segment", &h[0..8]));
+        }
         let computed = crc32c::crc32c(&h[..60]);
         if half(60) != computed {
             let found = format!("{:08x}", half(60));
             return Err(Error::damaged(&path, 60, format!("header checksum {computed:08x}"), found));
         }
-        if h[0..8] != MAGIC || half(8) != VERSION || half(12) != FIRST as u32 {
-            let what = format!(
-                "expected a value segment of format version {VERSION}, found {:?} version {}: \
-                 open it with the TreeDB that wrote it",
-                String::from_utf8_lossy(&h[0..8]),
-                half(8)
-            );
-            return Err(Error::Format { path, what });
+        if half(8) != VERSION || half(12) != FIRST as u32 {
+            return Err(Error::other_version(&path, "value segment", half(8), VERSION));
         }
         if word(16) != u64::from(id) {
             let found = format!("number {}", word(16));

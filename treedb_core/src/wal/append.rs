@@ -155,7 +155,7 @@ impl Log {
     /// Appends a frame of any kind.
     pub(super) fn append_kind(&self, payload: &[u8], sync: Sync, kind: Kind) -> Result<Lsn> {
         if payload.len() as u64 > MAX_PAYLOAD {
-            return Err(Error::ValueTooLong { len: payload.len() as u64, limit: MAX_PAYLOAD });
+            return Err(Error::TransactionTooLarge { bytes: payload.len() as u64, limit: MAX_PAYLOAD });
         }
         let mut tail = lock(&self.tail);
         self.refuse_if_poisoned()?;

@@ -108,7 +108,7 @@ impl Log {
     /// frame is with the operating system when this returns.
     ///
     /// # Errors
-    /// `ValueTooLong` over [`MAX_PAYLOAD`](super::MAX_PAYLOAD) and `DiskFull` if no segment can be made for the
+    /// `TransactionTooLarge` over [`MAX_PAYLOAD`](super::MAX_PAYLOAD) and `DiskFull` if no segment can be made for the
     /// frame: the frame is then not in the log, and later appends may succeed. `Poisoned` after an earlier
     /// failure. Any other error poisons the log.
     pub fn append(&self, payload: &[u8], sync: Sync) -> Result<Lsn> {

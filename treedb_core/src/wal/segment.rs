@@ -77,19 +77,16 @@ impl Header {
         file.read_at(&mut h, 0)?;
         let half = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
+        if h[0..8] != MAGIC {
+            return Err(Error::foreign(file.path(), "log segment", &h[0..8]));
+        }
         let computed = crc32c::crc32c(&h[..60]);
         if half(60) != computed {
             let found = format!("{:08x}", half(60));
             return Err(Error::damaged(file.path(), 60, format!("header checksum {computed:08x}"), found));
         }
-        if h[0..8] != MAGIC || half(8) != VERSION || half(12) != FIRST_FRAME as u32 {
-            let what = format!(
-                "expected a log segment of format version {VERSION}, found {:?} version {}: \
-                 open it with the TreeDB that wrote it",
-                String::from_utf8_lossy(&h[0..8]),
-                half(8)
-            );
-            return Err(Error::Format { path: file.path().to_path_buf(), what });
+        if half(8) != VERSION || half(12) != FIRST_FRAME as u32 {
+            return Err(Error::other_version(file.path(), "log segment", half(8), VERSION));
         }
         let header = Header {
             generation: word(16),

@@ -17,18 +17,12 @@ pub(super) fn directory(dir: &Path, error: &QueryError) -> Failure {
         return Failure(told.to_owned());
     };
     Failure(match source.kind() {
-        ErrorKind::PermissionDenied => format!(
-            "{told}: {dir} and its files must be readable and writable for the user who runs treedb: change their \
-             owner, or name another directory with --dir"
-        ),
-        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
-            format!("{told}: there is a file of this name: name a directory with --dir")
-        }
+        ErrorKind::PermissionDenied
+        | ErrorKind::AlreadyExists
+        | ErrorKind::NotADirectory
+        | ErrorKind::ReadOnlyFilesystem => format!("{told}, or name another with --dir"),
         ErrorKind::NotFound => {
             format!("{told}: {dir} cannot be made there: name another directory with --dir")
-        }
-        ErrorKind::ReadOnlyFilesystem => {
-            format!("{told}: the file system of {dir} is read-only: name another directory with --dir")
         }
         _ => told.to_owned(),
     })
@@ -81,7 +75,10 @@ mod tests {
         let source = std::io::Error::from(ErrorKind::PermissionDenied);
         let error = Error::Io { op: "open", path: "data/LOCK".into(), source };
         let told = directory(Path::new("data"), &error.into()).0;
-        assert!(told.starts_with("open data/LOCK: permission denied: data and its files must be"), "{told}");
+        assert!(
+            told.starts_with("open data/LOCK: permission denied: a database's directory and files must be"),
+            "{told}"
+        );
         assert!(told.ends_with("--dir"), "{told}");
     }
 }

@@ -217,9 +217,12 @@ fn a_batch_is_made_whole_or_not_at_all() {
     let read = store.begin_read().unwrap();
     assert_eq!(read.len(&table).unwrap(), 5);
     assert_eq!(read.get(&table, b"two").unwrap(), Some(&[2u8; 3000][..]));
-    batch.put(&table, &[0; MAX_KEY + 1], b"").unwrap();
+    assert!(matches!(batch.put(&table, &[0; MAX_KEY + 1], b""), Err(Error::KeyTooLong { .. })));
     let mut txn = store.begin_write().unwrap();
-    assert!(matches!(txn.write(&batch), Err(Error::KeyTooLong { .. })));
+    let gone = txn.create_table("gone", TableKind::Ordered).unwrap();
+    txn.drop_table("gone").unwrap();
+    batch.put(&gone, b"x", b"").unwrap();
+    assert!(matches!(txn.write(&batch), Err(Error::NoSuchTable { .. })));
     assert!(txn.commit().is_err(), "a transaction whose batch failed cannot be committed");
     assert_eq!(store.begin_read().unwrap().len(&table).unwrap(), 5);
 }
