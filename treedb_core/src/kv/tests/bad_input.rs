@@ -410,7 +410,7 @@ fn options_out_of_range_are_refused_or_brought_into_it() {
     odd(|o| o.checkpoint_log_bytes = 0).unwrap();
     odd(|o| o.checkpoint_dead_pages = 0).unwrap();
     odd(|o| o.unlogged_bytes = 0).unwrap();
-    for max_bytes in [0, 1, 4096, 12 << 10] {
+    for max_bytes in [0, 1, 4096, 8 << 10] {
         let temp = TempDir::new("little-room");
         let outcome = Store::open_with(temp.path(), Options { max_bytes, ..small() }).and_then(|store| {
             let mut txn = store.begin_write()?;
