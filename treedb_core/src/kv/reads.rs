@@ -42,7 +42,6 @@ pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 pub struct Look<'a> {
     pub(crate) pager: &'a Pager,
     pub(crate) values: &'a ValueLog,
-    pub(crate) catalog: TreeRoot,
 }
 
 /// What the catalog says of a table. Not for use outside.
@@ -65,18 +64,18 @@ pub trait Reads {
     #[doc(hidden)]
     fn look(&self) -> Look<'_>;
     #[doc(hidden)]
+    fn catalog(&self) -> Result<TreeRoot>;
+    #[doc(hidden)]
     fn find(&self, table: &Table) -> Result<Found>;
 
     /// The table with this name, `None` if there is none.
     fn table(&self, name: &str) -> Result<Option<Table>> {
-        let look = self.look();
-        catalog::by_name(look.pager, &look.catalog, name)
+        catalog::by_name(self.look().pager, &self.catalog()?, name)
     }
 
     /// All tables, by name.
     fn tables(&self) -> Result<Vec<Table>> {
-        let look = self.look();
-        catalog::all(look.pager, &look.catalog)
+        catalog::all(self.look().pager, &self.catalog()?)
     }
 
     /// The value of `key`, `None` if it is not there.
@@ -193,23 +192,46 @@ pub(crate) fn above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// The records of the tables a snapshot looked at last, so that it does not descend the catalog for each read.
-#[derive(Debug, Default)]
-pub(crate) struct RecordCache {
-    slots: [Cell<Option<(u32, Record)>>; 4],
-}
+/// What this thread knows of tables: the records it looked at last, so that reads do not descend the catalog each
+/// time. A published transaction never changes, so what is known of it holds for every snapshot of it.
+pub(crate) mod known {
+    use super::*;
 
-impl RecordCache {
+    #[derive(Clone, Copy)]
+    struct Known {
+        /// Which pager of this process, which of its transactions, which table.
+        of: (u64, u64, u32),
+        record: Record,
+    }
+
+    thread_local! {
+        static KNOWN: [Cell<Option<Known>>; 16] = const { [const { Cell::new(None) }; 16] };
+    }
+
+    /// The record of `table` in transaction `txn` of `pager`, which has this catalog.
     #[inline]
-    pub(crate) fn find(&self, look: Look<'_>, table: &Table) -> Result<Found> {
-        let slot = &self.slots[table.id as usize % self.slots.len()];
-        if let Some((id, record)) = slot.get()
-            && id == table.id
-        {
-            return Ok(Found(record));
-        }
-        let record = catalog::record(look.pager, &look.catalog, table.id)?.ok_or_else(|| table.gone())?;
-        slot.set(Some((table.id, record)));
-        Ok(Found(record))
+    pub(crate) fn find(
+        pager: &Pager,
+        txn: u64,
+        table: &Table,
+        catalog: impl FnOnce() -> Result<TreeRoot>,
+    ) -> Result<Found> {
+        let of = (pager.id(), txn, table.id);
+        KNOWN.with(|known| {
+            let slot = &known[table.id as usize % known.len()];
+            match slot.get() {
+                Some(known) if known.of == of => Ok(Found(known.record)),
+                _ => {
+                    let record = look_up(pager, table, &catalog()?)?;
+                    slot.set(Some(Known { of, record }));
+                    Ok(Found(record))
+                }
+            }
+        })
+    }
+
+    #[cold]
+    fn look_up(pager: &Pager, table: &Table, catalog: &TreeRoot) -> Result<Record> {
+        catalog::record(pager, catalog, table.id)?.ok_or_else(|| table.gone())
     }
 }

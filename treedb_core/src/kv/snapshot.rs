@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::catalog::Table;
-use super::reads::{Found, Look, Reads, RecordCache};
+use super::reads::{Found, Look, Reads, known};
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::error::{Error, Result};
@@ -13,30 +13,27 @@ use crate::page::Pin;
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
-    catalog: TreeRoot,
-    records: RecordCache,
 }
 
 impl Pinned {
     #[inline]
-    fn new(inner: &Inner) -> Result<Pinned> {
-        let pin = inner.pager.pin();
-        match TreeRoot::from_bytes(pin.root()) {
-            Some(catalog) => Ok(Pinned { pin, catalog, records: RecordCache::default() }),
-            None => {
-                inner.pager.unpin(&pin);
-                Err(Error::Invalid("the root of the catalog is not one".into()))
-            }
-        }
+    fn new(inner: &Inner) -> Pinned {
+        Pinned { pin: inner.pager.pin() }
     }
 
     #[inline]
     fn look<'a>(&self, inner: &'a Inner) -> Look<'a> {
-        Look { pager: &inner.pager, values: &inner.values, catalog: self.catalog }
+        Look { pager: &inner.pager, values: &inner.values }
     }
 
+    fn catalog(&self) -> Result<TreeRoot> {
+        TreeRoot::from_bytes(self.pin.root())
+            .ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
+    }
+
+    #[inline]
     fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
-        self.records.find(self.look(inner), table)
+        known::find(&inner.pager, self.pin.txn(), table, || self.catalog())
     }
 }
 
@@ -49,7 +46,7 @@ pub struct ReadTxn {
 
 impl ReadTxn {
     pub(crate) fn new(inner: Arc<Inner>) -> Result<ReadTxn> {
-        Ok(ReadTxn { pinned: Pinned::new(&inner)?, inner })
+        Ok(ReadTxn { pinned: Pinned::new(&inner), inner })
     }
 
     /// Number of the transaction it sees.
@@ -70,6 +67,10 @@ impl Reads for ReadTxn {
         self.pinned.look(&self.inner)
     }
 
+    fn catalog(&self) -> Result<TreeRoot> {
+        self.pinned.catalog()
+    }
+
     #[inline]
     fn find(&self, table: &Table) -> Result<Found> {
         self.pinned.find(&self.inner, table)
@@ -86,7 +87,7 @@ pub struct Snapshot<'s> {
 impl<'s> Snapshot<'s> {
     #[inline]
     pub(crate) fn new(inner: &'s Inner) -> Result<Snapshot<'s>> {
-        Ok(Snapshot { pinned: Pinned::new(inner)?, inner })
+        Ok(Snapshot { pinned: Pinned::new(inner), inner })
     }
 
     /// Number of the transaction it sees.
@@ -106,6 +107,10 @@ impl Reads for Snapshot<'_> {
     #[inline]
     fn look(&self) -> Look<'_> {
         self.pinned.look(self.inner)
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        self.pinned.catalog()
     }
 
     #[inline]

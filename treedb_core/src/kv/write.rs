@@ -115,8 +115,7 @@ impl WriteTxn {
         if self.table(name)?.is_some() {
             return Err(Error::TableMismatch { name: name.to_owned(), what: "exists already".into() });
         }
-        let look = self.look();
-        let id = catalog::next_number(look.pager, &look.catalog)?;
+        let id = catalog::next_number(self.look().pager, &self.catalog()?)?;
         self.run(&Command::Create { table: id, kind, name })?;
         Ok(Table { id, name: name.into(), kind })
     }
@@ -360,8 +359,11 @@ impl Drop for WriteTxn {
 impl Reads for WriteTxn {
     #[inline]
     fn look(&self) -> Look<'_> {
-        let catalog = self.writer.as_ref().map_or(TreeRoot::EMPTY, |writer| writer.catalog);
-        Look { pager: &self.inner.pager, values: &self.inner.values, catalog }
+        Look { pager: &self.inner.pager, values: &self.inner.values }
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        self.writer.as_ref().map(|writer| writer.catalog).ok_or_else(Self::ended)
     }
 
     #[inline]

@@ -75,6 +75,8 @@ impl Checkpoint {
 /// An open page file.
 #[derive(Debug)]
 pub struct Pager {
+    /// No other pager of this process has it, be it of the same file.
+    id: u64,
     view: View,
     slots: Slots,
     /// Transaction of the last durable checkpoint.
@@ -121,7 +123,9 @@ impl Pager {
         let view = map_what_can_be(&file, pages, capacity, meta.txn)?;
         let ledger = ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?;
         let alloc = Allocator::new(meta.txn, meta.pages, ledger.free, ledger.pages);
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let pager = Pager {
+            id: OPENED.fetch_add(1, Ordering::Relaxed),
             view,
             slots: Slots::new(meta.txn, &meta.root),
             durable: AtomicU64::new(meta.txn),
@@ -137,6 +141,12 @@ impl Pager {
 
     pub(crate) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Its number, that no other pager has while this process lives.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The file's path, for messages.
@@ -189,7 +199,7 @@ impl Pager {
         alloc.begin(self.slots.current() + 1);
         let mut pins = std::mem::take(&mut alloc.pins);
         pins.clear();
-        self.slots.pinned(&mut pins);
+        self.slots.survey(&mut pins);
         // In this order: a checkpoint that ends between the two looks is durable first and no longer being written
         // afterwards, so it is met by one of them. The other way round it could be missed by both.
         let flushing = self.flushing.load(Ordering::SeqCst);

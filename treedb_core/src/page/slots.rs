@@ -8,8 +8,9 @@
 //! transaction is still the current one; the writer makes a new transaction current and then reads the slots. All
 //! four are sequentially consistent, so at least one of the two sees the other.
 //!
-//! Beside the transaction a slot has the time it was claimed at, by the system's coarse clock: that one is read from
-//! memory, in a few nanoseconds, and moves on every few milliseconds.
+//! Readers look at no clock: beginning and ending a read is one atomic exchange and one store. How old a reader is, is
+//! told by the writer, which knows when it published what: a reader's age is the time for which the state it sees
+//! has been out of date. The writer notes it in the slot when it first finds the reader behind.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -19,8 +20,6 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 const FREE: u64 = u64::MAX;
-/// The time of a slot that was claimed a moment ago, or by nobody.
-const NOT_YET: u64 = u64::MAX;
 /// Slots of a chunk; more readers than that at once make more chunks.
 const CHUNK: usize = 64;
 
@@ -29,11 +28,19 @@ const CHUNK: usize = 64;
 #[repr(align(128))]
 struct Slot {
     txn: AtomicU64,
-    /// When it was claimed, in milliseconds of the coarse clock.
+    /// The last transaction that the writer found here when it was not the current one any more, and when it had
+    /// ceased to be. No reader can come to see that transaction after that, so the two belong to one reader.
+    behind: AtomicU64,
     since: AtomicU64,
 }
 
-/// Now, in milliseconds of a clock that never goes back.
+impl Slot {
+    const fn new() -> Slot {
+        Slot { txn: AtomicU64::new(FREE), behind: AtomicU64::new(FREE), since: AtomicU64::new(0) }
+    }
+}
+
+/// Now, in milliseconds of a clock that never goes back and is read from memory, in a few nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     (time.tv_sec as u64).wrapping_mul(1000).wrapping_add(time.tv_nsec as u64 / 1_000_000)
@@ -45,7 +52,7 @@ fn now() -> u64 {
 pub struct Reader {
     /// The transaction it sees.
     pub txn: u64,
-    /// How long it has been reading, to a few milliseconds.
+    /// How long what it sees has been out of date, to a few milliseconds: zero if nothing has been committed since.
     pub age: Duration,
 }
 
@@ -58,12 +65,20 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn new() -> Chunk {
-        Chunk {
-            slots: [const { Slot { txn: AtomicU64::new(FREE), since: AtomicU64::new(NOT_YET) } }; CHUNK],
-            used: AtomicUsize::new(0),
-            next: OnceLock::new(),
+    /// Claims slot `i` if it is free.
+    #[inline]
+    fn claim(&self, i: usize, txn: u64) -> Option<&Slot> {
+        let slot = self.slots.get(i)?;
+        slot.txn.compare_exchange(FREE, txn, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        if self.used.load(Ordering::Relaxed) <= i {
+            // Before the look at the current transaction that makes the pin count.
+            self.used.fetch_max(i + 1, Ordering::SeqCst);
         }
+        Some(slot)
+    }
+
+    fn new() -> Chunk {
+        Chunk { slots: [const { Slot::new() }; CHUNK], used: AtomicUsize::new(0), next: OnceLock::new() }
     }
 }
 
@@ -94,6 +109,8 @@ impl Pin {
 struct Current {
     txn: AtomicU64,
     roots: [[AtomicU64; 2]; 2],
+    /// When it was published.
+    at: AtomicU64,
 }
 
 fn words(root: &[u8; 16]) -> [u64; 2] {
@@ -117,6 +134,7 @@ thread_local! {
 }
 
 /// Where this thread begins to look for a slot.
+#[inline]
 fn home() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     HOME.with(|home| {
@@ -132,7 +150,10 @@ impl Slots {
         let record = words(root).map(AtomicU64::new);
         let other = [const { AtomicU64::new(0) }; 2];
         let roots = if txn.is_multiple_of(2) { [record, other] } else { [other, record] };
-        Slots { current: Current { txn: AtomicU64::new(txn), roots }, first: Chunk::new() }
+        Slots {
+            current: Current { txn: AtomicU64::new(txn), roots, at: AtomicU64::new(now()) },
+            first: Chunk::new(),
+        }
     }
 
     /// The current transaction.
@@ -140,6 +161,7 @@ impl Slots {
         self.current.txn.load(Ordering::SeqCst)
     }
 
+    #[inline]
     fn root_of(&self, txn: u64) -> [u64; 2] {
         let record = &self.current.roots[(txn % 2) as usize];
         let copy = [record[0].load(Ordering::Relaxed), record[1].load(Ordering::Relaxed)];
@@ -156,10 +178,12 @@ impl Slots {
         for (word, value) in record.iter().zip(words(root)) {
             word.store(value, Ordering::Relaxed);
         }
+        self.current.at.store(now(), Ordering::Relaxed);
         self.current.txn.store(txn, Ordering::SeqCst);
     }
 
     /// Pins the current transaction.
+    #[inline]
     pub(crate) fn pin(&self) -> Pin {
         let mut txn = self.current.txn.load(Ordering::Acquire);
         let (index, slot) = self.claim(txn);
@@ -174,20 +198,25 @@ impl Slots {
         }
     }
 
+    #[inline]
     fn claim(&self, txn: u64) -> (usize, &Slot) {
+        let i = home() % CHUNK;
+        match self.first.claim(i, txn) {
+            Some(slot) => (i, slot),
+            None => self.claim_any(txn),
+        }
+    }
+
+    /// Claims a slot although this thread's own is taken: it has other pins, or there are many threads.
+    #[cold]
+    fn claim_any(&self, txn: u64) -> (usize, &Slot) {
         let home = home();
         let mut chunk = &self.first;
         let mut base = 0;
         loop {
             for step in 0..CHUNK {
                 let i = (home + step) % CHUNK;
-                let slot = &chunk.slots[i];
-                if slot.txn.compare_exchange(FREE, txn, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                    slot.since.store(now(), Ordering::Relaxed);
-                    if chunk.used.load(Ordering::Relaxed) <= i {
-                        // Before the look at the current transaction that makes the pin count.
-                        chunk.used.fetch_max(i + 1, Ordering::SeqCst);
-                    }
+                if let Some(slot) = chunk.claim(i, txn) {
                     return (base + i, slot);
                 }
             }
@@ -199,6 +228,7 @@ impl Slots {
     }
 
     /// Gives a pin back.
+    #[inline]
     pub(crate) fn release(&self, pin: &Pin) {
         let mut chunk = &self.first;
         for _ in 0..pin.slot / CHUNK {
@@ -207,9 +237,7 @@ impl Slots {
                 None => return,
             }
         }
-        let slot = &chunk.slots[pin.slot % CHUNK];
-        slot.since.store(NOT_YET, Ordering::Relaxed);
-        slot.txn.store(FREE, Ordering::Release);
+        chunk.slots[pin.slot % CHUNK].txn.store(FREE, Ordering::Release);
     }
 
     /// Adds the transactions pinned now to `out`, unsorted. Call after `publish`.
@@ -217,13 +245,30 @@ impl Slots {
         self.each_claimed(|txn, _| out.push(txn));
     }
 
+    /// As [`Slots::pinned`], by the writer as it begins, which notes who has fallen behind.
+    pub(crate) fn survey(&self, out: &mut Vec<u64>) {
+        let current = self.current();
+        self.each_claimed(|txn, slot| {
+            out.push(txn);
+            if txn < current && slot.behind.load(Ordering::Relaxed) != txn {
+                // At the look before it was not behind, so it is since the transaction published last.
+                slot.since.store(self.current.at.load(Ordering::Relaxed), Ordering::Relaxed);
+                slot.behind.store(txn, Ordering::Release);
+            }
+        });
+    }
+
     /// Who reads now, the oldest transaction first.
     pub(crate) fn readers(&self) -> Vec<Reader> {
+        let (current, at) = (self.current(), self.current.at.load(Ordering::Relaxed));
         let now = now();
         let mut readers = Vec::new();
         self.each_claimed(|txn, slot| {
-            let since = slot.since.load(Ordering::Relaxed);
-            // One that has just begun may not have said since when.
+            let since = match slot.behind.load(Ordering::Acquire) == txn {
+                true => slot.since.load(Ordering::Relaxed),
+                false if txn < current => at,
+                false => now,
+            };
             readers.push(Reader { txn, age: Duration::from_millis(now.saturating_sub(since)) });
         });
         readers.sort_unstable_by_key(|reader| (reader.txn, std::cmp::Reverse(reader.age)));

@@ -31,19 +31,28 @@ fn the_figures_of_a_table_say_what_check_counts() {
 }
 
 #[test]
-fn the_list_of_readers_says_what_each_sees_and_since_when() {
+fn the_list_of_readers_says_what_each_sees_and_how_long_that_has_been_out_of_date() {
     let store = open(&SimDisk::new()).unwrap();
     assert!(store.readers().is_empty());
+    let commit = |name: &str| {
+        let mut txn = store.begin_write().unwrap();
+        txn.create_table(name, TableKind::Ordered).unwrap();
+        txn.commit().unwrap();
+    };
     let old = store.begin_read().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(store.readers()[0].age, Duration::ZERO, "nothing is newer");
+    commit("a");
     std::thread::sleep(Duration::from_millis(60));
-    let mut txn = store.begin_write().unwrap();
-    txn.create_table("t", TableKind::Ordered).unwrap();
-    txn.commit().unwrap();
+    assert!(store.readers()[0].age >= Duration::from_millis(40));
+    let middle = store.snapshot().unwrap();
+    commit("b");
     let new = store.snapshot().unwrap();
     let readers = store.readers();
-    assert_eq!(readers.iter().map(|r| r.txn).collect::<Vec<_>>(), [old.txn(), new.txn()]);
+    assert_eq!(readers.iter().map(|r| r.txn).collect::<Vec<_>>(), [old.txn(), middle.txn(), new.txn()]);
     assert!(readers[0].age >= Duration::from_millis(40), "{readers:?}");
-    assert!(readers[1].age < readers[0].age, "{readers:?}");
+    assert!(readers[1].age < readers[0].age && readers[2].age == Duration::ZERO, "{readers:?}");
+    drop(middle);
     drop(old);
     assert_eq!(store.readers().len(), 1);
     drop(new);
