@@ -22,6 +22,7 @@ CHAPTERS = [
     ("Command log: segments and frames", "wal/mod.rs", "Bytes"),
     ("Command log: a frame's payload", "kv/command.rs", None),
     ("Value log", "vlog/mod.rs", "Bytes"),
+    ("Backup stream", "kv/backup/mod.rs", "Bytes of a stream"),
     ("Catalog of collections", "collection/catalog.rs", None),
     ("A collection's catalog entry", "collection/meta.rs", None),
     ("Index entries", "index/ordered/mod.rs", None),

@@ -35,7 +35,10 @@ pub trait Disk: Send + Sync + 'static {
     fn create_dir(&self, dir: &Path) -> Result<()>;
     /// Removes a file; durable after `sync_dir`.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Renames a file over `to`, atomically; durable after `sync_dir`.
+    /// Removes an empty directory; durable after `sync_dir` of the one it is in.
+    fn remove_dir(&self, dir: &Path) -> Result<()>;
+    /// Renames a file over `to`, atomically; durable after `sync_dir`. Or a directory with everything in it, to a name
+    /// that is free or that of an empty directory.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;

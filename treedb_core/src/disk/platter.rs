@@ -36,13 +36,23 @@ pub(super) enum NameChange {
     Create { path: PathBuf, inode: Inode },
     Remove { path: PathBuf },
     Rename { from: PathBuf, to: PathBuf, inode: Inode },
+    RenameDir { from: PathBuf, to: PathBuf },
+}
+
+/// What `path` is called after the directory `from` became `to`.
+pub(super) fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
+        Ok(rest) => to.join(rest),
+        Err(_) => path.to_path_buf(),
+    }
 }
 
 impl NameChange {
     fn dir(&self) -> Option<&Path> {
         match self {
             NameChange::Create { path, .. } | NameChange::Remove { path } => path.parent(),
-            NameChange::Rename { to, .. } => to.parent(),
+            NameChange::Rename { to, .. } | NameChange::RenameDir { to, .. } => to.parent(),
         }
     }
 
@@ -57,6 +67,12 @@ impl NameChange {
             NameChange::Rename { from, to, inode } => {
                 names.remove(from);
                 names.insert(to.clone(), *inode);
+            }
+            NameChange::RenameDir { from, to } => {
+                *names = std::mem::take(names)
+                    .into_iter()
+                    .map(|(p, inode)| (moved(&p, from, to), inode))
+                    .collect();
             }
         }
     }

@@ -66,6 +66,10 @@ impl Disk for RealDisk {
         std::fs::remove_file(path).map_err(failed("unlink", path))
     }
 
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        std::fs::remove_dir(dir).map_err(failed("rmdir", dir))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         std::fs::rename(from, to).map_err(failed("rename", from))
     }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crash::Crash;
 use super::map::Mapping;
-use super::platter::{Change, Inode, NameChange, Platter, SECTOR};
+use super::platter::{Change, Inode, NameChange, Platter, SECTOR, moved};
 use super::replay::{Replay, Step};
 use super::{Disk, DiskFile, Map};
 use crate::error::{Error, Result};
@@ -278,6 +278,24 @@ impl State {
         Ok(())
     }
 
+    /// `Err` if something is in `dir`.
+    fn empty(&self, op: &'static str, dir: &Path) -> Result<()> {
+        let inside = |path: &Path| path != dir && path.starts_with(dir);
+        if self.dirs.iter().any(|path| inside(path)) || self.platter.names().any(|(path, _)| inside(path)) {
+            let source = io::ErrorKind::DirectoryNotEmpty.into();
+            return Err(Error::Io { op, path: dir.to_path_buf(), source });
+        }
+        Ok(())
+    }
+
+    fn rename_dir(&mut self, from: &Path, to: &Path) -> Result<()> {
+        self.empty("rename", to)?;
+        let rename = NameChange::RenameDir { from: from.to_path_buf(), to: to.to_path_buf() };
+        self.pass("rename", from, Change::Name(rename))?;
+        self.dirs = std::mem::take(&mut self.dirs).into_iter().map(|dir| moved(&dir, from, to)).collect();
+        Ok(())
+    }
+
     /// Adds to the record. A call that failed leaves only its stores, which the next step takes over.
     fn note(&mut self, mut stores: Vec<Change>, call: Option<Change>) {
         let Some(record) = &mut self.record else { return };
@@ -339,8 +357,19 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("rmdir", dir)?;
+        state.empty("rmdir", dir)?;
+        state.dirs.remove(dir);
+        Ok(())
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
+        if state.dirs.contains(from) {
+            return state.rename_dir(from, to);
+        }
         let inode = state.platter.lookup(from).ok_or_else(|| missing("rename", from))?;
         let rename = NameChange::Rename { from: from.to_path_buf(), to: to.to_path_buf(), inode };
         state.pass("rename", from, Change::Name(rename))

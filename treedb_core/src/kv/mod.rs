@@ -22,6 +22,7 @@
 //! | `gate` | who is the writer |
 //! | `recover` | opening: the newest checkpoint and the log's frames after it |
 //! | `checkpoint` | making the page file catch up, and the thread that does |
+//! | `backup` | copies of a live store, into a directory or a stream |
 //! | `check` | everything in the directory against everything else |
 //!
 //! # A directory
@@ -50,6 +51,7 @@
 //! durable, waits for the log's group flush. A checkpoint later flushes pages and values and switches the meta
 //! page; the log up to there is cut. A crash loses the map's unflushed pages, and recovery replays the frames.
 
+mod backup;
 mod batch;
 mod catalog;
 mod check;
@@ -76,6 +78,7 @@ mod write_cursor;
 mod tests;
 
 pub use crate::page::Reader;
+pub use backup::Copied;
 pub use batch::Batch;
 pub use catalog::{MAX_NAME, Table, TableKind};
 pub use check::CheckReport;

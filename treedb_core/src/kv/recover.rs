@@ -23,9 +23,9 @@ use crate::page::{PageSource, Pager, PagerOptions};
 use crate::vlog::{ValueLog, ValueLogOptions, ValueLogState};
 use crate::wal::{Log, LogOptions, Lsn, Recovery};
 
-const PAGES: &str = "pages";
-const LOG: &str = "log";
-const VALUES: &str = "values";
+pub(super) const PAGES: &str = "pages";
+pub(super) const LOG: &str = "log";
+pub(super) const VALUES: &str = "values";
 
 /// Opens `dir` and recovers it.
 pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
@@ -91,7 +91,7 @@ fn open_values(
 
 /// Makes the names of `dir` and of all directories above it durable: this process, or one that died, may have made
 /// any of them. Where the system does not let us flush a directory, we have not made names either.
-fn sync_parents(disk: &dyn Disk, dir: &Path) -> Result<()> {
+pub(super) fn sync_parents(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for parent in dir.ancestors().skip(1) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         match disk.sync_dir(parent) {

@@ -259,10 +259,21 @@ impl WriteTxn {
                     return Err(Error::Invalid(format!("batch, byte {}: expected {}", bad.at, bad.expected)));
                 }
             };
-            if self.run(&command)? == Met::NoTable {
-                return Err(Error::NoSuchTable { name: format!("number {}", command.table()) });
-            }
+            self.apply(&command)?;
         }
+    }
+
+    /// Makes the change that a command says; limits have been looked at.
+    pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<()> {
+        match self.run(command)? {
+            Met::NoTable => Err(Error::NoSuchTable { name: format!("number {}", command.table()) }),
+            Met::There | Met::Nothing => Ok(()),
+        }
+    }
+
+    /// Bytes of the changes so far, as the log would have them.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.writer.as_ref().map_or(0, |writer| writer.frame.len())
     }
 
     /// Commits with the store's default durability. See [`WriteTxn::commit_with`].

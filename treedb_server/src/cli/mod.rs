@@ -1,6 +1,7 @@
 //! The `treedb` command: one file per subcommand, each with its flags and what it does.
 
 mod advice;
+mod backup;
 mod check;
 mod export;
 mod find;
@@ -36,6 +37,8 @@ enum Command {
     Export(export::Export),
     Find(find::Find),
     Check(check::Check),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
 }
 
 /// Why a subcommand failed, in words for a person. It ends the process with status 1.
@@ -62,6 +65,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Export(export) => export.run(),
         Command::Find(find) => find.run(),
         Command::Check(check) => check.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
     };
     match done {
         Ok(code) => code,

@@ -8,10 +8,12 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, Progres
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Progress of a command over documents, on standard error.
+/// Progress of a command over documents or entries, on standard error.
 pub(super) struct Progress {
     /// `imported`, `exported`.
     done: &'static str,
+    /// What is counted: documents, entries.
+    things: &'static str,
     /// What the whole is, if it is known.
     total: Option<u64>,
     bytes: bool,
@@ -23,15 +25,20 @@ pub(super) struct Progress {
 impl Progress {
     /// Progress through `total` bytes.
     pub(super) fn of_bytes(done: &'static str, total: Option<u64>) -> Self {
-        Self::new(done, total, true)
+        Self::new(done, "documents", total, true)
     }
 
     /// Progress through `total` documents.
     pub(super) fn of_documents(done: &'static str, total: u64) -> Self {
-        Self::new(done, Some(total), false)
+        Self::new(done, "documents", Some(total), false)
     }
 
-    fn new(done: &'static str, total: Option<u64>, bytes: bool) -> Self {
+    /// Progress through `total` entries of tables: documents and what is in indexes.
+    pub(super) fn of_entries(done: &'static str, total: u64) -> Self {
+        Self::new(done, "entries", Some(total), false)
+    }
+
+    fn new(done: &'static str, things: &'static str, total: Option<u64>, bytes: bool) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(10);
@@ -46,7 +53,7 @@ impl Progress {
             }
             bar
         });
-        Progress { done, total, bytes, bar, started: now, told: now }
+        Progress { done, things, total, bytes, bar, started: now, told: now }
     }
 
     /// `position` of the whole is done, and `documents` documents.
@@ -54,7 +61,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(position);
             if self.bytes {
-                bar.set_message(format!("{} documents", HumanCount(documents)));
+                bar.set_message(format!("{} {}", HumanCount(documents), self.things));
             }
         } else if self.told.elapsed() >= EVERY {
             self.told = Instant::now();
@@ -63,7 +70,7 @@ impl Progress {
                 _ if self.bytes => format!(", {}", HumanBytes(position)),
                 _ => String::new(),
             };
-            eprintln!("{} {} documents{part}", self.done, HumanCount(documents));
+            eprintln!("{} {} {}{part}", self.done, HumanCount(documents), self.things);
         }
     }
 
@@ -83,9 +90,10 @@ impl Progress {
         let seconds = self.started.elapsed().as_secs_f64();
         let rate = if seconds > 0.0 { (documents as f64 / seconds) as u64 } else { 0 };
         eprintln!(
-            "{} {} documents {whither} in {seconds:.2} s ({} a second)",
+            "{} {} {} {whither} in {seconds:.2} s ({} a second)",
             self.done,
             HumanCount(documents),
+            self.things,
             HumanCount(rate)
         );
     }

@@ -1,5 +1,6 @@
 //! The store against a model, against power cuts, against damaged files.
 
+mod backup;
 mod bad_input;
 mod basics;
 mod crash;

@@ -9,10 +9,12 @@
 //! | `model` | what a store should hold |
 //! | `run` | a random workload |
 //! | `workloads` | the workloads whose power is cut everywhere |
+//! | `backup` | a copy made in the middle of a workload |
 //! | `failures` | deaths of the process, calls that fail |
 
+mod backup;
 mod failures;
-mod model;
+pub(super) mod model;
 mod run;
 mod workloads;
 

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use super::super::*;
 
 /// Everything in a store.
-pub(super) type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+pub(in super::super) type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// A change, as a model can make it.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(super) fn digest(state: &State) -> u64 {
 }
 
 /// Reads everything in a store.
-pub(super) fn dump(store: &Store) -> crate::Result<State> {
+pub(in super::super) fn dump(store: &Store) -> crate::Result<State> {
     let read = store.snapshot()?;
     let mut state = State::new();
     for table in read.tables()? {

@@ -1,0 +1,58 @@
+//! `treedb backup`, `treedb restore`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::{Bench, Server, done, numbers, treedb};
+
+#[test]
+fn a_backup_comes_back_as_directory_and_as_stream() {
+    let bench = Bench::new();
+    let file = bench.file("in.jsonl", &numbers(0..700));
+    treedb(&["import", "a.b", &file, "--dir", &bench.dir]);
+    let at = |name: &str| bench.temp.path().join(name).to_str().unwrap().to_owned();
+    let all = bench.find(&[]);
+
+    let copied = treedb(&["backup", "--dir", &bench.dir, &at("copy")]);
+    assert!(copied.status == Some(0) && copied.err.contains(" entries to "), "{copied:?}");
+    let again = treedb(&["backup", "--dir", &bench.dir, &at("copy")]);
+    assert!(again.status == Some(1) && again.err.contains("name a directory that is empty"), "{again:?}");
+
+    let stream = Command::new(env!("CARGO_BIN_EXE_treedb"))
+        .args(["backup", "--dir", &bench.dir, "-"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(stream.status.success(), "{stream:?}");
+    let file = at("stream");
+    fs::write(&file, &stream.stdout).unwrap();
+
+    for (from, to) in [(at("copy"), at("one")), (file.clone(), at("two"))] {
+        let restored = treedb(&["restore", &from, "--dir", &to]);
+        assert!(restored.status == Some(0) && restored.err.contains("restored "), "{restored:?}");
+        let found = treedb(&["find", "a.b", "--dir", &to]);
+        assert!(found.out.lines().eq(&all), "{found:?}");
+        assert!(treedb(&["check", "--dir", &to]).out.contains("700 documents"));
+    }
+
+    fs::write(&file, &stream.stdout[..stream.stdout.len() - 1]).unwrap();
+    let cut = treedb(&["restore", &file, "--dir", &at("three")]);
+    assert!(cut.status == Some(1) && cut.err.contains("the stream's end"), "{cut:?}");
+    assert!(!bench.temp.path().join("three").exists());
+}
+
+#[test]
+fn a_backup_of_a_directory_in_use_says_who_uses_it() {
+    let bench = Bench::new();
+    let server = Server::start(std::path::Path::new(&bench.dir));
+    let copy = bench.temp.path().join("copy");
+    let refused = Command::new(env!("CARGO_BIN_EXE_treedb"))
+        .args(["backup", "--dir", &bench.dir])
+        .arg(&copy)
+        .output()
+        .map(done)
+        .unwrap();
+    let holder = format!("in use by process {}", server.0.id());
+    assert!(refused.status == Some(1) && refused.err.contains(&holder), "{refused:?}");
+    assert!(!copy.exists());
+}
