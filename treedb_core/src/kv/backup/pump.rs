@@ -80,8 +80,7 @@ impl<'r> Pump<'r> {
 
     /// Nor are numbers of dropped tables.
     fn last_number(&self, take: Take<'_>) -> Result<()> {
-        let look = self.read.look();
-        let highest = catalog::next_number(look.pager, &look.catalog)? - 1;
+        let highest = catalog::next_number(self.read.look().pager, &self.read.catalog()?)? - 1;
         if self.read.tables()?.iter().any(|table| table.id == highest) || highest == 0 {
             return Ok(());
         }

@@ -352,6 +352,9 @@ impl Disk for Refusing {
     fn remove(&self, path: &Path) -> Result<()> {
         self.no("unlink", path)
     }
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.no("rmdir", dir)
+    }
     fn rename(&self, from: &Path, _: &Path) -> Result<()> {
         self.no("rename", from)
     }
