@@ -19,6 +19,7 @@ CHAPTERS = [
     ("B+tree nodes", "btree/node/mod.rs", "Bytes"),
     ("Row tree nodes", "btree/rows/mod.rs", "Bytes"),
     ("Catalog of tables", "kv/catalog.rs", None),
+    ("Dup tables", "kv/dup/mod.rs", "Bytes"),
     ("Command log: segments and frames", "wal/mod.rs", "Bytes"),
     ("Command log: a frame's payload", "kv/command.rs", None),
     ("Value log", "vlog/mod.rs", "Bytes"),

@@ -2,6 +2,7 @@
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
+use super::dup::check_pair;
 use super::edit::{check_limits, check_row};
 use super::reads::Bounds;
 use crate::error::Result;
@@ -24,7 +25,7 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Stores `value` under `key`. `TableMismatch` if the table holds rows; limits as for
+    /// Stores `value` under `key`. `TableMismatch` if the table does not map keys to one value each; limits as for
     /// [`WriteTxn::put`](super::WriteTxn::put).
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
@@ -33,16 +34,16 @@ impl Batch {
         Ok(())
     }
 
-    /// Removes `key`, if it is there. `TableMismatch` if the table holds rows.
+    /// Removes `key`, in a dup table with all its values, if it is there. `TableMismatch` if the table holds rows.
     pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
-        table.expect(TableKind::Ordered)?;
+        table.expect_keys()?;
         self.push(Command::Delete { table: table.id, key });
         Ok(())
     }
 
     /// Removes the keys within `bounds`. `TableMismatch` if the table holds rows.
     pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<()> {
-        table.expect(TableKind::Ordered)?;
+        table.expect_keys()?;
         self.push(Command::DeleteRange { table: table.id, bounds });
         Ok(())
     }
@@ -65,6 +66,22 @@ impl Batch {
     pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<()> {
         table.expect(TableKind::Rows)?;
         self.push(Command::DeleteRow { table: table.id, row });
+        Ok(())
+    }
+
+    /// Adds `value` to the values of `key`, if it is not among them. `TableMismatch` if it is not a dup table; limits
+    /// as for [`WriteTxn::put_pair`](super::WriteTxn::put_pair).
+    pub fn put_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Dup)?;
+        check_pair(key, value)?;
+        self.push(Command::PutPair { table: table.id, key, value });
+        Ok(())
+    }
+
+    /// Removes `value` from the values of `key`, if it is among them. `TableMismatch` if it is not a dup table.
+    pub fn delete_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Dup)?;
+        self.push(Command::DeletePair { table: table.id, key, value });
         Ok(())
     }
 

@@ -3,10 +3,14 @@
 //! Keys and values of the catalog tree, integers little-endian but for the table number in a key:
 //!
 //! ```text
-//! 00 | number u32 BE   ->  kind u8 | 7 zero | next row u64 | large values u64 | root, 16 bytes   (40 bytes)
+//! 00 | number u32 BE   ->  kind u8 | 7 zero | count u64 | large u64 | root, 16 bytes   (40 bytes)
 //! 01 | name            ->  number u32
 //! 02                   ->  highest number given u32
 //! ```
+//!
+//! The kind is 0 (ordered), 1 (rows) or 2 (dup). The count is the number the next row gets, or in a dup table how many
+//! pairs there are. Large is how many values lie in the value log, or in a dup table how many keys have a tree of
+//! values.
 //!
 //! Numbers are never given twice, so a handle to a dropped table can never mean another one.
 
@@ -22,10 +26,12 @@ pub const MAX_NAME: usize = 512;
 /// What a table maps to values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableKind {
-    /// Keys, in byte order.
+    /// Keys, in byte order, to one value each.
     Ordered,
     /// Row numbers, which the table gives out itself.
     Rows,
+    /// Keys, in byte order, to any number of values each, which are in byte order too.
+    Dup,
 }
 
 impl TableKind {
@@ -33,6 +39,7 @@ impl TableKind {
         match self {
             TableKind::Ordered => 0,
             TableKind::Rows => 1,
+            TableKind::Dup => 2,
         }
     }
 
@@ -40,6 +47,7 @@ impl TableKind {
         match byte {
             0 => Some(TableKind::Ordered),
             1 => Some(TableKind::Rows),
+            2 => Some(TableKind::Dup),
             _ => None,
         }
     }
@@ -75,10 +83,16 @@ impl Table {
             return Ok(());
         }
         let what = match self.kind {
-            TableKind::Ordered => "maps keys: it has no rows",
+            TableKind::Ordered => "maps keys to one value each: it has no rows, and no pairs",
             TableKind::Rows => "holds rows: it has no keys",
+            TableKind::Dup => "maps keys to many values each: ask for its pairs and values",
         };
         Err(Error::TableMismatch { name: self.name.to_string(), what: what.into() })
+    }
+
+    /// `TableMismatch` unless the table maps keys, to one value each or to many.
+    pub(crate) fn expect_keys(&self) -> Result<()> {
+        if self.kind == TableKind::Dup { Ok(()) } else { self.expect(TableKind::Ordered) }
     }
 
     pub(crate) fn gone(&self) -> Error {
@@ -92,7 +106,9 @@ pub(crate) struct Record {
     pub(crate) kind: TableKind,
     /// The number the next appended row gets.
     pub(crate) next_row: u64,
-    /// How many values lie in the value log.
+    /// How many pairs a dup table has.
+    pub(crate) pairs: u64,
+    /// How many values lie in the value log; in a dup table, how many keys have a tree of values.
     pub(crate) large: u64,
     pub(crate) root: TreeRoot,
 }
@@ -101,13 +117,19 @@ const RECORD: usize = 40;
 
 impl Record {
     pub(crate) fn new(kind: TableKind) -> Record {
-        Record { kind, next_row: 1, large: 0, root: TreeRoot::EMPTY }
+        Record { kind, next_row: 1, pairs: 0, large: 0, root: TreeRoot::EMPTY }
+    }
+
+    /// Number of entries: keys, rows or pairs.
+    pub(crate) fn entries(&self) -> u64 {
+        if self.kind == TableKind::Dup { self.pairs } else { self.root.entries }
     }
 
     fn encode(&self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         bytes[0] = self.kind.to_byte();
-        bytes[8..16].copy_from_slice(&self.next_row.to_le_bytes());
+        let count = if self.kind == TableKind::Dup { self.pairs } else { self.next_row };
+        bytes[8..16].copy_from_slice(&count.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.large.to_le_bytes());
         bytes[24..].copy_from_slice(&self.root.to_bytes());
         bytes
@@ -116,9 +138,12 @@ impl Record {
     fn decode(bytes: &[u8]) -> Option<Record> {
         let bytes: &[u8; RECORD] = bytes.try_into().ok()?;
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let (kind, count) = (TableKind::from_byte(bytes[0])?, word(8)?);
+        let (next_row, pairs) = if kind == TableKind::Dup { (1, count) } else { (count, 0) };
         Some(Record {
-            kind: TableKind::from_byte(bytes[0])?,
-            next_row: word(8)?,
+            kind,
+            next_row,
+            pairs,
             large: word(16)?,
             root: TreeRoot::from_bytes(bytes[24..].try_into().ok()?)?,
         })

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 
 use super::catalog::{self, Record, Table, TableKind};
+use super::dup::Held;
 use super::store::Inner;
 use super::values::{INLINE, resolve};
 use crate::btree::{RowRoot, RowTree, Tree, Value};
@@ -15,7 +16,7 @@ use crate::page::{Census, PageSource};
 pub struct CheckReport {
     /// Tables.
     pub tables: u64,
-    /// Entries and rows in them.
+    /// Entries, rows and pairs in them.
     pub entries: u64,
     /// Pages accounted for: of trees, free ones, and the ledger's.
     pub pages: u64,
@@ -81,12 +82,28 @@ fn check_table(
                 large += check_value(inner, cursor.row().map(|(_, cell)| cell), report)?;
             }
         }
+        TableKind::Dup => {
+            Tree::check(&inner.pager, &record.root, &mut |id| census.visit(id))?;
+            let mut pairs = 0;
+            let mut cursor = Tree::cursor(&inner.pager, &record.root);
+            while cursor.next()? {
+                let Some(cell) = cursor.value() else { break };
+                pairs += Held::open(&inner.pager, cell)?.check(&inner.pager, &mut |id| census.visit(id))?;
+                large += u64::from(cell.pointer);
+            }
+            if pairs != record.pairs {
+                let expected = format!("{} pairs in table {:?}", record.pairs, table.name());
+                return Err(inner.pager.damaged(record.root.root, 0, &expected, &pairs.to_string()));
+            }
+            report.entries += pairs;
+        }
     }
     if large != record.large {
+        let what = if record.kind == TableKind::Dup { "trees of values" } else { "large values" };
         return Err(inner.pager.damaged(
             record.root.root,
             0,
-            &format!("{} large values in table {:?}", record.large, table.name()),
+            &format!("{} {what} in table {:?}", record.large, table.name()),
             &large.to_string(),
         ));
     }

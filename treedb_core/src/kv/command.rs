@@ -7,18 +7,22 @@
 //! 2 delete      table, key
 //! 3 put row     table, row, value
 //! 4 delete row  table, row
-//! 5 create      table, kind (0 ordered, 1 rows), name
+//! 5 create      table, kind (0 ordered, 1 rows, 2 dup), name
 //! 6 drop        table, name
 //! 7 clear       table
 //! 8 delete from one key to another   table, bound, bound
+//! 9 put pair     table, key, value
+//! 10 delete pair table, key, value
 //! ```
 //!
 //! Its number is a byte, tables and rows are LEB128 integers, keys, values and names a LEB128 length and that many
 //! bytes. A bound is a byte 0 (none), or 1 (included) or 2 (excluded) and a key. Commands say what is to be, not how it differs: replaying one twice does no harm.
+//! In a dup table, commands 2 and 8 remove keys with all their values.
 
 use std::ops::Bound;
 
 use super::catalog::TableKind;
+use super::edit::Met;
 use super::reads::Bounds;
 
 /// The format of a frame's payload.
@@ -35,6 +39,8 @@ pub(crate) enum Command<'a> {
     Drop { table: u32, name: &'a str },
     Clear { table: u32 },
     DeleteRange { table: u32, bounds: Bounds<'a> },
+    PutPair { table: u32, key: &'a [u8], value: &'a [u8] },
+    DeletePair { table: u32, key: &'a [u8], value: &'a [u8] },
 }
 
 fn put_int(out: &mut Vec<u8>, mut n: u64) {
@@ -75,19 +81,24 @@ impl Command<'_> {
             | Command::Create { table, .. }
             | Command::Drop { table, .. }
             | Command::Clear { table }
-            | Command::DeleteRange { table, .. } => table,
+            | Command::DeleteRange { table, .. }
+            | Command::PutPair { table, .. }
+            | Command::DeletePair { table, .. } => table,
         }
     }
 
-    /// True if it takes entries away from a table: it is logged only if there were any.
-    pub(crate) fn removes(&self) -> bool {
-        matches!(
-            self,
+    /// True if it changed nothing where it met this, and so is not logged: removing what is not there, adding a pair
+    /// that is.
+    pub(crate) fn idle(&self, met: Met) -> bool {
+        match self {
             Command::Delete { .. }
-                | Command::DeleteRow { .. }
-                | Command::Clear { .. }
-                | Command::DeleteRange { .. }
-        )
+            | Command::DeleteRow { .. }
+            | Command::Clear { .. }
+            | Command::DeleteRange { .. }
+            | Command::DeletePair { .. } => met == Met::Nothing,
+            Command::PutPair { .. } | Command::Create { .. } => met == Met::There,
+            Command::Put { .. } | Command::PutRow { .. } | Command::Drop { .. } => false,
+        }
     }
 
     /// Appends the command's bytes.
@@ -135,6 +146,18 @@ impl Command<'_> {
                 put_int(out, table.into());
                 put_bound(out, from);
                 put_bound(out, to);
+            }
+            Command::PutPair { table, key, value } => {
+                out.push(9);
+                put_int(out, table.into());
+                put_bytes(out, key);
+                put_bytes(out, value);
+            }
+            Command::DeletePair { table, key, value } => {
+                out.push(10);
+                put_int(out, table.into());
+                put_bytes(out, key);
+                put_bytes(out, value);
             }
         }
     }
@@ -245,14 +268,16 @@ impl<'a> Commands<'a> {
             5 => {
                 let table = self.table()?;
                 let Some(kind) = TableKind::from_byte(self.byte()?) else {
-                    return self.bad("a table's kind, 0 or 1");
+                    return self.bad("a table's kind, 0 to 2");
                 };
                 Command::Create { table, kind, name: self.name()? }
             }
             6 => Command::Drop { table: self.table()?, name: self.name()? },
             7 => Command::Clear { table: self.table()? },
             8 => Command::DeleteRange { table: self.table()?, bounds: (self.bound()?, self.bound()?) },
-            _ => return self.bad("a command's number, 1 to 8"),
+            9 => Command::PutPair { table: self.table()?, key: self.take()?, value: self.take()? },
+            10 => Command::DeletePair { table: self.table()?, key: self.take()?, value: self.take()? },
+            _ => return self.bad("a command's number, 1 to 10"),
         };
         Ok(Some(command))
     }
@@ -273,6 +298,9 @@ mod tests {
             Command::DeleteRow { table: 2, row: 127 },
             Command::DeleteRange { table: 1, bounds: (Bound::Included(b"a"), Bound::Excluded(&[8; 200])) },
             Command::DeleteRange { table: 1, bounds: (Bound::Unbounded, Bound::Unbounded) },
+            Command::Create { table: 3, kind: TableKind::Dup, name: "dup" },
+            Command::PutPair { table: 3, key: b"k", value: b"v" },
+            Command::DeletePair { table: 3, key: &[5; 130], value: b"" },
             Command::Clear { table: 300 },
             Command::Drop { table: 2, name: "\u{e4}" },
         ]

@@ -106,11 +106,11 @@ pub struct Range<'a> {
     done: bool,
 }
 
-fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
+pub(super) fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
     bound.map(<[u8]>::to_vec)
 }
 
-fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+pub(super) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
@@ -187,7 +187,7 @@ impl<'a> Range<'a> {
 }
 
 /// Turns a step's result into an iterator's item, and ends the iterator when there is nothing more.
-fn item<T>(done: &mut bool, step: Result<Option<T>>) -> Option<Result<T>> {
+pub(super) fn item<T>(done: &mut bool, step: Result<Option<T>>) -> Option<Result<T>> {
     let item = step.transpose();
     *done = !matches!(item, Some(Ok(_)));
     item

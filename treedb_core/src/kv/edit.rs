@@ -11,7 +11,7 @@ use super::unlogged::Unlogged;
 use super::values::{INLINE, pointer};
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::error::{Error, Result};
-use crate::page::{Allocator, Pager};
+use crate::page::{Allocator, PageWriter, Pager};
 use crate::vlog::{self, ValueLog, ValuePtr};
 
 /// The longest value, in bytes.
@@ -120,13 +120,24 @@ impl From<bool> for Met {
 
 impl Edit<'_> {
     /// Takes a table's record out to be changed; [`Edit::put_record`] puts it back.
-    fn record(&mut self, id: u32, kind: TableKind) -> Result<Option<Record>> {
+    pub(super) fn record(&mut self, id: u32, kind: TableKind) -> Result<Option<Record>> {
         let record = self.writer.record(self.pager, id)?;
         Ok(record.filter(|record| record.kind == kind))
     }
 
-    fn put_record(&mut self, id: u32, record: Record) {
+    /// As [`Edit::record`], of a table of either kind that has keys.
+    fn record_with_keys(&mut self, id: u32) -> Result<Option<Record>> {
+        let record = self.writer.record(self.pager, id)?;
+        Ok(record.filter(|record| record.kind != TableKind::Rows))
+    }
+
+    pub(super) fn put_record(&mut self, id: u32, record: Record) {
         self.writer.tables.insert(id, Open { record, changed: true });
+    }
+
+    /// Changes pages.
+    pub(super) fn sink(&mut self) -> PageWriter<'_> {
+        self.pager.writer(&mut self.writer.alloc)
     }
 
     /// The cell for a value: itself, or a pointer to where it was put.
@@ -160,6 +171,8 @@ impl Edit<'_> {
             Command::Drop { table, name } => self.drop(table, name),
             Command::Clear { table } => self.clear(table),
             Command::DeleteRange { table, bounds } => self.delete_range(table, bounds),
+            Command::PutPair { table, key, value } => self.put_pair(table, key, value),
+            Command::DeletePair { table, key, value } => self.delete_pair(table, key, value),
         }
     }
 
@@ -187,7 +200,10 @@ impl Edit<'_> {
     }
 
     fn delete(&mut self, id: u32, key: &[u8]) -> Result<Met> {
-        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
+        let Some(mut record) = self.record_with_keys(id)? else { return Ok(Met::NoTable) };
+        if record.kind == TableKind::Dup {
+            return self.delete_values(id, record, key);
+        }
         let pager = self.pager;
         if record.large > 0 {
             let old = Tree::get(pager, &record.root, key)?;
@@ -274,6 +290,10 @@ impl Edit<'_> {
                 self.bury_range(record, (Bound::Unbounded, Bound::Unbounded))?;
                 Tree::clear(&mut pager.writer(&mut self.writer.alloc), &mut record.root)
             }
+            TableKind::Dup => {
+                self.free_values_in(record, (Bound::Unbounded, Bound::Unbounded))?;
+                Tree::clear(&mut self.sink(), &mut record.root)
+            }
             TableKind::Rows => {
                 if record.large > 0 {
                     let mut cursor = RowTree::cursor(pager, &root);
@@ -325,8 +345,11 @@ impl Edit<'_> {
     }
 
     fn delete_range(&mut self, id: u32, bounds: Bounds<'_>) -> Result<Met> {
-        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
-        self.bury_range(&mut record, bounds)?;
+        let Some(mut record) = self.record_with_keys(id)? else { return Ok(Met::NoTable) };
+        match record.kind {
+            TableKind::Dup => self.free_values_in(&mut record, bounds)?,
+            _ => self.bury_range(&mut record, bounds)?,
+        }
         let mut sink = self.pager.writer(&mut self.writer.alloc);
         let removed = Tree::delete_range(&mut sink, &mut record.root, bounds)?;
         if removed > 0 {

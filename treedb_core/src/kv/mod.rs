@@ -15,6 +15,7 @@
 //! | `batch` | [`Batch`]: changes put together beforehand |
 //! | `codec` | [`TypedKey`], [`TypedValue`]: Rust values as bytes of keys and of values |
 //! | `typed` | [`TypedTable`]: a table whose keys and values have types |
+//! | `dup` | tables with many values under a key: [`DupCursor`], [`TypedDupTable`] |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
 //! | `unlogged` | commits that the log does not have |
@@ -59,6 +60,7 @@ mod checkpoint;
 mod codec;
 mod command;
 mod cursor;
+mod dup;
 mod edit;
 mod figures;
 mod gate;
@@ -84,6 +86,7 @@ pub use catalog::{MAX_NAME, Table, TableKind};
 pub use check::CheckReport;
 pub use codec::{KeyBuf, TypedKey, TypedValue};
 pub use cursor::{Cursor, Range, Rows};
+pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;
 pub use figures::TableStats;
 pub use options::{Durability, Options};

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use super::catalog::{self, Record, Table, TableKind};
 use super::cursor::{Cursor, Range, Rows};
+use super::dup::{DupCursor, DupValues, Held, Pairs};
 use super::figures::TableStats;
 use super::values;
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot};
@@ -162,9 +163,9 @@ pub trait Reads {
         Ok(Rows::new(look.pager, look.values, &found.rows(), from))
     }
 
-    /// Number of entries.
+    /// Number of entries: of keys, of rows, of pairs in a dup table.
     fn len(&self, table: &Table) -> Result<u64> {
-        Ok(self.find(table)?.0.root.entries)
+        Ok(self.find(table)?.0.entries())
     }
 
     /// True if the table has no entries.
@@ -172,7 +173,53 @@ pub trait Reads {
         Ok(self.len(table)? == 0)
     }
 
-    /// Figures of a table; its branches are read for them, not its leaves.
+    /// Whether `value` is one of the values of `key` in a dup table.
+    fn contains_pair(&self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        match self.held(table, key)? {
+            Some(held) => held.contains(self.look().pager, value),
+            None => Ok(false),
+        }
+    }
+
+    /// How many values `key` has in a dup table. They are not read for it.
+    fn count_values(&self, table: &Table, key: &[u8]) -> Result<u64> {
+        Ok(self.held(table, key)?.map_or(0, |held| held.count()))
+    }
+
+    /// The values of `key` in a dup table, from both ends.
+    fn values(&self, table: &Table, key: &[u8]) -> Result<DupValues<'_>> {
+        self.values_in(table, key, (Bound::Unbounded, Bound::Unbounded))
+    }
+
+    /// The values of `key` in a dup table that are within `bounds`, from both ends.
+    fn values_in(&self, table: &Table, key: &[u8], bounds: Bounds<'_>) -> Result<DupValues<'_>> {
+        let held = self.held(table, key)?;
+        DupValues::new(self.look(), held, bounds)
+    }
+
+    /// The pairs of the keys within `bounds` in a dup table, by key and then by value, from both ends.
+    fn pairs(&self, table: &Table, bounds: Bounds<'_>) -> Result<Pairs<'_>> {
+        table.expect(TableKind::Dup)?;
+        let found = self.find(table)?;
+        Ok(Pairs::new(self.look().pager, &found.0.root, bounds))
+    }
+
+    /// A cursor over the pairs of a dup table, not yet on any.
+    fn dup_cursor(&self, table: &Table) -> Result<DupCursor<'_>> {
+        table.expect(TableKind::Dup)?;
+        let found = self.find(table)?;
+        Ok(DupCursor::new(self.look().pager, &found.0.root))
+    }
+
+    #[doc(hidden)]
+    fn held(&self, table: &Table, key: &[u8]) -> Result<Option<Held<'_>>> {
+        table.expect(TableKind::Dup)?;
+        let found = self.find(table)?;
+        Held::find(self.look().pager, &found.0.root, key)
+    }
+
+    /// Figures of a table; its branches are read for them, not its leaves, but for a dup table with many values under
+    /// some key.
     fn table_stats(&self, table: &Table) -> Result<TableStats> {
         let found = self.find(table)?;
         TableStats::of(self.look().pager, table, &found.0)

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::checkpoint::Worker;
-use super::command::{BadCommand, Command, Commands, FORMAT};
+use super::command::{BadCommand, Commands, FORMAT};
 use super::edit::{Edit, Met, Writer};
 use super::gate::Gate;
 use super::options::Options;
@@ -165,12 +165,7 @@ fn replay(
         while let Some(command) = commands.next().map_err(bad)? {
             let met = Edit { pager, values, writer }.apply(&command)?;
             // A frame was written on top of exactly this state: what it removes is there, what it creates is not.
-            let fits = match command {
-                Command::Create { .. } => met == Met::Nothing,
-                command if command.removes() => met == Met::There,
-                _ => met != Met::NoTable,
-            };
-            if !fits {
+            if met == Met::NoTable || command.idle(met) {
                 return Err(bad(BadCommand { at: 0, expected: "commands that fit what is there" }));
             }
         }

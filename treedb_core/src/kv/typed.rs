@@ -46,17 +46,19 @@ impl<K, V> Clone for TypedTable<K, V> {
 }
 
 /// The bytes of bounds.
-fn ends<'k, K: TypedKey>(bounds: &impl RangeBounds<K::Ref<'k>>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(super) fn ends<'k, K: TypedKey>(
+    bounds: &impl RangeBounds<K::Ref<'k>>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let bytes = |key: &K::Ref<'k>| K::with(*key, <[u8]>::to_vec);
     (bounds.start_bound().map(bytes), bounds.end_bound().map(bytes))
 }
 
-fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
+pub(super) fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
     (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice))
 }
 
 /// `TableMismatch`: the bytes of a `what` are not those of its type.
-fn mismatch(table: &Table, what: &str) -> Error {
+pub(super) fn mismatch(table: &Table, what: &str) -> Error {
     let what = format!("has a {what} that is not of the type it was opened with");
     Error::TableMismatch { name: table.name().to_owned(), what }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::catalog::{self, MAX_NAME, Table, TableKind};
 use super::command::{Command, Commands, FORMAT};
+use super::dup::check_pair;
 use super::edit::{Edit, Met, Writer, check_limits, check_row};
 use super::options::Durability;
 use super::reads::{Bounds, Found, Look, Reads};
@@ -43,8 +44,7 @@ impl Change<'_> {
         let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer: self.writer };
         match edit.apply(command) {
             Ok(Met::NoTable) => Ok(Met::NoTable),
-            // Removing nothing changes nothing.
-            Ok(Met::Nothing) if command.removes() => Ok(Met::Nothing),
+            Ok(met) if command.idle(met) => Ok(met),
             Ok(met) => {
                 command.encode(&mut self.writer.frame);
                 Ok(met)
@@ -202,22 +202,44 @@ impl WriteTxn {
         self.put(table, key, value)
     }
 
-    /// Removes the keys within `bounds` and returns how many there were; bounds that contain nothing remove nothing.
+    /// Removes the keys within `bounds` and returns how many entries there were; bounds that contain nothing remove
+    /// nothing.
     /// The more keys go the less is done for each: whole subtrees are cut off, without a look at their keys. Only in
-    /// tables with values in the value log are all entries of the range read.
+    /// dup tables and those with values in the value log are all entries of the range read.
     pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<u64> {
-        table.expect(TableKind::Ordered)?;
+        table.expect_keys()?;
         let before = self.len(table)?;
         self.run_on(table, &Command::DeleteRange { table: table.id, bounds })?;
         Ok(before - self.len(table)?)
     }
 
-    /// Removes everything in a table, of either kind, and returns how much there was. Numbers of removed rows are not
+    /// Removes everything in a table, of any kind, and returns how much there was. Numbers of removed rows are not
     /// given again.
     pub fn clear(&mut self, table: &Table) -> Result<u64> {
         let before = self.len(table)?;
         self.run_on(table, &Command::Clear { table: table.id })?;
         Ok(before)
+    }
+
+    /// Adds `value` to the values of `key` in a dup table; false, and no change, if it is among them. `KeyTooLong`
+    /// over [`MAX_KEY`](super::MAX_KEY), `ValueTooLong` over [`MAX_DUP_VALUE`](super::MAX_DUP_VALUE).
+    pub fn put_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Dup)?;
+        check_pair(key, value)?;
+        self.run_on(table, &Command::PutPair { table: table.id, key, value }).map(|there| !there)
+    }
+
+    /// Removes `value` from the values of `key` in a dup table; false if it was not among them.
+    pub fn delete_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Dup)?;
+        self.run_on(table, &Command::DeletePair { table: table.id, key, value })
+    }
+
+    /// Removes `key` with all its values from a dup table and returns how many there were.
+    pub fn delete_values(&mut self, table: &Table, key: &[u8]) -> Result<u64> {
+        let count = self.count_values(table, key)?;
+        self.run_on(table, &Command::Delete { table: table.id, key })?;
+        Ok(count)
     }
 
     /// Stores a row under the next number, counting from 1, and returns that. Numbers of removed rows are not given

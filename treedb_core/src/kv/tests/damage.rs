@@ -21,6 +21,11 @@ fn prepared() -> (SimDisk, Vec<Entries>) {
         let len = if n % 30 == 7 { 2500 } else { 90 };
         txn.put(&table, &n.to_be_bytes(), &vec![n as u8; len]).unwrap();
     }
+    // One key's values fit in its cell, the other's have a tree.
+    let pairs = txn.create_table("pairs", TableKind::Dup).unwrap();
+    for n in 0..150u32 {
+        txn.put_pair(&pairs, if n < 20 { b"few" } else { b"many" }, format!("value {n}").as_bytes()).unwrap();
+    }
     txn.commit().unwrap();
     for n in 0..3u32 {
         let mut txn = store.begin_write().unwrap();
@@ -32,6 +37,7 @@ fn prepared() -> (SimDisk, Vec<Entries>) {
     for n in 0..5u32 {
         let mut txn = store.begin_write().unwrap();
         txn.put(&table, &(n * 11).to_be_bytes(), &vec![n as u8; 500 * n as usize]).unwrap();
+        txn.put_pair(&pairs, b"many", &n.to_be_bytes()).unwrap();
         txn.commit().unwrap();
         states.push(all(&store).unwrap());
     }
@@ -42,8 +48,10 @@ fn prepared() -> (SimDisk, Vec<Entries>) {
 fn all(store: &Store) -> crate::Result<Entries> {
     let read = store.snapshot()?;
     let Some(table) = read.table("t")? else { return Ok(Vec::new()) };
-    let range = read.range(&table, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?;
-    range.map(|e| e.map(|(k, v)| (k, v.to_vec()))).collect()
+    let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let entries = read.range(&table, everything)?.map(|e| e.map(|(k, v)| (k, v.to_vec())));
+    let Some(pairs) = read.table("pairs")? else { return entries.collect() };
+    entries.chain(read.pairs(&pairs, everything)?).collect()
 }
 
 fn files(disk: &SimDisk) -> Vec<PathBuf> {

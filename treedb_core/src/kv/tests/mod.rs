@@ -5,6 +5,7 @@ mod bad_input;
 mod basics;
 mod crash;
 mod damage;
+mod dup;
 mod flush;
 mod model;
 mod reads;

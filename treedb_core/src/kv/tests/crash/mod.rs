@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `model` | what a store should hold |
 //! | `run` | a random workload |
+//! | `pairs` | its changes to dup tables |
 //! | `workloads` | the workloads whose power is cut everywhere |
 //! | `backup` | a copy made in the middle of a workload |
 //! | `failures` | deaths of the process, calls that fail |
@@ -15,6 +16,7 @@
 mod backup;
 mod failures;
 pub(super) mod model;
+mod pairs;
 mod run;
 mod workloads;
 

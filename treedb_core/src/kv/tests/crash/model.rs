@@ -12,12 +12,35 @@ pub(in super::super) type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 /// A change, as a model can make it.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Set { table: String, key: Vec<u8>, value: Vec<u8> },
-    Remove { table: String, key: Vec<u8> },
-    RemoveRange { table: String, from: Vec<u8>, to: Vec<u8> },
-    Clear { table: String },
-    Create { table: String },
-    Drop { table: String },
+    Set {
+        table: String,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Remove {
+        table: String,
+        key: Vec<u8>,
+    },
+    /// Pairs of a dup table whose keys are in a range.
+    RemovePairs {
+        table: String,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
+    RemoveRange {
+        table: String,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
+    Clear {
+        table: String,
+    },
+    Create {
+        table: String,
+    },
+    Drop {
+        table: String,
+    },
 }
 
 pub(super) fn apply(state: &mut State, ops: &[Op]) {
@@ -28,6 +51,10 @@ pub(super) fn apply(state: &mut State, ops: &[Op]) {
             }
             Op::Remove { table, key } => {
                 state.entry(table).or_default().remove(&key);
+            }
+            Op::RemovePairs { table, from, to } => {
+                let within = |pair: &[u8]| (from.as_slice()..to.as_slice()).contains(&key_of(pair));
+                state.entry(table).or_default().retain(|pair, _| !within(pair));
             }
             Op::RemoveRange { table, from, to } => {
                 state.entry(table).or_default().retain(|key, _| *key < from || *key >= to);
@@ -43,6 +70,16 @@ pub(super) fn apply(state: &mut State, ops: &[Op]) {
             }
         }
     }
+}
+
+/// A pair as a key of the model.
+pub(super) fn pair(key: &[u8], value: &[u8]) -> Vec<u8> {
+    [&(key.len() as u16).to_be_bytes(), key, value].concat()
+}
+
+fn key_of(pair: &[u8]) -> &[u8] {
+    let len = usize::from(u16::from_be_bytes([pair[0], pair[1]]));
+    &pair[2..2 + len]
 }
 
 pub(super) fn digest(state: &State) -> u64 {
@@ -62,6 +99,12 @@ pub(in super::super) fn dump(store: &Store) -> crate::Result<State> {
                 for entry in read.range(&table, (Bound::Unbounded, Bound::Unbounded))? {
                     let (key, value) = entry?;
                     entries.insert(key, value.to_vec());
+                }
+            }
+            TableKind::Dup => {
+                for entry in read.pairs(&table, (Bound::Unbounded, Bound::Unbounded))? {
+                    let (key, value) = entry?;
+                    entries.insert(pair(&key, &value), Vec::new());
                 }
             }
             TableKind::Rows => {

@@ -42,6 +42,8 @@ pub(super) struct Profile {
     pub(super) delete: u32,
     pub(super) large: u32,
     pub(super) batch: u32,
+    /// Whether every table is a dup table.
+    pub(super) dup: bool,
     /// Tables cleared, ranges deleted.
     pub(super) range: u32,
     /// Savepoints made, and half of them gone back to.
@@ -65,6 +67,7 @@ pub(super) const MIXED: Profile = Profile {
     delete: 30,
     large: 0,
     batch: 30,
+    dup: false,
     range: 0,
     savepoint: 0,
     value: 300,
@@ -121,10 +124,17 @@ impl Run {
                 return Ok(vec![Op::Drop { table }]);
             }
             self.made += 1;
-            let kind = if self.made % 2 == 1 { TableKind::Ordered } else { TableKind::Rows };
+            let kind = match self.made % 2 {
+                _ if self.profile.dup => TableKind::Dup,
+                1 => TableKind::Ordered,
+                _ => TableKind::Rows,
+            };
             let table = format!("table {}", self.made);
             self.tables.push(txn.create_table(&table, kind)?);
             return Ok(vec![Op::Create { table }]);
+        }
+        if self.profile.dup {
+            return self.change_pairs(txn);
         }
         if self.dice.chance(self.profile.batch) {
             let (mut batch, mut ops) = (Batch::new(), Vec::new());
@@ -167,6 +177,7 @@ impl Run {
                 let row = txn.append_row(&table, &value)?;
                 Op::Set { table: name, key: row.to_be_bytes().to_vec(), value }
             }
+            (TableKind::Dup, _) => unreachable!("see change_pairs"),
             (TableKind::Rows, true) => {
                 let row = 1 + self.dice.below(60) as u64;
                 txn.delete_row(&table, row)?;

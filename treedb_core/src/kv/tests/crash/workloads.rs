@@ -63,6 +63,24 @@ fn what_was_rolled_back_to_a_savepoint_does_not_survive_power_cuts() {
     cut_everywhere(profile, 11, 3);
 }
 
+#[test]
+fn pairs_of_dup_tables_survive_power_cuts() {
+    let profile = Profile {
+        name: "dup tables",
+        ops: 12,
+        steps: 45,
+        dup: true,
+        batch: 60,
+        range: 4,
+        savepoint: 8,
+        ddl: 3,
+        durable: 40,
+        relaxed: 40,
+        ..MIXED
+    };
+    cut_everywhere(profile, 12, 3);
+}
+
 const UNLOGGED: Profile = Profile {
     name: "unlogged commits",
     durable: 20,
