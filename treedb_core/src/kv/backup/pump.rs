@@ -44,6 +44,7 @@ impl<'r> Pump<'r> {
             match table.kind {
                 TableKind::Ordered => self.keys(&table, take, progress)?,
                 TableKind::Rows => self.rows(&table, take, progress)?,
+                TableKind::Dup => self.pairs(&table, take, progress)?,
             }
         }
         self.last_number(take)?;
@@ -56,6 +57,16 @@ impl<'r> Pump<'r> {
         while cursor.next()? {
             let Some((key, value)) = cursor.entry()? else { break };
             take(&Command::Put { table: table.id, key, value })?;
+            self.step(key.len() + value.len(), progress);
+        }
+        Ok(())
+    }
+
+    fn pairs(&mut self, table: &Table, take: Take<'_>, progress: &mut dyn FnMut(Copied)) -> Result<()> {
+        let mut cursor = self.read.dup_cursor(table)?;
+        while cursor.next()? {
+            let Some((key, value)) = cursor.pair()? else { break };
+            take(&Command::PutPair { table: table.id, key, value })?;
             self.step(key.len() + value.len(), progress);
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::command::{Command, Commands, FORMAT};
+use super::super::dup::check_pair;
 use super::super::edit::{check_limits, check_row};
 use super::super::write::WriteTxn;
 use crate::error::{Error, Result};
@@ -185,6 +186,10 @@ pub(super) fn apply(txn: &mut WriteTxn, frame: &[u8]) -> Result<i64> {
             }
             Command::PutRow { row, value, .. } => {
                 check_row(row, value.len())?;
+                entries += 1;
+            }
+            Command::PutPair { key, value, .. } => {
+                check_pair(key, value)?;
                 entries += 1;
             }
             Command::DeleteRow { .. } => entries -= 1,

@@ -9,7 +9,7 @@ fn copy() -> PathBuf {
     PathBuf::from("/data/copy")
 }
 
-/// A store with tables of both kinds, large values, holes, and a dropped table with the highest number.
+/// A store with tables of every kind, large values, holes, and a dropped table with the highest number.
 fn sample(disk: &SimDisk) -> Store {
     filled(disk, 3000)
 }
@@ -22,6 +22,10 @@ fn filled(disk: &SimDisk, entries: u32) -> Store {
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();
     txn.create_table("dropped", TableKind::Rows).unwrap();
     txn.create_table("empty", TableKind::Ordered).unwrap();
+    let pairs = txn.create_table("pairs", TableKind::Dup).unwrap();
+    for n in 0..entries.min(400) {
+        txn.put_pair(&pairs, if n < 9 { b"few" } else { b"many" }, format!("value {n}").as_bytes()).unwrap();
+    }
     txn.create_table("gone", TableKind::Ordered).unwrap();
     txn.drop_table("gone").unwrap();
     for n in 0..entries {
