@@ -28,7 +28,7 @@ install: setup ## Build the extension and install it into PG_CONFIG's Postgres (
 	@scripts/pg_install.sh "$(PG_CONFIG)"
 
 bench: ## One suite beside its peers (SUITE=name, or all): a table, and bench/results/NAME.json
-	@cargo run -q --release -p bench -- $(SUITE)
+	@scripts/bench.sh $(SUITE)
 
 bench-docs: ## Write docs/benchmarks.md from bench/results/
 	@cargo run -q --release -p bench -- docs

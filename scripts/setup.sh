@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and this machine lacks: PostgreSQL 15 with server headers, libclang for
-# the bindings, Python with venv for the driver tests. Installs nothing that is there already.
+# the bindings, Python with venv for the driver tests; and the packages named as arguments. Installs nothing that is
+# there already.
 set -euo pipefail
 
 wanted=()
@@ -11,6 +12,7 @@ need libclang-dev
 need build-essential
 command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv
 command -v setpriv >/dev/null || need util-linux
+for package in "$@"; do need "$package"; done
 
 if ! command -v cargo >/dev/null; then
     echo "setup: cargo is not on PATH. Install Rust 1.95 or newer (https://www.rust-lang.org/tools/install) and run again." >&2

@@ -2,15 +2,15 @@
 //! are `make bench`'s.
 
 use bench::people::Random;
-use bench::sides::{Class, Keys, TreeDbKeys};
+use bench::sides::{Class, Form, KeyForm, Keys, Peer};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const SIZE: u64 = 100_000;
-const LOOP: u64 = 1000;
+const LOOP: usize = 1000;
 
-fn loaded() -> bench::Result<TreeDbKeys> {
-    let side = TreeDbKeys::new(Class::Relaxed)?;
-    side.put(&mut (0..SIZE), SIZE, 10_000, 0)?;
+fn loaded() -> bench::Result<Box<dyn Keys>> {
+    let side = Peer::TreeDb.keys(Class::Relaxed, Form { keys: KeyForm::Spread, value: 100 })?;
+    side.put(&(0..SIZE).collect::<Vec<u64>>(), 10_000, 0)?;
     Ok(side)
 }
 
@@ -20,20 +20,16 @@ fn keys(c: &mut Criterion) {
         Err(e) => return eprintln!("no store in the bench folder: {e}"),
     };
     let mut group = c.benchmark_group("keys, 100k of 8 bytes, values of 100");
-    group.throughput(Throughput::Elements(LOOP));
+    group.throughput(Throughput::Elements(LOOP as u64));
     let mut seed = 0;
     let mut order = || {
         seed += 1;
-        Random::new(seed, SIZE)
+        Random::new(seed, SIZE).take(LOOP).collect::<Vec<u64>>()
     };
-    group.bench_function("get, 1000 to a snapshot", |b| b.iter(|| side.get(&mut order(), LOOP, LOOP)));
-    group.bench_function("get, each in its own snapshot", |b| b.iter(|| side.get(&mut order(), LOOP, 1)));
-    group.bench_function("put, each in its own relaxed commit", |b| {
-        b.iter(|| side.put(&mut order(), LOOP, 1, 1))
-    });
-    group.bench_function("put, 1000 to a relaxed commit", |b| {
-        b.iter(|| side.put(&mut order(), LOOP, LOOP, 2))
-    });
+    group.bench_function("get, 1000 to a snapshot", |b| b.iter(|| side.get(&order(), LOOP)));
+    group.bench_function("get, each in its own snapshot", |b| b.iter(|| side.get(&order(), 1)));
+    group.bench_function("put, each in its own relaxed commit", |b| b.iter(|| side.put(&order(), 1, 1)));
+    group.bench_function("put, 1000 to a relaxed commit", |b| b.iter(|| side.put(&order(), LOOP, 2)));
     group.finish();
 }
 

@@ -4,9 +4,40 @@
 //! rotates, and a ratio is the median over rounds of the ratio *within* a round; nothing is ever compared across
 //! runs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
+
+/// What a turn's time is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// As it passes: work of background threads counts as far as it holds the turn up.
+    Wall,
+    /// The processor's, of the thread whose turn it is: what to look at on a machine with other work, but blind to
+    /// waits and to background threads. Work of several threads is measured by the wall clock all the same.
+    Thread,
+}
+
+impl Clock {
+    /// `BENCH_CLOCK=thread`, or the wall clock.
+    pub fn chosen() -> Clock {
+        match std::env::var("BENCH_CLOCK").as_deref() {
+            Ok("thread") => Clock::Thread,
+            _ => Clock::Wall,
+        }
+    }
+
+    fn now(self) -> Duration {
+        let of = match self {
+            Clock::Wall => ClockId::Monotonic,
+            Clock::Thread => ClockId::ThreadCPUTime,
+        };
+        let now = clock_gettime(of);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    }
+}
 
 /// One side's turn.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +51,17 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Times `work` of one thread, which does `ops` operations and returns their answer, by the clock chosen.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn single(ops: u64, work: impl FnOnce() -> Result<u64>) -> Result<Turn> {
+        let clock = Clock::chosen();
+        let start = clock.now();
+        let answer = work()?;
+        Ok(Turn { ops, spent: (clock.now() - start).as_nanos() as u64, answer })
+    }
+
     /// Times `work`, which does `ops` operations and returns their answer.
     ///
     /// # Errors
@@ -158,6 +200,33 @@ impl Answer {
         self.word(last ^ (bytes.len() as u64) << 56);
     }
 
+    /// Adds the first 8 bytes and the length: all that a timed loop can afford to look at.
+    #[inline]
+    pub fn glance(&mut self, value: &[u8]) {
+        self.light(first_word(value) ^ (value.len() as u64) << 48);
+    }
+
+    /// Adds the ends of a key, and the beginning of its value, at the same price.
+    #[inline]
+    pub fn pass(&mut self, key: &[u8], value: &[u8]) {
+        let last = key.last_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+        self.light(first_word(key) ^ last.rotate_left(29));
+        self.glance(value);
+    }
+
+    /// Adds a key and a value, every byte.
+    #[inline]
+    pub fn pair(&mut self, key: &[u8], value: &[u8]) {
+        self.add(key);
+        self.add(value);
+    }
+
+    /// Two cycles, where [`Answer::word`] has five and is waited for.
+    #[inline]
+    fn light(&mut self, word: u64) {
+        self.0 = self.0.rotate_left(5).wrapping_add(word);
+    }
+
     #[inline]
     fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
@@ -167,6 +236,12 @@ impl Answer {
     pub fn finish(self) -> u64 {
         self.0
     }
+}
+
+/// The first 8 bytes; 0 of fewer.
+#[inline]
+fn first_word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::Result;
-use crate::report::{figure, results};
+use crate::report::{figure, results, verdict};
 
 const HEAD: &str = "# Benchmarks
 
@@ -16,7 +16,7 @@ measured and what the columns mean: [bench/README.md](../bench/README.md). Do no
 
 A ratio says how many times better TreeDB is; **below 1 the peer is ahead**, and the row says so. Ratios are medians
 over rounds in which all sides took turns; absolute figures belong to the machine named under each table and to its
-load at the time.
+load at the time. Where a goal was set for a ratio, the row says whether it is met.
 ";
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -35,15 +35,15 @@ fn spread(row: &Value, key: &str) -> String {
 /// One suite's section.
 fn section(out: &mut String, file: &Value) -> Result<()> {
     writeln!(out, "\n## {}\n\n{}\n", text(file, "suite"), text(file, "about"))?;
-    writeln!(out, "| workload | durability | unit | TreeDB | peer | its figure | ratio |")?;
-    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    writeln!(out, "| workload | durability | unit | TreeDB | peer | its figure | ratio | goal |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     let rows = file["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
     for row in rows {
         let ratio = number(row, "ratio");
-        let verdict = if ratio < 1.0 { format!("**{ratio:.2}, peer ahead**") } else { format!("{ratio:.2}") };
+        let ahead = if ratio < 1.0 { format!("**{ratio:.2}, peer ahead**") } else { format!("{ratio:.2}") };
         writeln!(
             out,
-            "| {} | {} | {} | {} ({}) | {} | {} ({}) | {verdict} |",
+            "| {} | {} | {} | {} ({}) | {} | {} ({}) | {ahead} | {} |",
             text(row, "workload"),
             text(row, "durability"),
             text(row, "unit"),
@@ -52,6 +52,7 @@ fn section(out: &mut String, file: &Value) -> Result<()> {
             text(row, "peer"),
             figure(number(row, "peer_value")),
             spread(row, "peer_spread"),
+            verdict(ratio, row["goal"].as_f64()),
         )?;
     }
     let machine = &file["machine"];
@@ -83,12 +84,15 @@ fn section(out: &mut String, file: &Value) -> Result<()> {
 pub fn page(files: &[Value]) -> Result<String> {
     let mut out = HEAD.to_owned();
     let rows = || files.iter().filter_map(|f| f["rows"].as_array()).flatten();
+    let goals = || rows().filter_map(|r| Some((number(r, "ratio"), r["goal"].as_f64()?)));
     let behind = rows().filter(|r| number(r, "ratio") < 1.0).count();
     writeln!(
         out,
-        "\n{} comparisons, TreeDB ahead in {}, behind in {behind}.",
+        "\n{} comparisons, TreeDB ahead in {}, behind in {behind}. {} of them have a goal, met in {}.",
         rows().count(),
-        rows().count() - behind
+        rows().count() - behind,
+        goals().count(),
+        goals().filter(|(ratio, goal)| ratio >= goal).count()
     )?;
     for file in files {
         section(&mut out, file)?;
@@ -126,7 +130,7 @@ mod tests {
             |ratio: f64| json!({"workload": "w", "ratio": ratio, "ours": 1, "peer": "P", "peer_value": 2});
         let file = json!({"suite": "s", "rows": [row(0.5), row(2.0)], "machine": {"cores": 2}});
         let page = page(&[file]).unwrap();
-        assert!(page.contains("2 comparisons, TreeDB ahead in 1, behind in 1"));
+        assert!(page.contains("2 comparisons, TreeDB ahead in 1, behind in 1. 0 of them"));
         assert_eq!(page.matches("peer ahead").count(), 1);
     }
 }

@@ -21,6 +21,8 @@ pub struct Row {
     pub ours: Figures,
     /// The peer's figures.
     pub peer: Figures,
+    /// The ratio that was set as a goal.
+    pub goal: Option<f64>,
 }
 
 impl Row {
@@ -48,6 +50,7 @@ impl Row {
             "peer_value": round(self.peer.median()),
             "peer_spread": [round(self.peer.spread().0), round(self.peer.spread().1)],
             "ratio": (self.ratio() * 100.0).round() / 100.0,
+            "goal": self.goal,
             "rounds": self.ours.rounds.len(),
             // A run with different answers ends in an error and writes no file.
             "answers": "equal",
@@ -55,12 +58,33 @@ impl Row {
     }
 }
 
+/// Ratios to reach, each against a peer: [`Row::ratio`] at least.
+pub type Goals<'a> = &'a [(&'a str, f64)];
+
 /// A row for each peer, the first of `figures` being TreeDB's.
-pub fn rows(workload: &str, durability: &'static str, unit: Unit, figures: Vec<Figures>) -> Vec<Row> {
+pub fn rows(
+    workload: &str,
+    durability: &'static str,
+    unit: Unit,
+    figures: Vec<Figures>,
+    goals: Goals<'_>,
+) -> Vec<Row> {
     let mut figures = figures.into_iter();
     let Some(ours) = figures.next() else { return Vec::new() };
-    let row = |peer| Row { workload: workload.to_owned(), durability, unit, ours: ours.clone(), peer };
+    let row = |peer: Figures| {
+        let goal = goals.iter().find(|(name, _)| *name == peer.name).map(|(_, goal)| *goal);
+        Row { workload: workload.to_owned(), durability, unit, ours: ours.clone(), peer, goal }
+    };
     figures.map(row).collect()
+}
+
+/// Whether a ratio reaches a goal, in words; nothing without a goal.
+pub fn verdict(ratio: f64, goal: Option<f64>) -> String {
+    match goal {
+        Some(goal) if ratio >= goal => format!("{goal:.2}: met"),
+        Some(goal) => format!("{goal:.2}: not met"),
+        None => String::new(),
+    }
 }
 
 /// Three digits are all that such a figure carries.
@@ -84,11 +108,18 @@ pub fn figure(value: f64) -> String {
     out
 }
 
+/// Tells of a row while others are still to come.
+pub fn hint(row: &Row) {
+    let ours = figure(row.ours.median());
+    let peer = figure(row.peer.median());
+    eprintln!("  {ours} : {peer} {}  {:.2} {}", row.peer.name, row.ratio(), verdict(row.ratio(), row.goal));
+}
+
 /// Prints the rows as a table.
 pub fn print(suite: &str, rows: &[Row]) {
     println!("\n{suite}: ratio above 1 means TreeDB is ahead; [least..most] of the rounds");
     println!(
-        "{:<58} {:>9} {:>24} {:<18} {:>24} {:>7}",
+        "{:<58} {:>9} {:>24} {:<18} {:>24} {:>7}   goal",
         "workload", "unit", "TreeDB", "peer", "its figure", "ratio"
     );
     for row in rows {
@@ -97,14 +128,15 @@ pub fn print(suite: &str, rows: &[Row]) {
             format!("{} [{}..{}]", figure(f.median()), short(least), short(most))
         };
         println!(
-            "{:<58} {:>9} {:>24} {:<18} {:>24} {:>6.2}{}",
+            "{:<58} {:>9} {:>24} {:<18} {:>24} {:>6.2} {} {}",
             row.workload,
             row.unit.label(),
             with_spread(&row.ours),
             row.peer.name,
             with_spread(&row.peer),
             row.ratio(),
-            if row.ratio() < 1.0 { " <" } else { "" }
+            if row.ratio() < 1.0 { "<" } else { " " },
+            verdict(row.ratio(), row.goal)
         );
     }
 }
@@ -148,8 +180,16 @@ mod tests {
     fn a_ratio_above_one_is_ours_whatever_the_unit() {
         let f = |name, rounds: &[f64]| Figures { name, rounds: rounds.to_vec() };
         let fast = vec![f("TreeDB", &[10.0, 10.0]), f("peer", &[20.0, 30.0])];
-        assert_eq!(rows("w", "none", Unit::NanosPerOp, fast.clone())[0].ratio(), 2.5);
-        assert_eq!(rows("w", "none", Unit::OpsPerSecond, fast)[0].ratio(), (0.5 + 10.0 / 30.0) / 2.0);
+        let nanos = rows("w", "none", Unit::NanosPerOp, fast.clone(), &[("peer", 2.6)]);
+        assert_eq!((nanos[0].ratio(), nanos[0].goal), (2.5, Some(2.6)));
+        assert_eq!(rows("w", "none", Unit::OpsPerSecond, fast, &[])[0].ratio(), (0.5 + 10.0 / 30.0) / 2.0);
+    }
+
+    #[test]
+    fn a_goal_is_met_or_not() {
+        assert_eq!(verdict(2.0, Some(2.0)), "2.00: met");
+        assert_eq!(verdict(1.9, Some(2.0)), "2.00: not met");
+        assert_eq!(verdict(1.9, None), "");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bson::raw::RawDocument;
 use heed::types::{Bytes, Str};
 use heed::{Database, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, PutFlags};
 
-use super::{Class, Documents, Folder, Keys, Order, key, value};
+use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
 use crate::Result;
 use crate::contest::Answer;
 use crate::people::{Person, email, id};
@@ -25,64 +25,109 @@ fn open(dir: &Path, class: Class) -> Result<Env> {
 }
 
 /// LMDB as a key/value store.
-pub struct LmdbKeys {
+pub(super) struct LmdbKeys {
     env: Env,
     table: Database<Bytes, Bytes>,
+    form: Form,
     _folder: Folder,
 }
 
 impl LmdbKeys {
     /// An empty store.
-    ///
-    /// # Errors
-    /// From LMDB and the file system.
-    pub fn new(class: Class) -> Result<LmdbKeys> {
+    pub(super) fn new(class: Class, form: Form) -> Result<LmdbKeys> {
         let folder = Folder::new("lmdb-keys")?;
         let env = open(folder.path(), class)?;
         let mut txn = env.write_txn()?;
         let table = env.create_database(&mut txn, Some("t"))?;
         txn.commit()?;
-        Ok(LmdbKeys { env, table, _folder: folder })
+        Ok(LmdbKeys { env, table, form, _folder: folder })
     }
 }
 
 impl Keys for LmdbKeys {
-    fn name(&self) -> &'static str {
-        "LMDB"
-    }
-
-    fn put(&self, order: &mut Order<'_>, count: u64, batch: u64, version: u64) -> Result<()> {
-        for start in (0..count).step_by(batch as usize) {
+    fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for numbers in numbers.chunks(batch) {
             let mut txn = self.env.write_txn()?;
-            for n in order.take(batch.min(count - start) as usize) {
-                self.table.put(&mut txn, &key(n), &value(n, version))?;
+            for &n in numbers {
+                let (key, value) = make.pair(n, version);
+                self.table.put(&mut txn, key, value)?;
             }
             txn.commit()?;
         }
         Ok(())
     }
 
-    fn get(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<u64> {
-        let mut answer = Answer::default();
-        for start in (0..count).step_by(batch as usize) {
+    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for numbers in numbers.chunks(batch) {
+            let mut txn = self.env.write_txn()?;
+            let mut cursor = self.table.iter_mut(&mut txn)?;
+            for &n in numbers {
+                let (key, value) = make.pair(n, version);
+                // SAFETY: nothing borrowed from the database is held.
+                unsafe { cursor.put_current_with_options::<Bytes>(PutFlags::empty(), key, value) }?;
+            }
+            drop(cursor);
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        for numbers in numbers.chunks(batch) {
             let txn = self.env.read_txn()?;
-            for n in order.take(batch.min(count - start) as usize) {
-                let found = self.table.get(&txn, &key(n))?.ok_or("a key is missing")?;
-                answer.add(&found[..16]);
+            for &n in numbers {
+                answer.glance(self.table.get(&txn, make.key(n))?.ok_or("a key is missing")?);
             }
         }
         Ok(answer.finish())
     }
 
-    fn scan(&self) -> Result<u64> {
-        let mut answer = Answer::default();
+    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
+        self.get(numbers, numbers.len())
+    }
+
+    fn seek(&self, numbers: &[u64]) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         let txn = self.env.read_txn()?;
-        for entry in self.table.iter(&txn)? {
-            let (key, value) = entry?;
-            answer.add(key);
-            answer.add(&value[..16]);
+        for &n in numbers {
+            let found = self.table.get_greater_than_or_equal_to(&txn, make.key(n))?;
+            answer.glance(found.ok_or("a key is missing")?.1);
         }
         Ok(answer.finish())
+    }
+
+    fn walk(&self, how: Walk) -> Result<u64> {
+        let mut answer = Answer::default();
+        let txn = self.env.read_txn()?;
+        if how == Walk::Backward {
+            for entry in self.table.rev_iter(&txn)?.move_between_keys() {
+                let (key, value) = entry?;
+                answer.pass(key, value);
+            }
+            return Ok(answer.finish());
+        }
+        for entry in self.table.iter(&txn)?.move_between_keys() {
+            let (key, value) = entry?;
+            match how {
+                Walk::Whole => answer.pair(key, value),
+                _ => answer.pass(key, value),
+            }
+        }
+        Ok(answer.finish())
+    }
+
+    fn snapshots(&self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            std::hint::black_box(&self.env.read_txn()?);
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.env.force_sync()?)
     }
 }
 

@@ -3,17 +3,25 @@
 //! Work comes in loops, not in single calls, so that no side pays for the harness. Everything a side needs for an
 //! answer (begin a transaction, look the table up if it must, encode, decode) is inside its loop.
 
+mod form;
 mod lmdb;
+#[cfg(feature = "peers")]
+mod mdbx;
+mod peer;
 mod postgres;
+#[cfg(feature = "peers")]
+mod redb;
 mod sqlite;
 mod treedb;
 
 use std::path::{Path, PathBuf};
 
-pub use lmdb::{LmdbDocuments, LmdbKeys};
+pub use form::{Form, KeyForm, Maker};
+pub use lmdb::LmdbDocuments;
+pub use peer::{Opened, Peer};
 pub use postgres::Postgres;
-pub use sqlite::{Shape, SqliteDocuments, SqliteKeys};
-pub use treedb::{TreeDbDocuments, TreeDbKeys};
+pub use sqlite::{Shape, SqliteDocuments};
+pub use treedb::TreeDbDocuments;
 
 use crate::Result;
 
@@ -37,37 +45,40 @@ impl Class {
     }
 }
 
-/// Bytes of a value in the key/value workloads.
-pub const VALUE: usize = 100;
-
-/// The key of number `n`: 8 bytes, in no order.
-#[inline]
-pub fn key(n: u64) -> [u8; 8] {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
-}
-
-/// The value of number `n` after it was written in round `version`.
-#[inline]
-pub fn value(n: u64, version: u64) -> [u8; VALUE] {
-    let mut value = [(n ^ version) as u8; VALUE];
-    value[..8].copy_from_slice(&n.to_le_bytes());
-    value[8..16].copy_from_slice(&version.to_le_bytes());
-    value
-}
-
 /// Which numbers, in which order.
 pub type Order<'a> = dyn Iterator<Item = u64> + 'a;
 
-/// A key/value store with one table.
-pub trait Keys: Sync {
-    /// Its name in tables.
-    fn name(&self) -> &'static str;
-    /// Puts `count` numbers of `order`, `batch` to a transaction.
-    fn put(&self, order: &mut Order<'_>, count: u64, batch: u64, version: u64) -> Result<()>;
-    /// Gets `count` numbers of `order`, `batch` to a snapshot, and returns a checksum of the values.
-    fn get(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<u64>;
-    /// Walks the whole table in order and returns a checksum of keys and values.
-    fn scan(&self) -> Result<u64>;
+/// How a table is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walk {
+    /// In key order.
+    Forward,
+    /// Against it.
+    Backward,
+    /// In key order, every byte going into the checksum: for checking, not for timing.
+    Whole,
+}
+
+/// A key/value store with one table, whose keys and values are made from numbers. Numbers that are read must be there.
+pub trait Keys: Send + Sync {
+    /// Puts numbers, `batch` to a transaction.
+    fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()>;
+    /// The same for numbers in key order, in the way a side has for that: a cursor where there is one.
+    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()>;
+    /// Gets numbers, `batch` to a snapshot, and returns a checksum of what they are.
+    fn get(&self, numbers: &[u64], batch: usize) -> Result<u64>;
+    /// Gets numbers in one snapshot, `group` with one call where a side has such a call. The checksum of
+    /// [`Keys::get`].
+    fn get_many(&self, numbers: &[u64], group: usize) -> Result<u64>;
+    /// Moves one cursor to each of the numbers. The checksum of [`Keys::get`].
+    fn seek(&self, numbers: &[u64]) -> Result<u64>;
+    /// Walks the whole table, and returns a checksum of keys and values.
+    fn walk(&self, how: Walk) -> Result<u64>;
+    /// Begins and ends this many snapshots.
+    fn snapshots(&self, count: u64) -> Result<()>;
+    /// Does what the side has put off (flushes, folding logs in, compaction), so that it is not done in the timer of
+    /// another.
+    fn settle(&self) -> Result<()>;
 }
 
 /// A place for documents with a unique index on `email` and an index on `city`.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{CachedStatement, Connection, Row, params};
 use serde_json::json;
 
-use super::{Class, Documents, Folder, Keys, Order, key, value};
+use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
 use crate::Result;
 use crate::contest::Answer;
 use crate::people::{Person, email, id};
@@ -31,74 +31,108 @@ fn lock(db: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 
 /// SQLite as a key/value store. One connection: its commits are one after the other in any case, and a lock of ours
 /// wakes waiting threads sooner than its busy handler does.
-pub struct SqliteKeys {
+pub(super) struct SqliteKeys {
     db: Mutex<Connection>,
+    form: Form,
     _folder: Folder,
 }
 
 impl SqliteKeys {
     /// An empty store.
-    ///
-    /// # Errors
-    /// From SQLite and the file system.
-    pub fn new(class: Class) -> Result<SqliteKeys> {
+    pub(super) fn new(class: Class, form: Form) -> Result<SqliteKeys> {
         let folder = Folder::new("sqlite-keys")?;
         let schema = "CREATE TABLE t (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;";
-        Ok(SqliteKeys { db: open(folder.path(), class, schema)?, _folder: folder })
+        Ok(SqliteKeys { db: open(folder.path(), class, schema)?, form, _folder: folder })
     }
 }
 
 impl Keys for SqliteKeys {
-    fn name(&self) -> &'static str {
-        "SQLite"
-    }
-
-    fn put(&self, order: &mut Order<'_>, count: u64, batch: u64, version: u64) -> Result<()> {
-        for start in (0..count).step_by(batch as usize) {
+    fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for numbers in numbers.chunks(batch) {
             // Taken anew for each commit, so that other threads get theirs.
             let db = lock(&self.db);
             db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             let mut put = db.prepare_cached("INSERT OR REPLACE INTO t VALUES (?1, ?2)")?;
-            for n in order.take(batch.min(count - start) as usize) {
-                put.execute(params![key(n), value(n, version)])?;
+            for &n in numbers {
+                let (key, value) = make.pair(n, version);
+                put.execute(params![key, value])?;
             }
             db.prepare_cached("COMMIT")?.execute([])?;
         }
         Ok(())
     }
 
-    fn get(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<u64> {
-        let mut answer = Answer::default();
+    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        self.put(numbers, batch, version)
+    }
+
+    fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         let db = lock(&self.db);
         let mut get = db.prepare_cached("SELECT v FROM t WHERE k = ?1")?;
-        for start in (0..count).step_by(batch as usize) {
+        for numbers in numbers.chunks(batch) {
             // A single statement is a snapshot of its own.
-            let several = batch > 1;
-            if several {
+            if batch > 1 {
                 db.prepare_cached("BEGIN")?.execute([])?;
             }
-            for n in order.take(batch.min(count - start) as usize) {
-                let mut rows = get.query([key(n)])?;
-                let row = rows.next()?.ok_or("a key is missing")?;
-                answer.add(&row.get_ref(0)?.as_blob()?[..16]);
+            for &n in numbers {
+                let mut rows = get.query([make.key(n)])?;
+                answer.glance(rows.next()?.ok_or("a key is missing")?.get_ref(0)?.as_blob()?);
             }
-            if several {
+            if batch > 1 {
                 db.prepare_cached("COMMIT")?.execute([])?;
             }
         }
         Ok(answer.finish())
     }
 
-    fn scan(&self) -> Result<u64> {
+    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
+        self.get(numbers, numbers.len())
+    }
+
+    fn seek(&self, numbers: &[u64]) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let db = lock(&self.db);
+        let mut seek = db.prepare_cached("SELECT v FROM t WHERE k >= ?1 ORDER BY k LIMIT 1")?;
+        db.prepare_cached("BEGIN")?.execute([])?;
+        for &n in numbers {
+            let mut rows = seek.query([make.key(n)])?;
+            answer.glance(rows.next()?.ok_or("a key is missing")?.get_ref(0)?.as_blob()?);
+        }
+        db.prepare_cached("COMMIT")?.execute([])?;
+        Ok(answer.finish())
+    }
+
+    fn walk(&self, how: Walk) -> Result<u64> {
         let mut answer = Answer::default();
         let db = lock(&self.db);
-        let mut all = db.prepare_cached("SELECT k, v FROM t ORDER BY k")?;
+        let mut all = db.prepare_cached(match how {
+            Walk::Backward => "SELECT k, v FROM t ORDER BY k DESC",
+            _ => "SELECT k, v FROM t ORDER BY k",
+        })?;
         let mut rows = all.query([])?;
         while let Some(row) = rows.next()? {
-            answer.add(row.get_ref(0)?.as_blob()?);
-            answer.add(&row.get_ref(1)?.as_blob()?[..16]);
+            let (key, value) = (row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+            match how {
+                Walk::Whole => answer.pair(key, value),
+                _ => answer.pass(key, value),
+            }
         }
         Ok(answer.finish())
+    }
+
+    fn snapshots(&self, count: u64) -> Result<()> {
+        let db = lock(&self.db);
+        for _ in 0..count {
+            db.prepare_cached("BEGIN")?.execute([])?;
+            db.prepare_cached("COMMIT")?.execute([])?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(lock(&self.db).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?)
     }
 }
 

@@ -5,7 +5,7 @@ use bson::rawdoc;
 use treedb_core::kv::{Durability, Options, Reads, Store, Table, TableKind};
 use treedb_core::{Collection, Database, FindRequest, IndexSpec};
 
-use super::{Class, Documents, Folder, Keys, Order, key, value};
+use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
 use crate::Result;
 use crate::contest::Answer;
 use crate::people::{Person, email, id};
@@ -20,68 +20,115 @@ fn options(class: Class) -> Options {
 }
 
 /// TreeDB as a key/value store.
-pub struct TreeDbKeys {
+pub(super) struct TreeDbKeys {
     store: Store,
     table: Table,
+    form: Form,
     _folder: Folder,
 }
 
 impl TreeDbKeys {
     /// An empty store.
-    ///
-    /// # Errors
-    /// From the store and the file system.
-    pub fn new(class: Class) -> Result<TreeDbKeys> {
+    pub(super) fn new(class: Class, form: Form) -> Result<TreeDbKeys> {
         let folder = Folder::new("treedb-keys")?;
         let store = Store::open_with(folder.path().join("db"), options(class))?;
         let mut txn = store.begin_write()?;
         let table = txn.create_table("t", TableKind::Ordered)?;
         txn.commit()?;
-        Ok(TreeDbKeys { store, table, _folder: folder })
+        Ok(TreeDbKeys { store, table, form, _folder: folder })
     }
 }
 
 impl Keys for TreeDbKeys {
-    fn name(&self) -> &'static str {
-        "TreeDB"
-    }
-
-    fn put(&self, order: &mut Order<'_>, count: u64, batch: u64, version: u64) -> Result<()> {
-        for start in (0..count).step_by(batch as usize) {
+    fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for numbers in numbers.chunks(batch) {
             let mut txn = self.store.begin_write()?;
-            for n in order.take(batch.min(count - start) as usize) {
-                txn.put(&self.table, &key(n), &value(n, version))?;
+            for &n in numbers {
+                let (key, value) = make.pair(n, version);
+                txn.put(&self.table, key, value)?;
             }
             txn.commit()?;
         }
         Ok(())
     }
 
-    fn get(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<u64> {
-        let mut answer = Answer::default();
-        for start in (0..count).step_by(batch as usize) {
+    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for numbers in numbers.chunks(batch) {
+            let mut txn = self.store.begin_write()?;
+            let mut cursor = txn.write_cursor(&self.table)?;
+            for &n in numbers {
+                let (key, value) = make.pair(n, version);
+                cursor.put(key, value)?;
+            }
+            drop(cursor);
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        for numbers in numbers.chunks(batch) {
             let txn = self.store.snapshot()?;
-            for n in order.take(batch.min(count - start) as usize) {
-                let found = txn.get(&self.table, &key(n))?.ok_or("a key is missing")?;
-                answer.add(&found[..16]);
+            for &n in numbers {
+                answer.glance(txn.get(&self.table, make.key(n))?.ok_or("a key is missing")?);
             }
         }
         Ok(answer.finish())
     }
 
-    fn scan(&self) -> Result<u64> {
+    fn get_many(&self, numbers: &[u64], group: usize) -> Result<u64> {
+        let mut answer = Answer::default();
+        let txn = self.store.snapshot()?;
+        let mut rooms = vec![[0; 64]; group];
+        for numbers in numbers.chunks(group) {
+            let keys = numbers.iter().zip(&mut rooms).map(|(&n, room)| self.form.key(n, room));
+            let keys: Vec<&[u8]> = keys.collect();
+            for value in txn.get_many(&self.table, &keys)? {
+                answer.glance(value.ok_or("a key is missing")?);
+            }
+        }
+        Ok(answer.finish())
+    }
+
+    fn seek(&self, numbers: &[u64]) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let txn = self.store.snapshot()?;
+        let mut cursor = txn.cursor(&self.table)?;
+        for &n in numbers {
+            cursor.seek(make.key(n))?;
+            answer.glance(cursor.value()?.ok_or("a key is missing")?);
+        }
+        Ok(answer.finish())
+    }
+
+    fn walk(&self, how: Walk) -> Result<u64> {
         let mut answer = Answer::default();
         let txn = self.store.snapshot()?;
         let mut cursor = txn.cursor(&self.table)?;
-        let mut more = cursor.first()?;
+        let mut more = if how == Walk::Backward { cursor.last()? } else { cursor.first()? };
         while more {
-            if let Some((key, value)) = cursor.entry()? {
-                answer.add(key);
-                answer.add(&value[..16]);
+            let (key, value) = cursor.entry()?.ok_or("the cursor stands on no entry")?;
+            match how {
+                Walk::Whole => answer.pair(key, value),
+                _ => answer.pass(key, value),
             }
-            more = cursor.next()?;
+            more = if how == Walk::Backward { cursor.prev()? } else { cursor.next()? };
         }
         Ok(answer.finish())
+    }
+
+    fn snapshots(&self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            std::hint::black_box(&self.store.snapshot()?);
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.store.checkpoint()?)
     }
 }
 

@@ -60,7 +60,7 @@ fn inserting(
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let mut out = Vec::new();
     let mut add = |workload: &str, class: Class, unit, figures| {
-        out.extend(rows(workload, class.label(), unit, figures))
+        out.extend(rows(workload, class.label(), unit, figures, &[]))
     };
 
     eprintln!("documents: inserts");

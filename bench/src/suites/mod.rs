@@ -6,6 +6,7 @@ mod kv;
 mod pg;
 
 use crate::Result;
+use crate::contest::Clock;
 use crate::report::{Row, print, write};
 use crate::{machine, sides};
 
@@ -37,18 +38,31 @@ pub struct Scale {
 
 impl Scale {
     /// The usual scale, or a hundredth of it in two rounds if `BENCH_QUICK` is set: to see that everything runs,
-    /// not to measure.
+    /// not to measure. `BENCH_ROUNDS` asks for another number of rounds.
     pub fn chosen() -> Scale {
-        match std::env::var_os("BENCH_QUICK") {
+        let usual = match std::env::var_os("BENCH_QUICK") {
             Some(_) => Scale { rounds: 2, divide: 100 },
             None => Scale { rounds: 7, divide: 1 },
-        }
+        };
+        let rounds = std::env::var("BENCH_ROUNDS").ok().and_then(|n| n.parse().ok());
+        Scale { rounds: rounds.unwrap_or(usual.rounds), ..usual }
+    }
+
+    /// Whether a workload is wanted: `BENCH_ONLY` may name parts, separated by `+`, that the names
+    /// of those must have.
+    pub fn wants(self, workload: &str) -> bool {
+        only().is_none_or(|parts| parts.split('+').all(|part| workload.contains(part)))
     }
 
     /// A count of operations at this scale.
     pub fn of(self, count: u64) -> u64 {
         (count / self.divide).max(1)
     }
+}
+
+/// The parts of a name that `BENCH_ONLY` asks for.
+fn only() -> Option<String> {
+    std::env::var("BENCH_ONLY").ok()
 }
 
 impl Suite {
@@ -61,7 +75,9 @@ impl Suite {
         let facts = machine::facts(&sides::base()?)?;
         let rows = (self.run)(scale)?;
         print(self.name, &rows);
-        if scale.divide > 1 {
+        if only().is_some() || Clock::chosen() != Clock::Wall {
+            println!("a run with BENCH_ONLY or BENCH_CLOCK, for looking into something: no file is written");
+        } else if scale.divide > 1 {
             println!("a quick run: 1/{} of the work, and figures that mean nothing", scale.divide);
         } else {
             println!("written to {}", write(self.name, self.about, &facts, &rows)?.display());

@@ -111,7 +111,8 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
                 }
             })
             .collect();
-        out.extend(rows(workload, DURABILITY, unit, contest(unit, scale.rounds, &mut sides)?));
+        let figures = contest(unit, scale.rounds, &mut sides)?;
+        out.extend(rows(workload, DURABILITY, unit, figures, &[]));
         Ok(())
     };
     let time = Unit::NanosPerOp;

@@ -1,0 +1,147 @@
+//! What keys and values look like.
+
+use std::sync::OnceLock;
+
+use crate::people::Random;
+
+/// The key of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyForm {
+    /// 8 bytes, most significant first: keys lie as close together as they can, in the order of their numbers.
+    Dense,
+    /// 8 bytes in no order, all different.
+    Spread,
+    /// 64 bytes of text: a path with one of 16 names in it, 16 hexadecimal digits in no order, and a suffix.
+    Long,
+}
+
+/// Keys and values of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// Its keys.
+    pub keys: KeyForm,
+    /// Bytes of a value, at least 8.
+    pub value: usize,
+}
+
+const PATH: &[u8; 39] = b"tenants/europe-west/accounts/by-number/";
+
+impl Form {
+    /// For tables: "8-byte keys" and the like.
+    pub fn keys_label(self) -> &'static str {
+        match self.keys {
+            KeyForm::Dense => "8-byte counters",
+            KeyForm::Spread => "8-byte keys",
+            KeyForm::Long => "64-byte keys",
+        }
+    }
+
+    /// The key of number `n`, in `room`.
+    #[inline]
+    pub fn key(self, n: u64, room: &mut [u8; 64]) -> &[u8] {
+        let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match self.keys {
+            KeyForm::Dense => room[..8].copy_from_slice(&n.to_be_bytes()),
+            KeyForm::Spread => room[..8].copy_from_slice(&spread.to_be_bytes()),
+            KeyForm::Long => {
+                room[..39].copy_from_slice(PATH);
+                room[39] = b'a' + (spread >> 60) as u8;
+                room[40] = b'/';
+                for (i, byte) in room[41..57].iter_mut().enumerate() {
+                    *byte = b"0123456789abcdef"[(spread >> (60 - 4 * i) & 15) as usize];
+                }
+                room[57..].copy_from_slice(b"/profil");
+            }
+        }
+        match self.keys {
+            KeyForm::Long => room,
+            _ => &room[..8],
+        }
+    }
+
+    /// The numbers below `count`, in the order of their keys.
+    pub fn sorted(self, count: u64) -> Vec<u64> {
+        let mut numbers: Vec<u64> = (0..count).collect();
+        if self.keys != KeyForm::Dense {
+            numbers.sort_by_key(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        numbers
+    }
+}
+
+/// Bytes of different values laid out beforehand: their making must cost the sides next to nothing.
+const POOL: usize = 64 << 10;
+
+/// Text that a compressor gets to half its size.
+fn text(len: usize) -> &'static [u8] {
+    static TEXT: OnceLock<Vec<u8>> = OnceLock::new();
+    let text = TEXT.get_or_init(|| {
+        let digits = Random::new(1, 16).take(POOL.max(LARGEST));
+        digits.map(|digit| b"0123456789abcdef"[digit as usize]).collect()
+    });
+    &text[..len]
+}
+
+/// The largest value.
+const LARGEST: usize = 1 << 20;
+
+/// Makes keys and values for a loop of work.
+pub struct Maker {
+    form: Form,
+    key: [u8; 64],
+    bodies: Vec<u8>,
+}
+
+impl Maker {
+    /// For keys alone.
+    pub fn keys(form: Form) -> Maker {
+        Maker { form, key: [0; 64], bodies: Vec::new() }
+    }
+
+    /// For keys and values.
+    pub fn pairs(form: Form) -> Maker {
+        let several = (POOL / form.value).max(1) * form.value;
+        Maker { bodies: text(several).to_vec(), ..Maker::keys(form) }
+    }
+
+    /// The key of number `n`.
+    #[inline]
+    pub fn key(&mut self, n: u64) -> &[u8] {
+        self.form.key(n, &mut self.key)
+    }
+
+    /// Key and value of number `n` after it was written in round `version`.
+    #[inline]
+    pub fn pair(&mut self, n: u64, version: u64) -> (&[u8], &[u8]) {
+        let size = self.form.value;
+        let at = (n + version) as usize % (self.bodies.len() / size) * size;
+        let value = &mut self.bodies[at..at + size];
+        value[..8].copy_from_slice(&(n | version << 40).to_le_bytes());
+        (self.form.key(n, &mut self.key), value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_and_sort_as_promised() {
+        for keys in [KeyForm::Dense, KeyForm::Spread, KeyForm::Long] {
+            let form = Form { keys, value: 100 };
+            let mut maker = Maker::keys(form);
+            let all: Vec<Vec<u8>> = form.sorted(1000).iter().map(|&n| maker.key(n).to_vec()).collect();
+            assert!(all.is_sorted_by(|a, b| a < b), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_tells_its_number_and_version() {
+        let mut maker = Maker::pairs(Form { keys: KeyForm::Spread, value: 100 });
+        let a = maker.pair(1, 0).1.to_vec();
+        assert_eq!(maker.pair(1, 0).1, a);
+        assert_ne!(maker.pair(1, 1).1, a);
+        assert_ne!(maker.pair(2, 0).1, a);
+        assert_eq!(a.len(), 100);
+    }
+}

@@ -1,0 +1,289 @@
+//! libmdbx, through its C interface: its Rust wrappers lock or copy on each call.
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+use mdbx_sys::*;
+
+use super::{Class, Folder, Form, Keys, Maker, Walk};
+use crate::Result;
+use crate::contest::Answer;
+
+/// An error for anything but success.
+fn done(code: i32) -> Result<()> {
+    if code == MDBX_SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: returns a constant string for every code, or null.
+    let name = unsafe { mdbx_liberr2str(code) };
+    // SAFETY: not null, a constant string of the library, ended by a zero.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy());
+    Err(format!("libmdbx: {} ({code})", name.unwrap_or_default()).into())
+}
+
+/// False for "not found".
+fn found(code: i32) -> Result<bool> {
+    if code == MDBX_NOTFOUND { Ok(false) } else { done(code).map(|()| true) }
+}
+
+fn val(bytes: &[u8]) -> MDBX_val {
+    MDBX_val { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
+const NOTHING: MDBX_val = MDBX_val { iov_base: null_mut(), iov_len: 0 };
+
+struct Env(*mut MDBX_env);
+
+// SAFETY: an environment may be used by all threads; transactions do not change threads here.
+unsafe impl Send for Env {}
+// SAFETY: as above.
+unsafe impl Sync for Env {}
+
+impl Drop for Env {
+    fn drop(&mut self) {
+        // SAFETY: opened by `Env::open`; all transactions are gone, because they borrow it. Its files are removed
+        // next, so nothing is flushed.
+        unsafe { mdbx_env_close_ex(self.0, true) };
+    }
+}
+
+impl Env {
+    fn open(folder: &Folder, flags: MDBX_env_flags_t) -> Result<Env> {
+        let mut env = null_mut();
+        // SAFETY: `env` is a place for the result.
+        done(unsafe { mdbx_env_create(&mut env) })?;
+        let env = Env(env);
+        let path = CString::new(folder.path().as_os_str().as_encoded_bytes())?;
+        // SAFETY: created and not yet opened; the path ends with a zero and outlives the call.
+        unsafe {
+            done(mdbx_env_set_option(env.0, MDBX_opt_max_db, 4))?;
+            // Or it asks the file system for room at the first touch of each page: tens of microseconds a commit.
+            done(mdbx_env_set_option(env.0, MDBX_opt_prefault_write_enable, 0))?;
+            done(mdbx_env_set_geometry(env.0, 0, -1, 16 << 30, 64 << 20, 0, 4096))?;
+            done(mdbx_env_open(env.0, path.as_ptr(), flags | MDBX_NOMEMINIT, 0o600))?;
+        }
+        Ok(env)
+    }
+
+    fn begin(&self, flags: MDBX_txn_flags_t) -> Result<Txn<'_>> {
+        let mut txn = null_mut();
+        // SAFETY: an open environment, and a place for the result.
+        done(unsafe { mdbx_txn_begin_ex(self.0, null_mut(), flags, &mut txn, null_mut()) })?;
+        Ok(Txn(txn, PhantomData))
+    }
+}
+
+struct Txn<'e>(*mut MDBX_txn, PhantomData<&'e Env>);
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a transaction that has not ended.
+        unsafe { mdbx_txn_abort(self.0) };
+    }
+}
+
+impl Txn<'_> {
+    fn commit(self) -> Result<()> {
+        let txn = self.0;
+        std::mem::forget(self);
+        // SAFETY: a transaction that has not ended; forgotten, so that it does not end twice.
+        done(unsafe { mdbx_txn_commit_ex(txn, null_mut()) })
+    }
+
+    /// Lets the snapshot go and takes the newest: how libmdbx's users begin one after the other.
+    #[inline]
+    fn renew(&mut self) -> Result<()> {
+        // SAFETY: a read transaction that has not ended.
+        unsafe {
+            done(mdbx_txn_reset(self.0))?;
+            done(mdbx_txn_renew(self.0))
+        }
+    }
+
+    fn table(&self, flags: MDBX_db_flags_t) -> Result<MDBX_dbi> {
+        let mut dbi = 0;
+        // SAFETY: a transaction that has not ended, a name ended by a zero, and a place for the result.
+        done(unsafe { mdbx_dbi_open(self.0, c"t".as_ptr(), flags, &mut dbi) })?;
+        Ok(dbi)
+    }
+
+    #[inline]
+    fn get(&self, table: MDBX_dbi, key: &[u8]) -> Result<&[u8]> {
+        let mut value = NOTHING;
+        // SAFETY: a transaction that has not ended, and a key that outlives the call.
+        done(unsafe { mdbx_get(self.0, table, &val(key), &mut value) })?;
+        // SAFETY: found; it lies in the map and stays until the transaction ends or is renewed.
+        Ok(unsafe { bytes(&value) })
+    }
+
+    #[inline]
+    fn put(&mut self, table: MDBX_dbi, key: &[u8], value: &[u8]) -> Result<()> {
+        // SAFETY: a write transaction that has not ended; key and value outlive the call and are only read.
+        done(unsafe { mdbx_put(self.0, table, &val(key), &mut val(value), MDBX_UPSERT) })
+    }
+
+    fn cursor(&self, table: MDBX_dbi) -> Result<Cursor<'_>> {
+        let mut cursor = null_mut();
+        // SAFETY: a transaction that has not ended, and a place for the result.
+        done(unsafe { mdbx_cursor_open(self.0, table, &mut cursor) })?;
+        Ok(Cursor(cursor, PhantomData))
+    }
+}
+
+/// The bytes that a value points to.
+///
+/// # Safety
+/// It was set by a call that succeeded, and its transaction lives as long as `'a`.
+#[inline]
+unsafe fn bytes<'a>(value: &MDBX_val) -> &'a [u8] {
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(value.iov_base.cast::<u8>(), value.iov_len) }
+}
+
+struct Cursor<'t>(*mut MDBX_cursor, PhantomData<&'t ()>);
+
+impl Drop for Cursor<'_> {
+    fn drop(&mut self) {
+        // SAFETY: opened by `Txn::cursor`, and closed once.
+        unsafe { mdbx_cursor_close(self.0) };
+    }
+}
+
+impl Cursor<'_> {
+    /// Moves, to `key` if the move is to a key; `None` if there is nothing.
+    #[inline]
+    fn go(&mut self, key: &[u8], how: MDBX_cursor_op) -> Result<Option<(&[u8], &[u8])>> {
+        let (mut key, mut value) = (val(key), NOTHING);
+        // SAFETY: an open cursor; the key outlives the call and is only read.
+        if !found(unsafe { mdbx_cursor_get(self.0, &mut key, &mut value, how) })? {
+            return Ok(None);
+        }
+        // SAFETY: found; they lie in the map and stay until the transaction ends, which the cursor's life is within.
+        Ok(Some(unsafe { (bytes(&key), bytes(&value)) }))
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        // SAFETY: an open cursor of a write transaction; key and value outlive the call and are only read.
+        done(unsafe { mdbx_cursor_put(self.0, &val(key), &mut val(value), MDBX_UPSERT) })
+    }
+}
+
+/// libmdbx as a key/value store.
+pub(super) struct MdbxKeys {
+    env: Env,
+    table: MDBX_dbi,
+    form: Form,
+    _folder: Folder,
+}
+
+impl MdbxKeys {
+    /// An empty store; `write_map` counts only where commits are not flushed.
+    pub(super) fn new(class: Class, form: Form, write_map: bool) -> Result<MdbxKeys> {
+        let folder = Folder::new("mdbx-keys")?;
+        let flags = match (class, write_map) {
+            (Class::Durable, _) => MDBX_SYNC_DURABLE | MDBX_LIFORECLAIM,
+            (Class::Relaxed, true) => MDBX_UTTERLY_NOSYNC | MDBX_WRITEMAP,
+            (Class::Relaxed, false) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM,
+        };
+        let env = Env::open(&folder, flags)?;
+        let txn = env.begin(MDBX_TXN_READWRITE)?;
+        let table = txn.table(MDBX_CREATE)?;
+        txn.commit()?;
+        Ok(MdbxKeys { env, table, form, _folder: folder })
+    }
+
+    fn put_with<'a>(
+        &'a self,
+        numbers: &[u64],
+        batch: usize,
+        mut put: impl FnMut(&mut Txn<'a>, &[u64]) -> Result<()>,
+    ) -> Result<()> {
+        for numbers in numbers.chunks(batch) {
+            let mut txn = self.env.begin(MDBX_TXN_READWRITE)?;
+            put(&mut txn, numbers)?;
+            txn.commit()?;
+        }
+        Ok(())
+    }
+}
+
+impl Keys for MdbxKeys {
+    fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        self.put_with(numbers, batch, |txn, numbers| {
+            numbers.iter().try_for_each(|&n| {
+                let (key, value) = make.pair(n, version);
+                txn.put(self.table, key, value)
+            })
+        })
+    }
+
+    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        self.put_with(numbers, batch, |txn, numbers| {
+            let mut cursor = txn.cursor(self.table)?;
+            numbers.iter().try_for_each(|&n| {
+                let (key, value) = make.pair(n, version);
+                cursor.put(key, value)
+            })
+        })
+    }
+
+    fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let mut txn = self.env.begin(MDBX_TXN_RDONLY)?;
+        for numbers in numbers.chunks(batch) {
+            txn.renew()?;
+            for &n in numbers {
+                answer.glance(txn.get(self.table, make.key(n))?);
+            }
+        }
+        Ok(answer.finish())
+    }
+
+    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
+        self.get(numbers, numbers.len())
+    }
+
+    fn seek(&self, numbers: &[u64]) -> Result<u64> {
+        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let txn = self.env.begin(MDBX_TXN_RDONLY)?;
+        let mut cursor = txn.cursor(self.table)?;
+        for &n in numbers {
+            answer.glance(cursor.go(make.key(n), MDBX_SET_RANGE)?.ok_or("a key is missing")?.1);
+        }
+        Ok(answer.finish())
+    }
+
+    fn walk(&self, how: Walk) -> Result<u64> {
+        let mut answer = Answer::default();
+        let txn = self.env.begin(MDBX_TXN_RDONLY)?;
+        let mut cursor = txn.cursor(self.table)?;
+        let (mut go, on) = match how {
+            Walk::Backward => (MDBX_LAST, MDBX_PREV),
+            _ => (MDBX_FIRST, MDBX_NEXT),
+        };
+        while let Some((key, value)) = cursor.go(&[], go)? {
+            match how {
+                Walk::Whole => answer.pair(key, value),
+                _ => answer.pass(key, value),
+            }
+            go = on;
+        }
+        Ok(answer.finish())
+    }
+
+    fn snapshots(&self, count: u64) -> Result<()> {
+        let mut txn = self.env.begin(MDBX_TXN_RDONLY)?;
+        (0..count).try_for_each(|_| txn.renew())
+    }
+
+    fn settle(&self) -> Result<()> {
+        // SAFETY: an open environment.
+        let code = unsafe { mdbx_env_sync_ex(self.env.0, true, false) };
+        // "True" says that there was nothing to do.
+        if code == MDBX_RESULT_TRUE { Ok(()) } else { done(code) }
+    }
+}
