@@ -2,7 +2,9 @@
 
 use super::TreeRoot;
 use super::cursor::Cursor;
-use super::node::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
+use super::node::{
+    Branch, BranchMut, Keys, LEAF_LINES, Leaf, LeafMut, Scratch, Value, max_key, max_value, prefetch_lines,
+};
 use super::path::{At, Path};
 use crate::error::{Error, Result};
 use crate::page::{PageId, PageSink, PageSource};
@@ -27,7 +29,9 @@ impl Tree {
             let child = branch.find(key).and_then(|c| branch.child(c)).at(src, id)?;
             id = PageId(child);
         }
-        let leaf = Leaf::open(src.page(id)?).at(src, id)?;
+        let page = src.page(id)?;
+        prefetch_lines(page, LEAF_LINES);
+        let leaf = Leaf::open(page).at(src, id)?;
         match leaf.search(key).at(src, id)? {
             Ok(i) => Ok(Some(leaf.value(i).at(src, id)?)),
             Err(_) => Ok(None),
