@@ -95,11 +95,7 @@ fn get_group<'a, S: PageSource + ?Sized>(
     }
     for (leaf, herd) in leaves.iter().flatten().zip(herds.all()) {
         for (i, key) in keys.iter().enumerate().take(herd.to).skip(herd.from) {
-            let value = match leaf.search(key).at(src, herd.page)? {
-                Ok(slot) => Some(leaf.value(slot).at(src, herd.page)?),
-                Err(_) => None,
-            };
-            each(i, value)?;
+            each(i, leaf.get(key).at(src, herd.page)?)?;
         }
     }
     Ok(())

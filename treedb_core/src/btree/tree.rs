@@ -32,10 +32,7 @@ impl Tree {
         let page = src.page(id)?;
         prefetch_lines(page, LEAF_LINES);
         let leaf = Leaf::open(page).at(src, id)?;
-        match leaf.search(key).at(src, id)? {
-            Ok(i) => Ok(Some(leaf.value(i).at(src, id)?)),
-            Err(_) => Ok(None),
-        }
+        leaf.get(key).at(src, id)
     }
 
     /// Whether `key` is above every key of the tree.

@@ -78,16 +78,19 @@ impl Table {
     }
 
     /// `TableMismatch` unless the table is of this kind.
+    #[inline]
     pub(crate) fn expect(&self, kind: TableKind) -> Result<()> {
-        if self.kind == kind {
-            return Ok(());
-        }
+        if self.kind == kind { Ok(()) } else { Err(self.of_the_other_kind()) }
+    }
+
+    #[cold]
+    fn of_the_other_kind(&self) -> Error {
         let what = match self.kind {
             TableKind::Ordered => "maps keys to one value each: it has no rows, and no pairs",
             TableKind::Rows => "holds rows: it has no keys",
             TableKind::Dup => "maps keys to many values each: ask for its pairs and values",
         };
-        Err(Error::TableMismatch { name: self.name.to_string(), what: what.into() })
+        Error::TableMismatch { name: self.name.to_string(), what: what.into() }
     }
 
     /// `TableMismatch` unless the table maps keys, to one value each or to many.

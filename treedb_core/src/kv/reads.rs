@@ -239,10 +239,10 @@ pub(crate) fn above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// What this thread knows of tables: the records it looked at last, so that reads do not descend the catalog each
-/// time. A published transaction never changes, so what is known of it holds for every snapshot of it.
-pub(crate) mod known {
-    use super::*;
+/// The records of tables that this thread looked at last, so that reads do not descend the catalog each time. A
+/// published transaction never changes, so what is known of it holds for every snapshot of it.
+mod known {
+    use super::{Cell, Pager, Record, Result, Table, TreeRoot, catalog};
 
     #[derive(Clone, Copy)]
     struct Known {
@@ -256,29 +256,50 @@ pub(crate) mod known {
     }
 
     /// The record of `table` in transaction `txn` of `pager`, which has this catalog.
+    #[inline(never)]
+    pub(super) fn record(
+        pager: &Pager,
+        txn: u64,
+        table: &Table,
+        catalog: impl FnOnce() -> Result<TreeRoot>,
+    ) -> Result<Record> {
+        let of = (pager.id(), txn, table.id);
+        KNOWN.with(|known| {
+            let slot = &known[table.id as usize % known.len()];
+            if let Some(known) = slot.get().filter(|known| known.of == of) {
+                return Ok(known.record);
+            }
+            let record = catalog::record(pager, &catalog()?, table.id)?.ok_or_else(|| table.gone())?;
+            slot.set(Some(Known { of, record }));
+            Ok(record)
+        })
+    }
+}
+
+/// The records of the tables a snapshot looked at last, nearer at hand than those that its thread knows.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    slots: [Cell<Option<(u32, Record)>>; 2],
+}
+
+impl Recent {
+    /// The record of `table` in transaction `txn` of `pager`, which has this catalog.
     #[inline]
     pub(crate) fn find(
+        &self,
         pager: &Pager,
         txn: u64,
         table: &Table,
         catalog: impl FnOnce() -> Result<TreeRoot>,
     ) -> Result<Found> {
-        let of = (pager.id(), txn, table.id);
-        KNOWN.with(|known| {
-            let slot = &known[table.id as usize % known.len()];
-            match slot.get() {
-                Some(known) if known.of == of => Ok(Found(known.record)),
-                _ => {
-                    let record = look_up(pager, table, &catalog()?)?;
-                    slot.set(Some(Known { of, record }));
-                    Ok(Found(record))
-                }
-            }
-        })
-    }
-
-    #[cold]
-    fn look_up(pager: &Pager, table: &Table, catalog: &TreeRoot) -> Result<Record> {
-        catalog::record(pager, catalog, table.id)?.ok_or_else(|| table.gone())
+        let slot = &self.slots[table.id as usize % self.slots.len()];
+        if let Some((id, record)) = slot.get()
+            && id == table.id
+        {
+            return Ok(Found(record));
+        }
+        let record = known::record(pager, txn, table, catalog)?;
+        slot.set(Some((table.id, record)));
+        Ok(Found(record))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::catalog::Table;
-use super::reads::{Found, Look, Reads, known};
+use super::reads::{Found, Look, Reads, Recent};
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::error::{Error, Result};
@@ -13,12 +13,13 @@ use crate::page::Pin;
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
+    records: Recent,
 }
 
 impl Pinned {
     #[inline]
     fn new(inner: &Inner) -> Pinned {
-        Pinned { pin: inner.pager.pin() }
+        Pinned { pin: inner.pager.pin(), records: Recent::default() }
     }
 
     #[inline]
@@ -33,7 +34,7 @@ impl Pinned {
 
     #[inline]
     fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
-        known::find(&inner.pager, self.pin.txn(), table, || self.catalog())
+        self.records.find(&inner.pager, self.pin.txn(), table, || self.catalog())
     }
 }
 

@@ -58,6 +58,7 @@ impl View {
     }
 
     /// Pages the file has room for.
+    #[inline]
     pub(crate) fn pages(&self) -> u32 {
         self.pages.load(Ordering::Relaxed)
     }
@@ -82,6 +83,7 @@ impl View {
         self.map.prefault(from as usize * PAGE_SIZE, to.min(self.pages()) as usize * PAGE_SIZE);
     }
 
+    #[inline]
     fn start(&self, page: u32) -> *mut u8 {
         debug_assert!(page < self.pages());
         self.base.as_ptr().wrapping_add(page as usize * PAGE_SIZE)
@@ -99,6 +101,7 @@ impl View {
         unsafe { AtomicU64::from_ptr(self.start(page).add(at).cast()) }
     }
 
+    #[inline]
     fn inside(&self, page: u32) -> Result<()> {
         if page < super::layout::FIRST_PAGE || page >= self.pages() {
             return Err(self.outside(page));

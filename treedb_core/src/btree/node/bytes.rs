@@ -39,13 +39,22 @@ pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
 /// Whether `key` begins with `prefix`.
 #[inline(always)]
 pub(super) fn starts_with(key: &[u8], prefix: &[u8]) -> bool {
-    let Some(key) = key.get(..prefix.len()) else { return false };
-    let (key_words, key_rest) = key.as_chunks::<8>();
-    let (words, rest) = prefix.as_chunks::<8>();
-    if key_words.iter().zip(words).any(|(x, y)| x != y) {
+    key.get(..prefix.len()).is_some_and(|key| same(key, prefix))
+}
+
+/// Whether two byte strings are the same, eight bytes at a time: the last eight overlap those before.
+#[inline(always)]
+pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
         return false;
     }
-    key_rest.iter().zip(rest).all(|(x, y)| x == y)
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_end), Some(b_end)) => {
+            let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+            a_words.iter().zip(b_words).all(|(x, y)| x == y) && a_end == b_end
+        }
+        _ => a.iter().zip(b).all(|(x, y)| x == y),
+    }
 }
 
 /// The head of what follows the first `from` bytes of `key`: 8 bytes as a big-endian number, zero-padded.

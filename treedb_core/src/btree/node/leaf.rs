@@ -38,6 +38,12 @@ impl<'a> Leaf<'a> {
         self.raw.search(key)
     }
 
+    /// The value of `key`, in byte order; `None` if it is not there.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'a>>, NodeDamage> {
+        self.raw.get(key)
+    }
+
     /// The place for which `order`, of a stored key against the one wanted, says so. Stored keys are put together
     /// in `buffer`.
     pub fn search_by(

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::bytes::{compare, head_of, starts_with, u16_at};
+use super::bytes::{compare, head_of, same, starts_with, u16_at};
 use super::search::lower_bound;
 use super::{Found, Keys, MAX_PAYLOAD, NODE_HEADER, NodeDamage, Value};
 
@@ -57,8 +57,19 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    #[inline(always)]
+    /// Reads all of the header.
+    #[inline]
     pub(super) fn parse<const B: bool>(page: &[u8]) -> Result<Layout, NodeDamage> {
+        let layout = Layout::parse_arrays::<B>(page)?;
+        if layout.dead > page.len() - layout.cells {
+            return Err(NodeDamage::new(10, "no more dead bytes than cells have", layout.dead));
+        }
+        Ok(layout)
+    }
+
+    /// Reads the header for one who looks for entries: the number of dead bytes is not checked.
+    #[inline(always)]
+    fn parse_arrays<const B: bool>(page: &[u8]) -> Result<Layout, NodeDamage> {
         let Some(h) = page.first_chunk::<NODE_HEADER>() else {
             return Err(NodeDamage::new(0, "a payload longer than the node header", page.len()));
         };
@@ -81,9 +92,6 @@ impl Layout {
         }
         if cells > page.len() || page.len() > MAX_PAYLOAD {
             return Err(NodeDamage::new(8, "a lowest cell within the payload", cells));
-        }
-        if dead > page.len() - cells {
-            return Err(NodeDamage::new(10, "no more dead bytes than cells have", dead));
         }
         let leftmost = u32::from_le_bytes([h[12], h[13], h[14], h[15]]);
         let keys = if h[1] & CUSTOM == 0 { Keys::Bytewise } else { Keys::Custom };
@@ -135,8 +143,9 @@ pub(super) struct Raw<'a, const B: bool> {
     pub(super) page: &'a [u8],
     pub(super) prefix: &'a [u8],
     heads: &'a [[u8; 8]],
-    kids: &'a [[u8; 4]],
-    slots: &'a [[u8; 2]],
+    /// Offsets of the children and of the slots: of both arrays few entries are looked at.
+    kids: usize,
+    slots: usize,
     leftmost: u32,
     pub(super) keys: Keys,
 }
@@ -144,7 +153,7 @@ pub(super) struct Raw<'a, const B: bool> {
 impl<'a, const B: bool> Raw<'a, B> {
     #[inline(always)]
     pub(super) fn open(page: &'a [u8]) -> Result<Self, NodeDamage> {
-        let l = Layout::parse::<B>(page)?;
+        let l = Layout::parse_arrays::<B>(page)?;
         let part = |at: usize, len: usize| {
             page.get(at..at + len).ok_or(NodeDamage {
                 at,
@@ -156,8 +165,8 @@ impl<'a, const B: bool> Raw<'a, B> {
             page,
             prefix: part(NODE_HEADER, l.prefix)?,
             heads: part(l.heads, 8 * l.count)?.as_chunks().0,
-            kids: if B { part(l.kids, 4 * l.count)?.as_chunks().0 } else { &[] },
-            slots: part(l.slots, 2 * l.count)?.as_chunks().0,
+            kids: l.kids,
+            slots: l.slots,
             leftmost: l.leftmost,
             keys: l.keys,
         })
@@ -165,15 +174,15 @@ impl<'a, const B: bool> Raw<'a, B> {
 
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
-        self.slots.len()
+        self.heads.len()
     }
 
     /// Offset of the cell of entry `i` (in a branch also a length up to 8).
     #[inline(always)]
     pub(super) fn slot(&self, i: usize) -> Result<usize, NodeDamage> {
-        match self.slots.get(i) {
-            Some(slot) => Ok(u16::from_le_bytes(*slot) as usize),
-            None => Err(NodeDamage::new(2, "an entry at the place asked for", i)),
+        match u16_at(self.page, self.slots + 2 * i) {
+            Some(slot) if i < self.count() => Ok(slot),
+            _ => Err(NodeDamage::new(2, "an entry at the place asked for", i)),
         }
     }
 
@@ -185,12 +194,10 @@ impl<'a, const B: bool> Raw<'a, B> {
     /// Child `c` of a branch, up to and including `count`.
     #[inline(always)]
     pub(super) fn child(&self, c: usize) -> Result<u32, NodeDamage> {
-        match c.checked_sub(1) {
-            None => Ok(self.leftmost),
-            Some(i) => match self.kids.get(i) {
-                Some(kid) => Ok(u32::from_le_bytes(*kid)),
-                None => Err(NodeDamage::new(2, "a child at the place asked for", c)),
-            },
+        let Some(i) = c.checked_sub(1) else { return Ok(self.leftmost) };
+        match self.page.get(self.kids + 4 * i..).and_then(|kids| kids.first_chunk()) {
+            Some(kid) if i < self.count() => Ok(u32::from_le_bytes(*kid)),
+            _ => Err(NodeDamage::new(2, "a child at the place asked for", c)),
         }
     }
 
@@ -212,20 +219,52 @@ impl<'a, const B: bool> Raw<'a, B> {
         }
     }
 
+    /// The cell of entry `i` of a leaf: length of the key after the prefix, its bytes behind the head, the value.
+    #[inline(always)]
+    fn cell(&self, i: usize) -> Result<(usize, &'a [u8], Value<'a>), NodeDamage> {
+        let slot = self.slot(i)?;
+        let cell = self.page.get(slot..).unwrap_or(&[]);
+        let Some(([k0, k1, v0, v1], cell)) = cell.split_first_chunk::<CELL_HEADER>() else {
+            return Err(NodeDamage::new(slot, "a cell within the payload", slot));
+        };
+        let klen = u16::from_le_bytes([*k0, *k1]) as usize;
+        let word = u16::from_le_bytes([*v0, *v1]) as usize;
+        let Some((rest, cell)) = cell.split_at_checked(klen.saturating_sub(8)) else {
+            return Err(NodeDamage::new(slot, "a key within the payload", klen));
+        };
+        match cell.get(..word & !POINTER) {
+            Some(bytes) => Ok((klen, rest, Value { bytes, pointer: word & POINTER != 0 })),
+            None => Err(NodeDamage::new(slot, "a value within the payload", word & !POINTER)),
+        }
+    }
+
     /// The value of entry `i` of a leaf.
     #[inline(always)]
     pub(super) fn value(&self, i: usize) -> Result<Value<'a>, NodeDamage> {
-        let slot = self.slot(i)?;
-        let cell = self.page.get(slot..).unwrap_or(&[]);
-        let Some([k0, k1, v0, v1]) = cell.first_chunk::<CELL_HEADER>() else {
-            return Err(NodeDamage::new(slot, "a cell within the payload", slot));
-        };
-        let word = u16::from_le_bytes([*v0, *v1]) as usize;
-        let from = CELL_HEADER + (u16::from_le_bytes([*k0, *k1]) as usize).saturating_sub(8);
-        match cell.get(from..from + (word & !POINTER)) {
-            Some(bytes) => Ok(Value { bytes, pointer: word & POINTER != 0 }),
-            None => Err(NodeDamage::new(slot, "a value within the payload", word & !POINTER)),
+        Ok(self.cell(i)?.2)
+    }
+
+    /// The value of `key` in a leaf in byte order.
+    #[inline(always)]
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Value<'a>>, NodeDamage> {
+        let skip = self.prefix.len();
+        if !starts_with(key, self.prefix) {
+            return Ok(None);
         }
+        let head = head_of(key, skip);
+        let i = lower_bound(self.heads, head);
+        if i == self.count() || self.head(i) != head {
+            return Ok(None);
+        }
+        if i + 1 < self.count() && self.head(i + 1) == head {
+            return match self.search_equal_heads(i, head, key, skip)? {
+                Ok(i) => Ok(Some(self.value(i)?)),
+                Err(_) => Ok(None),
+            };
+        }
+        let (klen, rest, value) = self.cell(i)?;
+        let same = klen == key.len() - skip && (klen <= 8 || same(rest, key.get(skip + 8..).unwrap_or(&[])));
+        Ok(same.then_some(value))
     }
 
     /// Entry `i`.
