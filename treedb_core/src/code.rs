@@ -218,6 +218,7 @@ impl From<Error> for QueryError {
             Error::DiskFull { .. } => ErrorCode::OutOfDiskSpace,
             Error::KeyTooLong { .. } => ErrorCode::KeyTooLong,
             Error::ValueTooLong { .. } | Error::TransactionTooLarge { .. } => ErrorCode::BSONObjectTooLarge,
+            Error::Conflict { .. } => ErrorCode::WriteConflict,
             Error::Invalid(_) => ErrorCode::BadValue,
             _ => ErrorCode::InternalError,
         };

@@ -95,6 +95,17 @@ pub enum Error {
         /// How it differs from what was asked.
         what: String,
     },
+    /// An optimistic transaction cannot commit: another was first.
+    #[error("key {:?} of table {table:?} {what}: run the transaction again", key.escape_ascii().to_string())]
+    Conflict {
+        /// The table's name.
+        table: String,
+        /// The key in it that both need, or a row's number in eight bytes, big-endian. Where many keys were removed at
+        /// once, the first place of those; empty if it is not known.
+        key: Vec<u8>,
+        /// What became of it.
+        what: &'static str,
+    },
     /// The request cannot be carried out as given.
     #[error("{0}")]
     Invalid(String),
@@ -138,6 +149,11 @@ pub struct Corruption {
 }
 
 impl Error {
+    /// True for a [`Conflict`](Error::Conflict): nothing was changed, and the transaction may be run again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Conflict { .. })
+    }
+
     /// A file that does not begin as a file of its kind does.
     pub(crate) fn foreign(path: &Path, kind: &str, magic: &[u8]) -> Error {
         let found = String::from_utf8_lossy(magic);

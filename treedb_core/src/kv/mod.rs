@@ -10,6 +10,7 @@
 //! | `figures` | [`TableStats`]: a table in numbers |
 //! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
 //! | `write` | [`WriteTxn`]: the one writer |
+//! | `optimistic` | [`OptimisticTxn`]: many writers at once, checked when they commit |
 //! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
 //! | `write_cursor` | [`WriteCursor`]: a cursor that changes what it stands on |
 //! | `batch` | [`Batch`]: changes put together beforehand |
@@ -64,6 +65,7 @@ mod dup;
 mod edit;
 mod figures;
 mod gate;
+mod optimistic;
 mod options;
 mod reads;
 mod recover;
@@ -89,6 +91,7 @@ pub use cursor::{Cursor, Range, Rows};
 pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;
 pub use figures::TableStats;
+pub use optimistic::{Isolation, OptimisticCursor, OptimisticRange, OptimisticTxn};
 pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};
 pub use savepoint::Savepoint;

@@ -51,6 +51,8 @@ pub struct Options {
     pub checkpoint_dead_pages: usize,
     /// Bytes of changes by commits with [`Durability::None`] that are kept in memory for the next logged commit.
     pub unlogged_bytes: usize,
+    /// Bytes of keys of recent commits that are kept in memory while an optimistic transaction is open.
+    pub optimistic_bytes: usize,
     /// Checkpoints that fall due are made by a thread of the store's own. Without it, the commit that makes one
     /// due makes it.
     pub background: bool,
@@ -72,6 +74,7 @@ impl Default for Options {
             checkpoint_log_bytes: 64 << 20,
             checkpoint_dead_pages: 1 << 16,
             unlogged_bytes: 1 << 20,
+            optimistic_bytes: 16 << 20,
             background: true,
             max_bytes: 1 << 40,
             growth: 256,

@@ -13,6 +13,7 @@ use super::checkpoint::Worker;
 use super::command::{BadCommand, Commands, FORMAT};
 use super::edit::{Edit, Met, Writer};
 use super::gate::Gate;
+use super::optimistic::History;
 use super::options::Options;
 use super::store::Inner;
 use super::values::{Dead, decode_state};
@@ -59,6 +60,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     writer.logged = log.stats().bytes;
     let dead = Dead::default();
     replay(&pager, &values, &dead, &mut writer, &mut frames, &dir.join(LOG))?;
+    let history = History::new(options.optimistic_bytes);
     Ok(Inner {
         dir: dir.to_path_buf(),
         options,
@@ -67,6 +69,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         log,
         gate: Gate::new(Box::new(writer)),
         dead,
+        history,
         checkpointing: Mutex::new(()),
         worker: Worker::default(),
         failure: OnceLock::new(),

@@ -8,6 +8,7 @@ use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
 use super::edit::Writer;
 use super::gate::Gate;
+use super::optimistic::History;
 use super::options::{Durability, Options};
 use super::recover;
 use super::snapshot::{ReadTxn, Snapshot};
@@ -35,6 +36,8 @@ pub(crate) struct Inner {
     /// Whoever takes this is the writer.
     pub(crate) gate: Gate<Box<Writer>>,
     pub(crate) dead: Dead,
+    /// What optimistic transactions are checked against.
+    pub(crate) history: History,
     /// Held for the length of a checkpoint.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) worker: Worker,

@@ -341,6 +341,7 @@ impl WriteTxn {
         if lsn.is_none() {
             writer.unlogged.keep(&writer.frame, txn, durable);
         }
+        inner.history.committed(txn, &writer.frame);
         let dead = writer.committed();
         if !dead.is_empty() {
             inner.dead.add(txn, &dead);

@@ -8,6 +8,7 @@ mod damage;
 mod dup;
 mod flush;
 mod model;
+mod optimistic;
 mod reads;
 mod savepoints;
 mod threads;

@@ -9,6 +9,7 @@
 //! | `model` | what a store should hold |
 //! | `run` | a random workload |
 //! | `pairs` | its changes to dup tables |
+//! | `optimistic` | its optimistic transactions |
 //! | `workloads` | the workloads whose power is cut everywhere |
 //! | `backup` | a copy made in the middle of a workload |
 //! | `failures` | deaths of the process, calls that fail |
@@ -16,6 +17,7 @@
 mod backup;
 mod failures;
 pub(super) mod model;
+mod optimistic;
 mod pairs;
 mod run;
 mod workloads;

@@ -42,6 +42,8 @@ pub(super) struct Profile {
     pub(super) delete: u32,
     pub(super) large: u32,
     pub(super) batch: u32,
+    /// Two optimistic transactions beside each other instead of an ordinary one.
+    pub(super) optimistic: u32,
     /// Whether every table is a dup table.
     pub(super) dup: bool,
     /// Tables cleared, ranges deleted.
@@ -67,6 +69,7 @@ pub(super) const MIXED: Profile = Profile {
     delete: 30,
     large: 0,
     batch: 30,
+    optimistic: 0,
     dup: false,
     range: 0,
     savepoint: 0,
@@ -237,27 +240,43 @@ impl Run {
         let mut ops = Vec::new();
         let count = 1 + self.dice.below(self.profile.ops);
         self.changes(&mut txn, count, &mut ops).inspect_err(|_| self.tables.clone_from(&tables))?;
+        let how = self.durability();
+        let visible = store.stats().txn;
+        let result = txn.commit_with(how);
+        self.ended(store, Commit { ops, how, begun, acked: u64::MAX }, visible, &result, tables);
+        result
+    }
+
+    pub(super) fn durability(&mut self) -> Durability {
         let roll = self.dice.below(100) as u32;
-        let how = if roll < self.profile.durable {
+        if roll < self.profile.durable {
             Durability::Durable
         } else if roll < self.profile.durable + self.profile.relaxed {
             Durability::Relaxed
         } else {
             Durability::None
-        };
-        let visible = store.stats().txn;
-        let result = txn.commit_with(how);
+        }
+    }
+
+    /// Notes a commit and what came of it; `visible` is the transaction before, `tables` are those there were.
+    pub(super) fn ended(
+        &mut self,
+        store: &Store,
+        commit: Commit,
+        visible: u64,
+        result: &crate::Result<()>,
+        tables: Vec<Table>,
+    ) {
         // A commit whose flush failed is visible, and may or may not be there later.
         if result.is_ok() || store.stats().txn != visible {
-            apply(&mut self.state, &ops);
+            apply(&mut self.state, &commit.ops);
             let acked = if result.is_ok() { self.disk.boundaries() } else { u64::MAX };
-            self.commits.push(Commit { ops, how, begun, acked });
+            self.commits.push(Commit { acked, ..commit });
         } else {
             self.tables = tables;
             // It failed before it was visible, but its frame may have reached the disk.
-            self.commits.push(Commit { ops, how, begun, acked: u64::MAX });
+            self.commits.push(commit);
         }
-        result
     }
 
     pub(super) fn checkpoint(&mut self, store: &Store) -> crate::Result<()> {
@@ -288,6 +307,8 @@ impl Run {
                 store.close()?;
                 self.acked_checkpoint();
                 store = self.open(&self.disk)?;
+            } else if !self.tables.is_empty() && self.dice.chance(self.profile.optimistic) {
+                self.commit_optimistic(&store)?;
             } else {
                 self.commit(&store)?;
             }

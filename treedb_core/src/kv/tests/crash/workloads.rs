@@ -81,6 +81,13 @@ fn pairs_of_dup_tables_survive_power_cuts() {
     cut_everywhere(profile, 12, 3);
 }
 
+#[test]
+fn optimistic_transactions_survive_power_cuts_whole_or_not_at_all() {
+    let profile =
+        Profile { name: "optimistic", optimistic: 70, ddl: 8, range: 5, durable: 40, relaxed: 30, ..MIXED };
+    cut_everywhere(profile, 13, 3);
+}
+
 const UNLOGGED: Profile = Profile {
     name: "unlogged commits",
     durable: 20,
