@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::*;
 use crate::disk::Disk;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::Crash;
+use crate::disk::testing::damage::{cut, files, flip, is_right, is_told};
 use crate::error::Error;
 
 /// What a table holds.
@@ -54,15 +55,6 @@ fn all(store: &Store) -> crate::Result<Entries> {
     entries.chain(read.pairs(&pairs, everything)?).collect()
 }
 
-fn files(disk: &SimDisk) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for sub in ["", "log", "values"] {
-        let dir = dir().join(sub);
-        files.extend(disk.list(&dir).unwrap().into_iter().map(|name| dir.join(name)));
-    }
-    files
-}
-
 /// Opens and reads everything, as a user and as `check` would.
 fn read_all(disk: &SimDisk) -> crate::Result<Entries> {
     let store = open(disk)?;
@@ -72,81 +64,52 @@ fn read_all(disk: &SimDisk) -> crate::Result<Entries> {
 }
 
 /// A typed error that names the file, or one of the right answers. Returns true if it was an error.
-fn judge(outcome: crate::Result<Entries>, path: &Path, states: &[Entries], what: &str) -> bool {
-    let in_log = path.parent().is_some_and(|p| p.ends_with("log"));
-    match outcome {
-        Ok(seen) => {
-            let newest = states.last().is_some_and(|s| *s == seen);
-            // Damage to the last frame of the log cannot be told from a commit that power cut short.
-            let last = in_log && states.iter().rev().nth(1).is_some_and(|s| *s == seen);
-            assert!(newest || last, "{what}: a wrong answer");
-            false
+fn judge(disk: &SimDisk, path: &Path, states: &[Entries], what: &str) -> bool {
+    match read_all(disk) {
+        Ok(seen) => assert!(is_right(&seen, states, path), "{what}: a wrong answer"),
+        Err(error) => {
+            assert!(is_told(&error, path), "{what}: {error}");
+            return true;
         }
-        Err(Error::Corrupt(damage)) => {
-            // Of a missing log only the directory is known.
-            let named = damage.file == path || path.parent() == Some(&damage.file);
-            assert!(named && !damage.expected.is_empty() && !damage.found.is_empty(), "{what}: {damage}");
-            true
-        }
-        Err(Error::Format { path: file, .. }) if file == path => true,
-        Err(other) => panic!("{what}: {other}"),
     }
+    false
 }
 
 #[test]
-fn every_flipped_header_byte_is_found_or_harmless() {
+fn every_flipped_header_byte_and_20000_other_flips_are_found_or_harmless() {
     let (image, states) = prepared();
-    let (mut flips, mut found) = (0, 0);
-    let mut dice = Dice::new(5);
-    for path in files(&image) {
-        let whole = image.contents(&path).unwrap();
-        let pages = path.ends_with("pages");
-        for at in 0..whole.len() {
-            let header = if pages { at < 8192 || at % 4096 < 16 } else { at < 64 };
-            // Frames and records: most bytes of the log's beginning; samples of the rest.
-            let body = if pages { at % 61 == 0 } else { (512..3000).contains(&at) && at % 5 == 0 };
-            if !header && !body && !dice.chance(1) {
-                continue;
-            }
-            let mut bytes = whole.clone();
-            bytes[at] ^= 1 << dice.below(8);
-            let disk = image.crash(Crash::Everything);
-            disk.overwrite(&path, bytes);
-            flips += 1;
-            let what = format!("{} byte {at}", path.display());
-            found += u32::from(judge(read_all(&disk), &path, &states, &what));
-        }
-    }
+    let header = |path: &Path, at: usize| {
+        if path.ends_with("pages") { at < 8192 || at % 4096 < 16 } else { at < 64 }
+    };
+    let flips = flip(&image, &files(&image, &dir()), header, 20_000, |disk, path, what| {
+        judge(disk, path, &states, what)
+    });
     let _ = writeln!(
         std::io::stdout().lock(),
-        "\nsummary: kv damage: {flips} flipped bytes, {found} found, the others harmless, 0 wrong answers"
+        "\nsummary: kv damage: {} flips (every header and meta byte in 3 ways, 20000 anywhere), {} found, \
+         the others harmless, 0 wrong answers, 0 panics",
+        flips.tried,
+        flips.found
     );
-    assert!(flips > 8000 && found > 500);
+    assert!(flips.tried > 44_000 && flips.found > 5000, "{flips:?}");
 }
 
 #[test]
 fn a_file_cut_anywhere_is_a_typed_error_or_the_end_of_the_log() {
     let (image, states) = prepared();
-    let mut dice = Dice::new(6);
-    for path in files(&image) {
-        let whole = image.contents(&path).unwrap();
-        for _ in 0..60 {
-            let len = dice.below(whole.len());
-            let disk = image.crash(Crash::Everything);
-            disk.overwrite(&path, whole[..len].to_vec());
-            judge(read_all(&disk), &path, &states, &format!("{} cut to {len} bytes", path.display()));
-        }
-    }
+    cut(&image, &files(&image, &dir()), 60, |disk, path, what| {
+        judge(disk, path, &states, what);
+    });
 }
 
 #[test]
 fn a_missing_file_is_a_typed_error() {
     let (image, states) = prepared();
-    for path in files(&image).into_iter().filter(|p| !p.ends_with("LOCK")) {
+    for path in files(&image, &dir()).into_iter().filter(|p| !p.ends_with("LOCK")) {
         let disk = image.crash(Crash::Everything);
         disk.remove(&path).unwrap();
         disk.sync_dir(path.parent().unwrap()).unwrap();
-        let error = judge(read_all(&disk), &path, &states, &format!("{} removed", path.display()));
+        let error = judge(&disk, &path, &states, &format!("{} removed", path.display()));
         let spare = path.extension().is_some_and(|e| e == "spare");
         assert!(error || spare, "{} removed: opened all the same", path.display());
     }
@@ -155,7 +118,7 @@ fn a_missing_file_is_a_typed_error() {
 #[test]
 fn foreign_and_newer_files_are_refused() {
     let (image, _) = prepared();
-    for path in files(&image).into_iter().filter(|p| p.extension().is_none_or(|e| e != "spare")) {
+    for path in files(&image, &dir()).into_iter().filter(|p| p.extension().is_none_or(|e| e != "spare")) {
         let disk = image.crash(Crash::Everything);
         disk.overwrite(&path, b"#!/bin/sh\necho not a database\n".repeat(1000));
         let error = read_all(&disk).unwrap_err();

@@ -1,4 +1,6 @@
-//! For tests in which one thread waits for another.
+//! For tests of several layers: of threads that wait for one another, of damaged files.
+
+pub(crate) mod damage;
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
