@@ -24,17 +24,21 @@ mod workloads;
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::disk::crash::Crash;
 use model::dump;
-use run::{Profile, Run};
+use run::{Deep, Profile, Run};
 
 /// Drops a store without the work of closing it.
 fn abandon(store: Store, disk: &SimDisk) {
     disk.cut_at(disk.boundaries());
     drop(store);
 }
+
+/// Crash images that stores were opened on, in all workloads.
+static IMAGES: AtomicU64 = AtomicU64::new(0);
 
 /// A line of the test run's summary, shown whatever the harness captures.
 fn summary(line: &str) {
@@ -49,9 +53,9 @@ fn cut_everywhere(profile: Profile, seed: u64, random: usize) {
     let mut replay = run.disk.replay();
     assert_eq!(dump(&store).unwrap(), run.state);
     drop(store);
-    let (mut boundaries, mut images, mut again) = (0, 0, 0);
-    // Each recovery has dozens of boundaries itself: it is cut short for some 30 images of each workload.
-    let sample = run.disk.boundaries() as usize / 2;
+    let (mut boundaries, mut images, mut again) = (0, 0, Deep::default());
+    // Each recovery has dozens of boundaries itself: it is cut short for some 10 images of each workload.
+    let sample = run.disk.boundaries() as usize * 3 / 2;
     let mut states = HashSet::new();
     while let Some(point) = replay.next_point() {
         boundaries += 1;
@@ -64,16 +68,22 @@ fn cut_everywhere(profile: Profile, seed: u64, random: usize) {
             states.insert(found);
             images += 1;
             if (point as usize + 7 * i).is_multiple_of(sample) {
-                again += run.cut_recovery(&replay.crash(crash), &allowed, &what);
+                run.cut_recovery(&replay.crash(crash), &allowed, &mut again, 2, &what);
             }
         }
     }
     let Profile { name, .. } = profile;
     let (commits, found) = (run.commits.len(), states.len());
+    let all = images + again.iter().sum::<u64>();
+    let total = IMAGES.fetch_add(all, Ordering::Relaxed) + all;
     summary(&format!(
-        "{name} (seed {seed}): {commits} commits, {boundaries} boundaries x {} outcomes, {found} states found, \
-         {again} recoveries cut short",
-        images / boundaries
+        "{name} (seed {seed}): {commits} commits, power cut at {boundaries} boundaries x {} outcomes, {found} states \
+         found, {} recoveries cut short, {} recoveries from that, {} from those: {all} crash images, {total} so far",
+        images / boundaries,
+        again[0],
+        again[1],
+        again[2],
     ));
+    assert!(again.iter().all(|&depth| depth > 40), "{again:?}");
     assert!(boundaries > 40 && images >= 8 * boundaries && found > commits / 3, "{found} of {commits}");
 }

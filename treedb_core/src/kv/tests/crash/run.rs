@@ -89,6 +89,14 @@ pub(super) struct Run {
     pub(super) made: usize,
 }
 
+/// Outcomes of power cuts in a recovery, in the recovery from those, and in the recovery from these.
+pub(super) type Deep = [u64; 3];
+
+/// One in so many of those outcomes is gone into more deeply,
+const SAMPLE: [u64; 2] = [40, 40];
+/// until there are so many outcomes further down.
+const ENOUGH: u64 = 400;
+
 impl Run {
     pub(super) fn new(profile: Profile, seed: u64) -> Run {
         let disk = SimDisk::new();
@@ -358,24 +366,35 @@ impl Run {
         (store, found)
     }
 
-    /// Power goes again, anywhere in the recovery from `first`. Returns the number of outcomes tried.
+    /// Power goes again, anywhere in the recovery from `first`; and again in the recovery from that, for some of those
+    /// images, as long as `deeper` is above 0. Adds the number of outcomes tried to `images`, by depth.
     pub(super) fn cut_recovery(
         &self,
         first: &SimDisk,
         allowed: &HashMap<u64, usize>,
+        images: &mut Deep,
+        deeper: usize,
         what: &dyn Fn() -> String,
-    ) -> u64 {
-        let mut images = 0;
+    ) {
+        // Recovery changes the image, and the images below are of the disk before it.
+        let first = first.crash(Crash::Everything);
         first.record();
-        drop(self.verify(first, allowed, what));
+        drop(self.verify(&first, allowed, what));
         let mut replay = first.replay();
+        let depth = images.len() - 1 - deeper;
         while let Some(point) = replay.next_point() {
             let some = [Crash::Nothing, Crash::EvenSectors, Crash::NamesLost, Crash::Random(point)];
             for (i, crash) in some.into_iter().enumerate() {
                 let what = || format!("{}, then again after {point} calls of recovery, {crash:?}", what());
                 let disk = replay.crash(crash);
                 let (store, found) = self.verify(&disk, allowed, &what);
-                images += 1;
+                images[depth] += 1;
+                let more = deeper > 0 && images[depth + 1] < ENOUGH;
+                if more && images[depth].is_multiple_of(SAMPLE[depth]) {
+                    abandon(store, &disk);
+                    self.cut_recovery(&replay.crash(crash), allowed, images, deeper - 1, &what);
+                    continue;
+                }
                 if !(point as usize + i).is_multiple_of(4) {
                     abandon(store, &disk);
                     continue;
@@ -391,6 +410,5 @@ impl Run {
                 assert_eq!(digest(&state), found, "{}: the commit after it changed what was there", what());
             }
         }
-        images
     }
 }

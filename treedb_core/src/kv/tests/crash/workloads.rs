@@ -16,6 +16,23 @@ fn tables_coming_and_going_survive_power_cuts() {
 }
 
 #[test]
+fn full_tables_dropped_and_made_again_survive_power_cuts() {
+    let profile = Profile {
+        name: "dropping full tables",
+        ops: 30,
+        steps: 40,
+        ddl: 8,
+        delete: 5,
+        large: 8,
+        value: 800,
+        durable: 35,
+        relaxed: 45,
+        ..MIXED
+    };
+    cut_everywhere(profile, 12, 3);
+}
+
+#[test]
 fn large_values_survive_power_cuts() {
     let profile = Profile { name: "large values", large: 35, ops: 4, steps: 45, checkpoint: 14, ..MIXED };
     cut_everywhere(profile, 4, 4);

@@ -1,0 +1,31 @@
+//! Random lists of operations on a store beside maps: every answer is compared, and every snapshot, savepoint, reopening
+//! and crash. A list that fails is made as short as possible and printed; its seed is kept in `regressions.txt`, which
+//! every run begins with. `PROPTEST_CASES=N` runs so many lists.
+
+// Helpers of tests, which clippy does not know as tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod ops;
+
+use ops::{Machine, OP_BYTES, Op};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+fn config() -> ProptestConfig {
+    let failure_persistence =
+        Some(Box::new(FileFailurePersistence::Direct("tests/model/regressions.txt")) as _);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60);
+    ProptestConfig { cases, failure_persistence, max_shrink_iters: 4000, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn any_list_of_operations_agrees_with_maps(
+        ops in vec(any::<[u8; OP_BYTES]>().prop_map(Op::decode), 1..150)
+    ) {
+        Machine::run(ops).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    }
+}
