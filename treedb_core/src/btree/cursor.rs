@@ -65,6 +65,22 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         self.key_known = false;
     }
 
+    /// Whether a step on, or back, stays in the leaf it is on.
+    #[inline]
+    pub(crate) fn stays_in_leaf(&self, forward: bool) -> bool {
+        match &self.leaf {
+            Some((leaf, _)) if self.place == Place::On => {
+                !forward && self.slot > 0 || forward && self.slot + 1 < leaf.count()
+            }
+            _ => false,
+        }
+    }
+
+    /// The page of the leaf it borrows from.
+    pub(crate) fn leaf_page(&self) -> Option<PageId> {
+        self.leaf.as_ref().map(|(_, id)| *id)
+    }
+
     /// Goes to the first key that is not below `key`; `false` if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         match self.seek_place(key)? {

@@ -106,10 +106,11 @@ impl<R: Reads> Source for View<'_, R> {
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        match self.document(id)? {
-            Some(document) => visit(document).map(|()| true),
-            None => Ok(false),
-        }
+        let mut visited = Ok(());
+        let there = self.reads.visit_row(&self.meta.rows, id.0, &mut |bytes| {
+            visited = RawDocument::from_bytes(bytes).map_err(QueryError::from).and_then(&mut *visit);
+        })?;
+        visited.map(|()| there)
     }
 
     fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
@@ -123,11 +124,10 @@ impl<R: Reads> Source for View<'_, R> {
         let mut rows = self.reads.rows(&self.meta.rows, from)?;
         loop {
             let next = match way {
-                Way::Forward => rows.next(),
-                Way::Backward => rows.next_back(),
+                Way::Forward => rows.lend_next()?,
+                Way::Backward => rows.lend_next_back()?,
             };
-            let Some(next) = next else { return Ok(()) };
-            let (id, bytes) = next?;
+            let Some((id, bytes)) = next else { return Ok(()) };
             if way == Way::Backward && after.is_some_and(|RowId(last)| id >= last) {
                 continue;
             }

@@ -65,6 +65,12 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
+    /// Asks the system not to back the range by huge pages: what is touched is what is taken.
+    pub(super) fn in_small_pieces(&self) {
+        // SAFETY: the range is exactly the mapping; the advice changes no byte of it.
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxNoHugepage) };
+    }
+
     /// Copies `out.len()` bytes from `offset`; false, and nothing copied, if they are not all inside.
     pub(super) fn copy_out(&self, offset: usize, out: &mut [u8]) -> bool {
         if offset.checked_add(out.len()).is_none_or(|end| end > self.len) {
@@ -137,6 +143,15 @@ impl Map for Mapping {
             let _ = unsafe {
                 madvise(self.base.as_ptr().add(from).cast(), to - from, Advice::LinuxPopulateWrite)
             };
+        }
+    }
+
+    fn discard(&self, from: usize, to: usize) {
+        let from = from.next_multiple_of(UNIT);
+        let to = to.min(self.len) / UNIT * UNIT;
+        if from < to {
+            // SAFETY: the range is inside the mapping, and by this method's contract nobody looks at it.
+            let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), to - from, Advice::LinuxDontNeed) };
         }
     }
 }

@@ -83,10 +83,23 @@ pub trait Map: Send + Sync + 'static {
     /// Asks for the bytes `from..to` to be present and writable, so that the first stores do not fault one by one.
     /// A hint: it never fails.
     fn prefault(&self, _from: usize, _to: usize) {}
+    /// Gives the memory of the bytes `from..to` back to the system, whole pages of it; of [`memory`] they read as zero
+    /// from then on. The caller vouches that nobody looks at them. A hint: it never fails.
+    fn discard(&self, _from: usize, _to: usize) {}
     /// True if nothing is mapped.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// `len` bytes of zeroes that no file backs; memory is taken as they are first touched, in pieces of 4 KiB.
+pub(crate) fn memory(len: u64) -> Result<Box<dyn Map>> {
+    let failed =
+        |source| crate::error::Error::Io { op: "mmap", path: std::path::PathBuf::from("(memory)"), source };
+    let len = usize::try_from(len).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+    let mapping = Mapping::anonymous(len).map_err(failed)?;
+    mapping.in_small_pieces();
+    Ok(Box::new(mapping))
 }
 
 #[cfg(test)]

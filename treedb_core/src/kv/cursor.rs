@@ -2,96 +2,103 @@
 
 use std::ops::Bound;
 
-use super::reads::{Bounds, above, below};
-use super::values::resolve;
-use crate::btree::{self, RowCursor, RowRoot, RowTree, Tree, TreeRoot};
+use super::arena::Arena;
+use super::hold::{Place, RowPlace};
+use super::reads::{Bounds, Look, above, below};
+use super::values::answer;
+use crate::btree::{RowRoot, TreeRoot};
 use crate::error::Result;
 use crate::page::Pager;
 use crate::vlog::ValueLog;
 
 /// A place in an ordered table, to be moved both ways. It begins outside: `next` goes to the first key, `prev` to the
-/// last. Values are borrowed from the files, keys from the cursor; moving allocates nothing.
+/// last. Keys and values are lent by the cursor until it moves: values from the files or the cache, keys put together.
+/// Moving allocates nothing.
 pub struct Cursor<'a> {
-    tree: btree::Cursor<'a, Pager>,
+    place: Place<'a>,
     pager: &'a Pager,
     values: &'a ValueLog,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(pager: &'a Pager, values: &'a ValueLog, root: &TreeRoot) -> Cursor<'a> {
-        Cursor { tree: Tree::cursor(pager, root), pager, values }
+        Cursor { place: Place::new(pager, root), pager, values }
     }
 
     /// Goes to the first key not below `key`; false if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.tree.seek(key)
+        self.place.seek(key)
     }
 
     /// Goes to `key`; false if it is not there.
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
-        self.tree.seek_exact(key)
+        self.place.seek_exact(key)
     }
 
     /// Goes to the last key not above `key`; false if there is none.
     pub fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
-        self.tree.seek_back(key)
+        self.place.seek_back(key)
     }
 
     /// Goes to the first key; false if the table is empty.
     pub fn first(&mut self) -> Result<bool> {
-        self.tree.first()
+        self.place.first()
     }
 
     /// Goes to the last key; false if the table is empty.
     pub fn last(&mut self) -> Result<bool> {
-        self.tree.last()
+        self.place.last()
     }
 
     /// Goes one key on; false behind the last.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
-        self.tree.next()
+        self.place.next()
     }
 
     /// Goes one key back; false before the first.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        self.tree.prev()
+        self.place.prev()
     }
 
     /// The key it is on.
     #[inline]
     pub fn key(&mut self) -> Result<Option<&[u8]>> {
-        self.tree.key()
+        self.place.key()
     }
 
     /// The value it is on.
     #[inline]
-    pub fn value(&self) -> Result<Option<&'a [u8]>> {
-        self.tree.value().map(|cell| resolve(self.pager, self.values, cell)).transpose()
+    pub fn value(&mut self) -> Result<Option<&[u8]>> {
+        self.place.lend(self.values)
     }
 
     /// Key and value it is on.
     #[inline]
-    pub fn entry(&mut self) -> Result<Option<(&[u8], &'a [u8])>> {
-        let (pager, values) = (self.pager, self.values);
-        match self.tree.entry()? {
-            Some((key, cell)) => Ok(Some((key, resolve(pager, values, cell)?))),
-            None => Ok(None),
-        }
+    pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.place.lend_entry(self.values)
     }
 }
 
 impl<'a> Cursor<'a> {
     /// Goes to another root, and outside; it looks at no page then.
     pub(crate) fn reset(&mut self, root: &TreeRoot) {
-        self.tree.reset(root);
+        self.place.reset(root);
     }
 
-    /// Key and value it is on, for longer than the cursor.
-    pub(crate) fn lend(&mut self) -> Result<Option<(Vec<u8>, &'a [u8])>> {
-        Ok(self.entry()?.map(|(key, value)| (key.to_vec(), value)))
+    /// The value it is on, for longer than the cursor; in `arena`, if the file is not mapped.
+    fn keep_value(&self, arena: Option<&'a Arena>) -> Result<Option<&'a [u8]>> {
+        let Some(cell) = self.place.value() else { return Ok(None) };
+        answer(self.pager, self.values, cell, arena).map(Some)
+    }
+
+    /// Key and value it is on, for longer than the cursor; see [`Cursor::keep_value`].
+    pub(crate) fn keep(&mut self, arena: Option<&'a Arena>) -> Result<Option<(Vec<u8>, &'a [u8])>> {
+        let Some(key) = self.place.key()? else { return Ok(None) };
+        let key = key.to_vec();
+        Ok(self.keep_value(arena)?.map(|value| (key, value)))
     }
 }
 
@@ -99,6 +106,7 @@ impl<'a> Cursor<'a> {
 pub struct Range<'a> {
     front: Cursor<'a>,
     back: Cursor<'a>,
+    arena: Option<&'a Arena>,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     begun_front: bool,
@@ -115,15 +123,11 @@ pub(super) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 }
 
 impl<'a> Range<'a> {
-    pub(crate) fn new(
-        pager: &'a Pager,
-        values: &'a ValueLog,
-        root: &TreeRoot,
-        (from, to): Bounds<'_>,
-    ) -> Range<'a> {
+    pub(crate) fn new(look: Look<'a>, root: &TreeRoot, (from, to): Bounds<'_>) -> Range<'a> {
         Range {
-            front: Cursor::new(pager, values, root),
-            back: Cursor::new(pager, values, root),
+            front: Cursor::new(look.pager, look.values, root),
+            back: Cursor::new(look.pager, look.values, root),
+            arena: look.arena,
             from: owned(from),
             to: owned(to),
             begun_front: false,
@@ -141,7 +145,7 @@ impl<'a> Range<'a> {
         };
         self.begun_front = true;
         while on {
-            let Some((key, value)) = front.entry()? else { break };
+            let Some(key) = front.key()? else { break };
             if !above(key, slice(&self.from)) {
                 // The excluded lower bound itself.
                 on = front.next()?;
@@ -154,7 +158,7 @@ impl<'a> Range<'a> {
             if self.begun_back && self.back.key()?.is_some_and(|back| key.as_slice() >= back) {
                 break;
             }
-            return Ok(Some((key, value)));
+            return Ok(front.keep_value(self.arena)?.map(|value| (key, value)));
         }
         Ok(None)
     }
@@ -168,7 +172,7 @@ impl<'a> Range<'a> {
         };
         self.begun_back = true;
         while on {
-            let Some((key, value)) = back.entry()? else { break };
+            let Some(key) = back.key()? else { break };
             if !below(key, slice(&self.to)) {
                 on = back.prev()?;
                 continue;
@@ -180,7 +184,7 @@ impl<'a> Range<'a> {
             if self.begun_front && self.front.key()?.is_some_and(|front| key.as_slice() <= front) {
                 break;
             }
-            return Ok(Some((key, value)));
+            return Ok(back.keep_value(self.arena)?.map(|value| (key, value)));
         }
         Ok(None)
     }
@@ -217,48 +221,79 @@ impl DoubleEndedIterator for Range<'_> {
 
 /// The rows from a number on, from either end. After an error it is at its end.
 pub struct Rows<'a> {
-    front: RowCursor<'a, Pager>,
-    back: RowCursor<'a, Pager>,
-    pager: &'a Pager,
-    values: &'a ValueLog,
+    front: RowPlace<'a>,
+    back: RowPlace<'a>,
+    look: Look<'a>,
     from: u64,
-    begun_front: bool,
-    begun_back: bool,
     done: bool,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(pager: &'a Pager, values: &'a ValueLog, root: &RowRoot, from: u64) -> Rows<'a> {
-        Rows {
-            front: RowTree::cursor(pager, root),
-            back: RowTree::cursor(pager, root),
-            pager,
-            values,
-            from,
-            begun_front: false,
-            begun_back: false,
-            done: false,
+    pub(crate) fn new(look: Look<'a>, root: &RowRoot, from: u64) -> Rows<'a> {
+        let (front, back) = (RowPlace::new(look.pager, root), RowPlace::new(look.pager, root));
+        Rows { front, back, look, from, done: false }
+    }
+
+    /// The next row as `next` gives it, lent until the walk goes on: a walk over many rows takes no memory for them,
+    /// whatever the store's cache is.
+    #[inline]
+    pub fn lend_next(&mut self) -> Result<Option<(u64, &[u8])>> {
+        match self.go(Self::forward)? {
+            Some(row) => self.front.lend(self.look.values, row),
+            None => Ok(None),
         }
     }
 
-    fn forward(&mut self) -> Result<Option<(u64, &'a [u8])>> {
-        let on = if self.begun_front { self.front.next()? } else { self.front.seek(self.from)? };
-        self.begun_front = true;
-        let Some((row, cell)) = self.front.row().filter(|_| on) else { return Ok(None) };
-        if self.begun_back && self.back.row().is_some_and(|(back, _)| row >= back) {
-            return Ok(None);
+    /// The next row from the back as `next_back` gives it, lent until the walk goes on.
+    #[inline]
+    pub fn lend_next_back(&mut self) -> Result<Option<(u64, &[u8])>> {
+        match self.go(Self::backward)? {
+            Some(row) => self.back.lend(self.look.values, row),
+            None => Ok(None),
         }
-        Ok(Some((row, resolve(self.pager, self.values, cell)?)))
     }
 
-    fn backward(&mut self) -> Result<Option<(u64, &'a [u8])>> {
-        let on = if self.begun_back { self.back.prev()? } else { self.back.last()? };
-        self.begun_back = true;
-        let Some((row, cell)) = self.back.row().filter(|_| on) else { return Ok(None) };
-        if row < self.from || self.begun_front && self.front.row().is_some_and(|(front, _)| row <= front) {
+    /// Goes a step, unless the walk is at its end, which it is behind an error.
+    #[inline]
+    fn go(&mut self, step: impl FnOnce(&mut Self) -> Result<Option<u64>>) -> Result<Option<u64>> {
+        if self.done {
             return Ok(None);
         }
-        Ok(Some((row, resolve(self.pager, self.values, cell)?)))
+        self.done = true;
+        let row = step(self)?;
+        self.done = row.is_none();
+        Ok(row)
+    }
+
+    fn forward(&mut self) -> Result<Option<u64>> {
+        let from = self.from;
+        let row = self.front.step(|tree, begun| if begun { tree.next() } else { tree.seek(from) })?;
+        Ok(row.filter(|&row| !self.back.begun || self.back.row().is_none_or(|back| row < back)))
+    }
+
+    fn backward(&mut self) -> Result<Option<u64>> {
+        let row = self.back.step(|tree, begun| if begun { tree.prev() } else { tree.last() })?;
+        let row = row.filter(|&row| row >= self.from);
+        Ok(row.filter(|&row| !self.front.begun || self.front.row().is_none_or(|front| row > front)))
+    }
+
+    /// The value of a row stepped to at one end, for longer than the walk.
+    #[inline]
+    fn keep(&self, end: &RowPlace<'a>, row: u64) -> Result<(u64, &'a [u8])> {
+        match end.cell() {
+            Some(cell) => {
+                let value = answer(self.look.pager, self.look.values, cell, self.look.arena)?;
+                Ok((row, value))
+            }
+            None => Ok((row, &[])),
+        }
+    }
+
+    fn item(&mut self, row: Result<Option<u64>>, front: bool) -> Option<Result<(u64, &'a [u8])>> {
+        let end = if front { &self.front } else { &self.back };
+        let item = row.and_then(|row| row.map(|row| self.keep(end, row)).transpose()).transpose();
+        self.done = !matches!(item, Some(Ok(_)));
+        item
     }
 }
 
@@ -267,20 +302,14 @@ impl<'a> Iterator for Rows<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let step = self.forward();
-        item(&mut self.done, step)
+        let row = self.go(Self::forward);
+        self.item(row, true)
     }
 }
 
 impl DoubleEndedIterator for Rows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let step = self.backward();
-        item(&mut self.done, step)
+        let row = self.go(Self::backward);
+        self.item(row, false)
     }
 }

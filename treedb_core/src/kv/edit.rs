@@ -66,7 +66,10 @@ impl Writer {
     pub(crate) fn record(&self, pager: &Pager, id: u32) -> Result<Option<Record>> {
         match self.tables.get(&id) {
             Some(open) => Ok(Some(open.record)),
-            None => catalog::record(pager, &self.catalog, id),
+            None => {
+                let _stay = pager.stay();
+                catalog::record(pager, &self.catalog, id)
+            }
         }
     }
 
@@ -162,6 +165,15 @@ impl Edit<'_> {
 
     /// Applies a command. An error leaves the transaction unusable.
     pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Met> {
+        let met = {
+            let _stay = self.pager.stay();
+            self.change(command)
+        };
+        self.pager.relieve();
+        met
+    }
+
+    fn change(&mut self, command: &Command<'_>) -> Result<Met> {
         match *command {
             Command::Put { table, key, value } => self.put(table, key, value),
             Command::Delete { table, key } => self.delete(table, key),
@@ -361,6 +373,7 @@ impl Edit<'_> {
     /// Writes the changed records into the catalog and returns its root, ready to be published.
     pub(crate) fn finish(&mut self) -> Result<[u8; 16]> {
         let Writer { alloc, catalog, tables, .. } = &mut *self.writer;
+        let _stay = self.pager.stay();
         let mut sink = self.pager.writer(alloc);
         for (&id, open) in tables.iter_mut().filter(|(_, open)| open.changed) {
             catalog::store(&mut sink, catalog, id, &open.record)?;

@@ -7,6 +7,7 @@
 //! | `catalog` | [`Table`]: names, kinds and roots, in a tree of their own |
 //! | `reads` | [`Reads`]: what every transaction offers |
 //! | `cursor` | [`Cursor`], [`Range`], [`Rows`] |
+//! | `hold`, `arena` | what cursors and transactions keep in memory if the page file is not mapped |
 //! | `figures` | [`TableStats`]: a table in numbers |
 //! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
 //! | `write` | [`WriteTxn`]: the one writer |
@@ -53,6 +54,7 @@
 //! durable, waits for the log's group flush. A checkpoint later flushes pages and values and switches the meta
 //! page; the log up to there is cut. A crash loses the map's unflushed pages, and recovery replays the frames.
 
+mod arena;
 mod backup;
 mod batch;
 mod catalog;
@@ -65,6 +67,7 @@ mod dup;
 mod edit;
 mod figures;
 mod gate;
+mod hold;
 mod optimistic;
 mod options;
 mod reads;
@@ -81,7 +84,7 @@ mod write_cursor;
 #[cfg(test)]
 mod tests;
 
-pub use crate::page::Reader;
+pub use crate::page::{CacheStats, Reader};
 pub use backup::Copied;
 pub use batch::Batch;
 pub use catalog::{MAX_NAME, Table, TableKind};

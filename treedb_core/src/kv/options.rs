@@ -58,6 +58,11 @@ pub struct Options {
     pub background: bool,
     /// The most bytes the page file may have: address space reserved for it, not memory.
     pub max_bytes: u64,
+    /// Do not map the page file, but keep at most about this many bytes of it in memory, 64 KiB or more. Pages that calls
+    /// under way use, and one for each cursor, come on top; so does what transactions have read, which is copied then
+    /// (see [`ReadTxn::forget`](super::ReadTxn::forget)). Large values are read from their files each time. `None`, the
+    /// default: the file is mapped, the system decides what is in memory, and nothing is copied.
+    pub cache_bytes: Option<u64>,
     /// Pages of 4 KiB that the page file grows by at least.
     pub growth: u32,
     /// Bytes of a log segment.
@@ -77,6 +82,7 @@ impl Default for Options {
             optimistic_bytes: 16 << 20,
             background: true,
             max_bytes: 1 << 40,
+            cache_bytes: None,
             growth: 256,
             log_segment_bytes: 16 << 20,
             value_segment_bytes: 64 << 20,

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::ops::Bound;
 
+use super::arena::Arena;
 use super::catalog::{self, Record, Table, TableKind};
 use super::cursor::{Cursor, Range, Rows};
 use super::dup::{DupCursor, DupValues, Held, Pairs};
 use super::figures::TableStats;
 use super::values;
-use crate::btree::{RowRoot, RowTree, Tree, TreeRoot};
+use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::error::Result;
 use crate::page::Pager;
 use crate::vlog::ValueLog;
@@ -43,6 +44,39 @@ pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 pub struct Look<'a> {
     pub(crate) pager: &'a Pager,
     pub(crate) values: &'a ValueLog,
+    /// Where answers are copied to, if the page file is not mapped.
+    pub(crate) arena: Option<&'a Arena>,
+}
+
+impl<'a> Look<'a> {
+    /// [`Reads::get`], of a file that is not mapped.
+    #[cold]
+    fn get_copied(self, found: &Found, key: &[u8]) -> Result<Option<&'a [u8]>> {
+        let _stay = self.pager.stay();
+        self.answer(Tree::get(self.pager, &found.0.root, key)?)
+    }
+
+    /// [`Reads::row`], of a file that is not mapped.
+    #[cold]
+    fn row_copied(self, found: &Found, row: u64) -> Result<Option<&'a [u8]>> {
+        let _stay = self.pager.stay();
+        self.answer(RowTree::get(self.pager, &found.rows(), row)?)
+    }
+
+    fn answer(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
+        cell.map(|cell| values::answer(self.pager, self.values, cell, self.arena)).transpose()
+    }
+
+    /// Shows `visit` the value of a cell, which is read during a stay; false if there is none.
+    fn lend(self, cell: Option<Value<'_>>, visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let Some(cell) = cell else { return Ok(false) };
+        if cell.pointer && self.arena.is_some() {
+            visit(values::copy(self.pager, self.values, cell, &mut Vec::new())?);
+        } else {
+            visit(values::resolve(self.pager, self.values, cell)?);
+        }
+        Ok(true)
+    }
 }
 
 /// What the catalog says of a table. Not for use outside.
@@ -59,7 +93,9 @@ impl Found {
 /// Reading: of a snapshot ([`ReadTxn`](super::ReadTxn), [`Snapshot`](super::Snapshot)), or of a
 /// [`WriteTxn`](super::WriteTxn), which sees its own changes.
 ///
-/// Values are borrowed from the mapped files; nothing is copied. Errors common to all: `NoSuchTable` if the table
+/// Values are borrowed from the mapped files; nothing is copied. With a bounded cache
+/// ([`Options::cache_bytes`](super::Options::cache_bytes)) what a call answers with is copied to memory of the
+/// transaction's, which grows with it; cursors, [`Rows::lend_next`] and [`Reads::visit`] do without. Errors common to all: `NoSuchTable` if the table
 /// does not exist in this transaction, `TableMismatch` if it is of the other kind, `Corrupt` for damage.
 pub trait Reads {
     #[doc(hidden)]
@@ -71,12 +107,16 @@ pub trait Reads {
 
     /// The table with this name, `None` if there is none.
     fn table(&self, name: &str) -> Result<Option<Table>> {
-        catalog::by_name(self.look().pager, &self.catalog()?, name)
+        let pager = self.look().pager;
+        let _stay = pager.stay();
+        catalog::by_name(pager, &self.catalog()?, name)
     }
 
     /// All tables, by name.
     fn tables(&self) -> Result<Vec<Table>> {
-        catalog::all(self.look().pager, &self.catalog()?)
+        let pager = self.look().pager;
+        let _stay = pager.stay();
+        catalog::all(pager, &self.catalog()?)
     }
 
     /// The value of `key`, `None` if it is not there.
@@ -85,10 +125,32 @@ pub trait Reads {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let look = self.look();
+        if look.arena.is_some() {
+            return look.get_copied(&found, key);
+        }
         match Tree::get(look.pager, &found.0.root, key)? {
             Some(cell) => values::resolve(look.pager, look.values, cell).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Lends the value of `key` to `visit`; false, and no visit, if it is not there. Whatever the store's cache is,
+    /// nothing is copied but large values, and nothing is kept.
+    fn visit(&self, table: &Table, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        table.expect(TableKind::Ordered)?;
+        let found = self.find(table)?;
+        let look = self.look();
+        let _stay = look.pager.stay();
+        look.lend(Tree::get(look.pager, &found.0.root, key)?, visit)
+    }
+
+    /// Lends row `row` to `visit`, as [`Reads::visit`] does.
+    fn visit_row(&self, table: &Table, row: u64, visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        table.expect(TableKind::Rows)?;
+        let found = self.find(table)?;
+        let look = self.look();
+        let _stay = look.pager.stay();
+        look.lend(RowTree::get(look.pager, &found.rows(), row)?, visit)
     }
 
     /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than so many single reads: keys
@@ -99,8 +161,10 @@ pub trait Reads {
         let found = self.find(table)?;
         let look = self.look();
         let mut values = Vec::with_capacity(keys.len());
+        let _stay = look.pager.stay();
         Tree::get_many(look.pager, &found.0.root, keys, &mut |_, cell| {
-            values.push(cell.map(|cell| values::resolve(look.pager, look.values, cell)).transpose()?);
+            let value = cell.map(|cell| values::answer(look.pager, look.values, cell, look.arena));
+            values.push(value.transpose()?);
             Ok(())
         })?;
         Ok(values)
@@ -110,14 +174,14 @@ pub trait Reads {
     fn first(&self, table: &Table) -> Result<Option<Entry<'_>>> {
         let mut cursor = self.cursor(table)?;
         cursor.first()?;
-        cursor.lend()
+        cursor.keep(self.look().arena)
     }
 
     /// The highest key and its value, `None` if the table is empty.
     fn last(&self, table: &Table) -> Result<Option<Entry<'_>>> {
         let mut cursor = self.cursor(table)?;
         cursor.last()?;
-        cursor.lend()
+        cursor.keep(self.look().arena)
     }
 
     /// A cursor over the keys, not yet on any.
@@ -133,7 +197,7 @@ pub trait Reads {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let look = self.look();
-        Ok(Range::new(look.pager, look.values, &found.0.root, bounds))
+        Ok(Range::new(look, &found.0.root, bounds))
     }
 
     /// Keys that begin with `prefix`, and their values, from both ends. The empty prefix is that of all keys.
@@ -149,6 +213,9 @@ pub trait Reads {
         table.expect(TableKind::Rows)?;
         let found = self.find(table)?;
         let look = self.look();
+        if look.arena.is_some() {
+            return look.row_copied(&found, row);
+        }
         match RowTree::get(look.pager, &found.rows(), row)? {
             Some(cell) => values::resolve(look.pager, look.values, cell).map(Some),
             None => Ok(None),
@@ -160,7 +227,7 @@ pub trait Reads {
         table.expect(TableKind::Rows)?;
         let found = self.find(table)?;
         let look = self.look();
-        Ok(Rows::new(look.pager, look.values, &found.rows(), from))
+        Ok(Rows::new(look, &found.rows(), from))
     }
 
     /// Number of entries: of keys, of rows, of pairs in a dup table.
@@ -175,6 +242,7 @@ pub trait Reads {
 
     /// Whether `value` is one of the values of `key` in a dup table.
     fn contains_pair(&self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let _stay = self.look().pager.stay();
         match self.held(table, key)? {
             Some(held) => held.contains(self.look().pager, value),
             None => Ok(false),
@@ -215,14 +283,20 @@ pub trait Reads {
     fn held(&self, table: &Table, key: &[u8]) -> Result<Option<Held<'_>>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Held::find(self.look().pager, &found.0.root, key)
+        let look = self.look();
+        let _stay = look.pager.stay();
+        let Some(cell) = Tree::get(look.pager, &found.0.root, key)? else { return Ok(None) };
+        let bytes = look.arena.map_or(cell.bytes, |arena| arena.keep(cell.bytes));
+        Held::open(look.pager, Value { bytes, ..cell }).map(Some)
     }
 
     /// Figures of a table; its branches are read for them, not its leaves, but for a dup table with many values under
     /// some key.
     fn table_stats(&self, table: &Table) -> Result<TableStats> {
         let found = self.find(table)?;
-        TableStats::of(self.look().pager, table, &found.0)
+        let pager = self.look().pager;
+        let _stay = pager.stay();
+        TableStats::of(pager, table, &found.0)
     }
 
     /// Figures of all tables, by name.
@@ -269,6 +343,7 @@ mod known {
             if let Some(known) = slot.get().filter(|known| known.of == of) {
                 return Ok(known.record);
             }
+            let _stay = pager.stay();
             let record = catalog::record(pager, &catalog()?, table.id)?.ok_or_else(|| table.gone())?;
             slot.set(Some(Known { of, record }));
             Ok(record)

@@ -40,7 +40,11 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     } else {
         create(&disk, dir, &options)?;
     }
-    let page_options = PagerOptions { max_bytes: options.max_bytes, growth: options.growth };
+    let page_options = PagerOptions {
+        max_bytes: options.max_bytes,
+        growth: options.growth,
+        cache: options.cache_bytes.map(|bytes| usize::try_from(bytes / 4096).unwrap_or(usize::MAX)),
+    };
     let (pager, alloc, opened) = Pager::open(&*disk, &pages, page_options)?;
     // If the other meta page is damaged, this checkpoint may be the one before the newest. It will do if the log
     // still has everything after it; if not, the damage to the meta page is what went wrong.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::arena::Arena;
 use super::catalog::Table;
 use super::reads::{Found, Look, Reads, Recent};
 use super::store::Inner;
@@ -14,17 +15,25 @@ use crate::page::Pin;
 struct Pinned {
     pin: Pin,
     records: Recent,
+    arena: Option<Box<Arena>>,
 }
 
 impl Pinned {
     #[inline]
     fn new(inner: &Inner) -> Pinned {
-        Pinned { pin: inner.pager.pin(), records: Recent::default() }
+        let arena = (!inner.pager.is_mapped()).then(Box::default);
+        Pinned { pin: inner.pager.pin(), records: Recent::default(), arena }
     }
 
     #[inline]
-    fn look<'a>(&self, inner: &'a Inner) -> Look<'a> {
-        Look { pager: &inner.pager, values: &inner.values }
+    fn look<'a>(&'a self, inner: &'a Inner) -> Look<'a> {
+        Look { pager: &inner.pager, values: &inner.values, arena: self.arena.as_deref() }
+    }
+
+    fn forget(&mut self) {
+        if let Some(arena) = &mut self.arena {
+            arena.clear();
+        }
     }
 
     fn catalog(&self) -> Result<TreeRoot> {
@@ -53,6 +62,12 @@ impl ReadTxn {
     /// Number of the transaction it sees.
     pub fn txn(&self) -> u64 {
         self.pinned.pin.txn()
+    }
+
+    /// Gives back the memory of what was read so far, none of which is used any more. A transaction that reads for long
+    /// calls this now and then if the store has a bounded cache; otherwise there is no such memory.
+    pub fn forget(&mut self) {
+        self.pinned.forget();
     }
 }
 
@@ -94,6 +109,11 @@ impl<'s> Snapshot<'s> {
     /// Number of the transaction it sees.
     pub fn txn(&self) -> u64 {
         self.pinned.pin.txn()
+    }
+
+    /// Gives back the memory of what was read so far; see [`ReadTxn::forget`].
+    pub fn forget(&mut self) {
+        self.pinned.forget();
     }
 }
 

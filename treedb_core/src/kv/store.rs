@@ -15,7 +15,7 @@ use super::snapshot::{ReadTxn, Snapshot};
 use super::values::Dead;
 use super::write::WriteTxn;
 use crate::error::{Error, Result};
-use crate::page::{PageCounts, Pager, Reader};
+use crate::page::{CacheStats, PageCounts, Pager, Reader};
 use crate::vlog::{ValueLog, ValueLogStats};
 use crate::wal::{Log, LogStats};
 
@@ -61,6 +61,8 @@ pub struct Stats {
     pub pages: PageCounts,
     /// Bytes of the page file.
     pub page_file_bytes: u64,
+    /// The page cache, if the page file is not mapped.
+    pub cache: Option<CacheStats>,
     /// The command log.
     pub log: LogStats,
     /// The value log.
@@ -146,6 +148,7 @@ impl Store {
         Stats {
             pages: inner.pager.last_counts(),
             page_file_bytes: inner.pager.file_bytes(),
+            cache: inner.pager.cache_stats(),
             log: inner.log.stats(),
             values: inner.values.stats(),
             readers: pins.len(),

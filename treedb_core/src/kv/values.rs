@@ -7,6 +7,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::arena::Arena;
 use crate::btree::{MAX_VALUE, Value};
 use crate::error::{Error, Result};
 use crate::page::{PageSource, Pager};
@@ -33,6 +34,45 @@ pub(crate) fn resolve<'a>(pager: &Pager, values: &'a ValueLog, cell: Value<'a>) 
         return Ok(cell.bytes);
     }
     values.get(pointer(pager, cell)?)
+}
+
+/// The value a cell stands for, for as long as its transaction: borrowed from the files if they are mapped, else copied
+/// to `arena`.
+#[inline]
+pub(crate) fn answer<'a>(
+    pager: &Pager,
+    values: &'a ValueLog,
+    cell: Value<'a>,
+    arena: Option<&'a Arena>,
+) -> Result<&'a [u8]> {
+    match arena {
+        None => resolve(pager, values, cell),
+        Some(arena) => keep(pager, values, cell, arena),
+    }
+}
+
+/// The value a cell stands for, in `arena`.
+#[cold]
+fn keep<'a>(pager: &Pager, values: &ValueLog, cell: Value<'_>, arena: &'a Arena) -> Result<&'a [u8]> {
+    if !cell.pointer {
+        return Ok(arena.keep(cell.bytes));
+    }
+    values.read(pointer(pager, cell)?, |len| arena.room(len))
+}
+
+/// The value of a pointer cell, in `buffer`.
+#[cold]
+pub(crate) fn copy<'b>(
+    pager: &Pager,
+    values: &ValueLog,
+    cell: Value<'_>,
+    buffer: &'b mut Vec<u8>,
+) -> Result<&'b [u8]> {
+    values.read(pointer(pager, cell)?, |len| {
+        buffer.clear();
+        buffer.resize(len, 0);
+        buffer
+    })
 }
 
 /// Values that are dead and not yet released, with the transactions that removed them.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::arena::Arena;
 use super::batch::Batch;
 use super::catalog::{self, MAX_NAME, Table, TableKind};
 use super::command::{Command, Commands, FORMAT};
@@ -26,6 +27,8 @@ pub struct WriteTxn {
     /// `None` only once the transaction has ended.
     pub(super) writer: Option<Box<Writer>>,
     pub(super) broken: bool,
+    /// What was read, if the page file is not mapped; until the next change, which nothing read outlives.
+    arena: Option<Box<Arena>>,
 }
 
 /// The parts of a transaction that a change needs.
@@ -69,7 +72,8 @@ impl WriteTxn {
         inner.pager.begin(&mut writer.alloc);
         writer.frame.clear();
         writer.frame.push(FORMAT);
-        Ok(WriteTxn { inner, writer: Some(writer), broken: false })
+        let arena = (!inner.pager.is_mapped()).then(Box::default);
+        Ok(WriteTxn { inner, writer: Some(writer), broken: false, arena })
     }
 
     pub(super) fn ended() -> Error {
@@ -83,6 +87,9 @@ impl WriteTxn {
 
     /// What a change needs.
     pub(super) fn change(&mut self) -> Result<Change<'_>> {
+        if let Some(arena) = &mut self.arena {
+            arena.clear();
+        }
         match self.writer.as_deref_mut() {
             Some(writer) if !self.broken => {
                 Ok(Change { inner: &self.inner, writer, broken: &mut self.broken })
@@ -115,7 +122,11 @@ impl WriteTxn {
         if self.table(name)?.is_some() {
             return Err(Error::TableMismatch { name: name.to_owned(), what: "exists already".into() });
         }
-        let id = catalog::next_number(self.look().pager, &self.catalog()?)?;
+        let id = {
+            let pager = self.look().pager;
+            let _stay = pager.stay();
+            catalog::next_number(pager, &self.catalog()?)?
+        };
         self.run(&Command::Create { table: id, kind, name })?;
         Ok(Table { id, name: name.into(), kind })
     }
@@ -193,7 +204,12 @@ impl WriteTxn {
     pub fn append(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
         let root = self.find(table)?.0.root;
-        if !Tree::is_above_all(self.look().pager, &root, key)? {
+        let above = {
+            let pager = self.look().pager;
+            let _stay = pager.stay();
+            Tree::is_above_all(pager, &root, key)?
+        };
+        if !above {
             return Err(Error::Invalid(format!(
                 "table {:?} has a key at or above the appended one: append in rising order, or put",
                 table.name()
@@ -393,7 +409,7 @@ impl Drop for WriteTxn {
 impl Reads for WriteTxn {
     #[inline]
     fn look(&self) -> Look<'_> {
-        Look { pager: &self.inner.pager, values: &self.inner.values }
+        Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
     }
 
     fn catalog(&self) -> Result<TreeRoot> {

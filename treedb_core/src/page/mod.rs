@@ -7,7 +7,9 @@
 //! |---|---|
 //! | `layout` | the page header and its checksum |
 //! | `meta` | the two meta pages |
-//! | `view` | the map, and slices of it (this layer's `unsafe`) |
+//! | `view` | the map, and slices of it (this layer's `unsafe`, with `resident`) |
+//! | `cache` | which pages of a file that is not mapped are in memory |
+//! | `resident` | such pages on their way in and out |
 //! | `slots` | where readers say which transaction they see |
 //! | `alloc` | which pages are free, which wait for a reader or a checkpoint |
 //! | `ledger` | the free pages and the owner's state, written at a checkpoint |
@@ -37,16 +39,20 @@
 //!   under it.
 
 mod alloc;
+mod cache;
 mod census;
 mod layout;
 mod ledger;
 pub mod meta;
 mod pager;
+mod resident;
 mod slots;
 mod view;
 mod writer;
 
 pub use alloc::{Allocator, PageCounts};
+pub(crate) use cache::Cache;
+pub use cache::CacheStats;
 pub use census::Census;
 pub use layout::{PAGE_SIZE, PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::alloc::{Allocator, Bits, PageCounts};
+use super::cache::{Cache, CacheStats};
 use super::census::Census;
 use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
 use super::meta::{self, Meta};
+use super::resident::Stay;
 use super::slots::{Pin, Reader, Slots};
 use super::view::View;
 use super::writer::PageWriter;
@@ -30,11 +32,13 @@ pub struct PagerOptions {
     pub max_bytes: u64,
     /// Pages the file grows by at least; large files grow by a sixteenth.
     pub growth: u32,
+    /// The most pages in memory, of a file that is not to be mapped.
+    pub cache: Option<usize>,
 }
 
 impl Default for PagerOptions {
     fn default() -> Self {
-        PagerOptions { max_bytes: 1 << 40, growth: 256 }
+        PagerOptions { max_bytes: 1 << 40, growth: 256, cache: None }
     }
 }
 
@@ -120,8 +124,11 @@ impl Pager {
         file.sync()?;
         let pages = (file.len()? / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
         let capacity = (options.max_bytes / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
-        let view = map_what_can_be(&file, pages, capacity, meta.txn)?;
-        let ledger = ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?;
+        let view = map_what_can_be(&file, pages, capacity, meta.txn, options.cache)?;
+        let ledger = {
+            let _stay = view.stay();
+            ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?
+        };
         let alloc = Allocator::new(meta.txn, meta.pages, ledger.free, ledger.pages);
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let pager = Pager {
@@ -157,6 +164,41 @@ impl Pager {
     /// Bytes of the file.
     pub fn file_bytes(&self) -> u64 {
         offset_of(self.view.pages())
+    }
+
+    /// True if the file is mapped, so that slices of pages may be kept as long as a pin.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.view.cache.is_none()
+    }
+
+    /// Begins a stay. Pages of a file that is not mapped are read during one, and slices of them are not used behind
+    /// its end, unless the page is held.
+    #[inline]
+    pub(crate) fn stay(&self) -> Stay<'_> {
+        self.view.stay()
+    }
+
+    /// Keeps a page, just read, in memory until [`Cache::unhold`]; nothing in a mapped file. Call during a stay.
+    pub(crate) fn hold(&self, page: PageId) -> Result<()> {
+        self.view.hold(page.0)
+    }
+
+    /// The books of the pages in memory, of a file that is not mapped.
+    #[inline]
+    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
+        self.view.cache.as_ref()
+    }
+
+    /// Makes room in memory between two changes; for the writer, outside of a stay.
+    #[inline]
+    pub(crate) fn relieve(&self) {
+        self.view.relieve();
+    }
+
+    /// Figures of the cache, of a file that is not mapped.
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.view.cache.as_ref().map(|cache| cache.stats())
     }
 
     /// Pins the current transaction: no page it can reach is reused until [`Pager::unpin`].
@@ -227,6 +269,9 @@ impl Pager {
             alloc.txn += 1;
         }
         self.slots.publish(alloc.txn, root);
+        if let Some(cache) = &self.view.cache {
+            cache.published.store(alloc.txn, Ordering::Release);
+        }
         self.note_counts(alloc);
         alloc.txn
     }
@@ -289,6 +334,7 @@ impl Pager {
     /// sequence number applied, `state` the owner's own. `DiskFull` if the ledger finds no room; nothing changed.
     pub fn start_checkpoint(&self, alloc: &mut Allocator, lsn: u64, state: Vec<u8>) -> Result<Checkpoint> {
         self.begin(alloc);
+        let _stay = self.stay();
         let root = self.peek_root();
         let len = ledger::len_of(alloc.free_count() + alloc.ledger.len(), state.len());
         let old = std::mem::take(&mut alloc.ledger);
@@ -301,7 +347,8 @@ impl Pager {
             for _ in 0..len.div_ceil(ledger::ROOM) {
                 pages.push(super::PageSink::allocate(&mut writer)?.0);
             }
-            Ok(())
+            // They are filled when they are published already.
+            pages.iter().try_for_each(|&page| self.view.hold(page))
         };
         if let Err(error) = turn_over() {
             alloc.ledger = old;
@@ -337,12 +384,16 @@ impl Pager {
         let Checkpoint { meta, dirty, free, state, ledger: pages } = checkpoint;
         let bytes = ledger::encode(&free, &state);
         for (index, &page) in pages.iter().enumerate() {
-            // SAFETY: the page was allocated for this ledger, which nobody reads before the file is opened again.
+            // SAFETY: the page was allocated for this ledger, which nobody reads before the file is opened again; it is
+            // held since then.
             let payload = unsafe { self.view.payload_mut(page) }?;
             ledger::fill(payload, &bytes, index, &pages);
         }
         for page in dirty.iter() {
             self.view.seal(page)?;
+        }
+        if let Some(cache) = &self.view.cache {
+            pages.iter().for_each(|&page| cache.unhold(page));
         }
         let file = self.view.file();
         file.sync()?;
@@ -383,10 +434,17 @@ impl PageSource for Pager {
 }
 
 /// Maps the file with as much address space as the system gives, up to `capacity` pages.
-fn map_what_can_be(file: &Arc<dyn DiskFile>, pages: u32, capacity: u32, opened_at: u64) -> Result<View> {
+fn map_what_can_be(
+    file: &Arc<dyn DiskFile>,
+    pages: u32,
+    capacity: u32,
+    opened_at: u64,
+    cache: Option<usize>,
+) -> Result<View> {
     let mut capacity = capacity.max(pages);
     loop {
-        match View::new(Arc::clone(file), pages, capacity, opened_at) {
+        let cache = cache.map(|budget| Cache::new(budget, opened_at));
+        match View::new(Arc::clone(file), pages, capacity, opened_at, cache) {
             Err(Error::Io { .. }) if capacity / 2 > pages => capacity /= 2,
             other => return other,
         }

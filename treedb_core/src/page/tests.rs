@@ -12,7 +12,7 @@ use crate::disk::{Disk, SimDisk};
 use crate::error::Error;
 
 const DIR: &str = "/db";
-const OPTIONS: PagerOptions = PagerOptions { max_bytes: 32 << 20, growth: 16 };
+const OPTIONS: PagerOptions = PagerOptions { max_bytes: 32 << 20, growth: 16, cache: None };
 
 fn path() -> PathBuf {
     Path::new(DIR).join("pages")

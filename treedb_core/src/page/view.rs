@@ -1,4 +1,7 @@
-//! The mapped file and the slices made of it.
+//! The mapped file, or the memory that stands for it, and the slices made of it.
+//!
+//! A file that is not mapped has anonymous memory instead, with the same place for each page; see
+//! [`cache`](super::cache) for when a page is there.
 //!
 //! This is the page layer's `unsafe`. It rests on the layer's first invariant: bytes that a slice given to a reader
 //! covers are not stored to while the slice lives. Header fields are atomics, because a checkpoint stores the
@@ -11,24 +14,45 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::cache::Cache;
 use super::layout::{BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, offset_of};
 use super::{PageId, PageSource};
-use crate::disk::{DiskFile, Map};
+use crate::disk::{DiskFile, Map, memory};
 use crate::error::{Corruption, Error, Result};
 
-/// The file, mapped: pages by number, each verified once.
+/// The file, mapped: pages by number, each verified once. Or, with a cache, those of its pages that are in memory.
 pub(crate) struct View {
     file: Arc<dyn DiskFile>,
     /// Keeps the range mapped.
-    map: Box<dyn Map>,
+    pub(super) map: Box<dyn Map>,
     /// The map's first byte, copied here to spare readers the call.
     base: NonNull<u8>,
     /// Pages the file has disk blocks for; never above what the map covers, never shrinking.
     pages: AtomicU32,
-    /// One bit a page: its checksum has been verified since the file was opened, or it was written since.
+    /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
+    /// cache: it is in memory too, and hot.
     verified: Box<[AtomicU64]>,
     /// The last transaction of the checkpoint the file was opened at: no older page has a later birth.
-    opened_at: u64,
+    pub(super) opened_at: u64,
+    /// The books of a file that is not mapped.
+    pub(super) cache: Option<Arc<Cache>>,
+    /// With a cache: one bit a page, it was written to the file since that was opened.
+    rewritten: Box<[AtomicU64]>,
+}
+
+/// One bit for each of `pages`, none set.
+fn bits(pages: usize) -> Box<[AtomicU64]> {
+    // Zeroed memory the system hands out untouched: a terabyte's bitmap costs what is used of it.
+    // SAFETY: all-zero bytes are a valid `AtomicU64`.
+    unsafe { Box::<[AtomicU64]>::new_zeroed_slice(pages.div_ceil(64)).assume_init() }
+}
+
+/// The header of a page, and its checksum as it should be.
+struct Sealed {
+    stored: u32,
+    sum: u32,
+    number: u32,
+    birth: u64,
 }
 
 // SAFETY: `base` points into `map`, which is `Send`; access follows the module's rule whatever the thread.
@@ -37,16 +61,24 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// Maps `capacity` pages of `file`, which has room for `pages` now.
-    pub(crate) fn new(file: Arc<dyn DiskFile>, pages: u32, capacity: u32, opened_at: u64) -> Result<View> {
-        let map = file.map(offset_of(capacity.max(pages)))?;
+    /// Maps `capacity` pages of `file`, which has room for `pages` now; or, given a cache, makes room for as many in
+    /// memory.
+    pub(crate) fn new(
+        file: Arc<dyn DiskFile>,
+        pages: u32,
+        capacity: u32,
+        opened_at: u64,
+        cache: Option<Cache>,
+    ) -> Result<View> {
+        let len = offset_of(capacity.max(pages));
+        let map = if cache.is_some() { memory(len)? } else { file.map(len)? };
         let capacity = (map.len() / PAGE_SIZE).min(u32::MAX as usize);
         let base = NonNull::new(map.as_ptr())
             .ok_or_else(|| Error::Invalid(format!("{} was mapped at address 0", file.path().display())))?;
-        // Zeroed memory the system hands out untouched: a terabyte's bitmap costs what is used of it.
-        // SAFETY: all-zero bytes are a valid `AtomicU64`.
-        let verified = unsafe { Box::<[AtomicU64]>::new_zeroed_slice(capacity.div_ceil(64)).assume_init() };
-        Ok(View { file, map, base, pages: AtomicU32::new(pages), verified, opened_at })
+        let verified = bits(capacity);
+        let rewritten = bits(if cache.is_some() { capacity } else { 0 });
+        let cache = cache.map(Arc::new);
+        Ok(View { file, map, base, pages: AtomicU32::new(pages), verified, opened_at, cache, rewritten })
     }
 
     pub(crate) fn file(&self) -> &dyn DiskFile {
@@ -80,11 +112,14 @@ impl View {
 
     /// Makes the pages `from..to` present before they are stored to.
     pub(crate) fn prefault(&self, from: u32, to: u32) {
+        if self.cache.is_some() {
+            return;
+        }
         self.map.prefault(from as usize * PAGE_SIZE, to.min(self.pages()) as usize * PAGE_SIZE);
     }
 
     #[inline]
-    fn start(&self, page: u32) -> *mut u8 {
+    pub(super) fn start(&self, page: u32) -> *mut u8 {
         debug_assert!(page < self.pages());
         self.base.as_ptr().wrapping_add(page as usize * PAGE_SIZE)
     }
@@ -135,12 +170,18 @@ impl View {
     /// The transaction that wrote `page`, which must be inside the file.
     pub(crate) fn birth(&self, page: u32) -> Result<u64> {
         self.inside(page)?;
+        if self.cache.is_some() {
+            self.page(PageId(page))?;
+        }
         Ok(u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)))
     }
 
     /// Marks `page`, just allocated, as written by `birth`.
     pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
         self.inside(page)?;
+        if let Some(cache) = &self.cache {
+            self.settle_new(cache, page, birth);
+        }
         self.word32(page, CHECKSUM_AT).store(0, Ordering::Relaxed);
         self.word32(page, NUMBER_AT).store(page.to_le(), Ordering::Relaxed);
         self.word64(page, BIRTH_AT).store(birth.to_le(), Ordering::Relaxed);
@@ -148,10 +189,28 @@ impl View {
         Ok(())
     }
 
-    fn set_verified(&self, page: u32) {
+    pub(super) fn set_verified(&self, page: u32) {
         if let Some(word) = self.verified.get(page as usize / 64) {
             word.fetch_or(1 << (page % 64), Ordering::Release);
         }
+    }
+
+    pub(super) fn clear_verified(&self, page: u32) {
+        if let Some(word) = self.verified.get(page as usize / 64) {
+            word.fetch_and(!(1 << (page % 64)), Ordering::Release);
+        }
+    }
+
+    pub(super) fn set_rewritten(&self, page: u32) {
+        if let Some(word) = self.rewritten.get(page as usize / 64) {
+            word.fetch_or(1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn was_rewritten(&self, page: u32) -> bool {
+        self.rewritten
+            .get(page as usize / 64)
+            .is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
     }
 
     /// Checksum of everything in the page behind the checksum.
@@ -163,9 +222,13 @@ impl View {
         crc32c::crc32c(bytes)
     }
 
-    /// Stores the checksum of `page`, which no transaction will store to any more while a checkpoint needs it.
+    /// Stores the checksum of `page`, which no transaction will store to any more while a checkpoint needs it, and,
+    /// with a cache, writes the page.
     pub(crate) fn seal(&self, page: u32) -> Result<()> {
         self.inside(page)?;
+        if let Some(cache) = &self.cache {
+            return self.flush(cache, page);
+        }
         let sum = self.sum(page);
         self.word32(page, CHECKSUM_AT).store(sum.to_le(), Ordering::Relaxed);
         Ok(())
@@ -175,10 +238,36 @@ impl View {
     /// since the last checkpoint have none yet, the caller says which.
     pub(crate) fn reverify(&self, page: u32) -> Result<()> {
         self.inside(page)?;
+        if self.cache.is_some() {
+            return self.reread(page);
+        }
         self.verify(page, u64::MAX)
     }
 
-    fn verify(&self, page: u32, newest: u64) -> Result<()> {
+    /// Checks a page in the map, of a transaction up to `newest`.
+    pub(super) fn verify(&self, page: u32, newest: u64) -> Result<()> {
+        let sealed = Sealed {
+            stored: u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed)),
+            sum: self.sum(page),
+            number: u32::from_le(self.word32(page, NUMBER_AT).load(Ordering::Relaxed)),
+            birth: u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)),
+        };
+        self.judge(page, newest, &sealed)
+    }
+
+    /// Checks the bytes of a page.
+    pub(super) fn verify_bytes(&self, page: u32, bytes: &[u8; PAGE_SIZE], newest: u64) -> Result<()> {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let sealed = Sealed {
+            stored: word(CHECKSUM_AT),
+            sum: crc32c::crc32c(&bytes[NUMBER_AT..]),
+            number: word(NUMBER_AT),
+            birth: u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32,
+        };
+        self.judge(page, newest, &sealed)
+    }
+
+    fn judge(&self, page: u32, newest: u64, sealed: &Sealed) -> Result<()> {
         let damaged = |at: usize, expected: String, found: String| {
             Err(Error::Corrupt(Box::new(Corruption {
                 file: self.path().to_path_buf(),
@@ -188,16 +277,13 @@ impl View {
                 found,
             })))
         };
-        let stored = u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed));
-        let sum = self.sum(page);
+        let &Sealed { stored, sum, number, birth } = sealed;
         if stored != sum {
             return damaged(CHECKSUM_AT, format!("checksum {sum:#010x}"), format!("{stored:#010x}"));
         }
-        let number = u32::from_le(self.word32(page, NUMBER_AT).load(Ordering::Relaxed));
         if number != page {
             return damaged(NUMBER_AT, format!("page number {page}"), number.to_string());
         }
-        let birth = u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed));
         if birth > newest {
             return damaged(BIRTH_AT, format!("birth at or before transaction {newest}"), birth.to_string());
         }
@@ -206,16 +292,29 @@ impl View {
 
     #[cold]
     fn first_touch(&self, page: u32) -> Result<()> {
+        if let Some(cache) = &self.cache {
+            return self.fetch(cache, page);
+        }
         self.verify(page, self.opened_at)?;
         self.set_verified(page);
         Ok(())
+    }
+
+    /// Prepares for a store to `page` of transaction `birth`, the one in progress.
+    #[inline]
+    pub(crate) fn will_store(&self, page: u32, birth: u64) -> Result<()> {
+        match &self.cache {
+            None => Ok(()),
+            Some(cache) => self.soil(cache, page, birth),
+        }
     }
 
     /// The payload of `page`, to be stored to.
     ///
     /// # Safety
     /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
-    /// transaction in progress and lent to nobody else.
+    /// transaction in progress and lent to nobody else. In a file that is not mapped, the page is in memory and stays
+    /// there: [`View::adopt`] or [`View::will_store`] came before, in the same stay, or it is held.
     #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
     pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {
         self.inside(page)?;

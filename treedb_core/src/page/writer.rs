@@ -72,9 +72,11 @@ impl PageSink for PageWriter<'_> {
     }
 
     fn page_mut(&mut self, id: PageId) -> Result<&mut [u8]> {
-        if !self.own(id.0)? {
+        let birth = self.pager.view().birth(id.0)?;
+        if !self.alloc.owns(birth) {
             return Err(Error::Invalid(format!("page {} is not this transaction's to change", id.0)));
         }
+        self.pager.view().will_store(id.0, birth)?;
         // SAFETY: this transaction allocated the page, so no snapshot reaches it; the slice borrows the writer
         // mutably, so there is no other slice of it.
         unsafe { self.pager.view().payload_mut(id.0) }

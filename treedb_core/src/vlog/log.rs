@@ -171,6 +171,15 @@ impl ValueLog {
         self.segment(ptr.segment)?.value(ptr)
     }
 
+    /// Reads the value of a pointer from its file into the room that `room` gives for its length, past the map: for
+    /// those who bound the memory in use. Its checksum is verified each time.
+    ///
+    /// # Errors
+    /// As [`get`](ValueLog::get), and `Io` from the disk.
+    pub fn read<'b>(&self, ptr: ValuePtr, room: impl FnOnce(usize) -> &'b mut [u8]) -> Result<&'b [u8]> {
+        self.segment(ptr.segment)?.read(ptr, room)
+    }
+
     fn segment(&self, id: u32) -> Result<&Segment> {
         self.table.get(id).ok_or_else(|| {
             Error::damaged(&self.dir.join(name(id)), 0, "a value segment that is in use", "none")

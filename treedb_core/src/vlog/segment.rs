@@ -205,18 +205,49 @@ impl Segment {
     /// The value of a pointer into this segment.
     pub(super) fn value(&self, ptr: ValuePtr) -> Result<&[u8]> {
         let header = self.header(ptr.at())?;
+        self.belongs(ptr, &header)?;
+        Ok(self.body(ptr.at(), &header)?.0)
+    }
+
+    /// Checks that a record is the one the pointer means.
+    fn belongs(&self, ptr: ValuePtr, header: &Header) -> Result<()> {
         if header.check != ptr.check || header.len != ptr.len {
             let expected = format!("a value of {} bytes with checksum {:08x}", ptr.len, ptr.check);
             let found = format!("one of {} bytes with checksum {:08x}", header.len, header.check);
             return Err(Error::damaged(self.path(), ptr.at(), expected, found));
         }
-        Ok(self.body(ptr.at(), &header)?.0)
+        Ok(())
+    }
+
+    /// Reads the value of a pointer from the file into the room given for it.
+    pub(super) fn read<'b>(
+        &self,
+        ptr: ValuePtr,
+        room: impl FnOnce(usize) -> &'b mut [u8],
+    ) -> Result<&'b [u8]> {
+        let at = ptr.at();
+        self.inside(at, HEADER as u64)?;
+        let mut bytes = [0; HEADER];
+        self.file.read_at(&mut bytes, at)?;
+        let header = self.believe(at, Header::decode(&bytes))?;
+        self.belongs(ptr, &header)?;
+        self.inside(at + HEADER as u64, header.body())?;
+        let value = room(header.len as usize);
+        self.file.read_at(value, at + HEADER as u64)?;
+        let mut owner = vec![0; header.owner as usize];
+        self.file.read_at(&mut owner, at + HEADER as u64 + u64::from(header.len))?;
+        self.intact(at, &header, &[value, &owner])?;
+        Ok(value)
     }
 
     /// The header at `at`, which has to be a plausible one of a record that ends before the segment's end.
     pub(super) fn header(&self, at: u64) -> Result<Header> {
         let bytes = self.bytes(at, HEADER as u64)?;
-        match Header::decode(bytes) {
+        self.believe(at, Header::decode(bytes))
+    }
+
+    fn believe(&self, at: u64, header: Option<Header>) -> Result<Header> {
+        match header {
             Some(header) if header.plausible() && at.is_multiple_of(ALIGN) && at >= FIRST => Ok(header),
             header => Err(Error::damaged(self.path(), at, "a record", format!("{header:?}"))),
         }
@@ -226,23 +257,35 @@ impl Segment {
     pub(super) fn body(&self, at: u64, header: &Header) -> Result<(&[u8], &[u8])> {
         let body = self.bytes(at + HEADER as u64, header.body())?;
         if !self.is_verified(at) {
-            let computed = header.checksum(self.id, &[body]);
-            if computed != header.check {
-                let expected = format!("a record with checksum {:08x}", header.check);
-                return Err(Error::damaged(self.path(), at, expected, format!("{computed:08x}")));
-            }
+            self.intact(at, header, &[body])?;
             self.set_verified(at);
         }
         Ok(body.split_at_checked(header.len as usize).unwrap_or_default())
     }
 
-    /// The bytes `at..at + len` of the records so far.
-    fn bytes(&self, at: u64, len: u64) -> Result<&[u8]> {
+    /// Checks a record's body, in parts, against its checksum.
+    fn intact(&self, at: u64, header: &Header, body: &[&[u8]]) -> Result<()> {
+        let computed = header.checksum(self.id, body);
+        if computed == header.check {
+            return Ok(());
+        }
+        let expected = format!("a record with checksum {:08x}", header.check);
+        Err(Error::damaged(self.path(), at, expected, format!("{computed:08x}")))
+    }
+
+    /// Checks that the bytes `at..at + len` are of the records so far.
+    fn inside(&self, at: u64, len: u64) -> Result<()> {
         let end = self.end();
         if at.checked_add(len).is_none_or(|to| to > end) {
             let expected = format!("{len} bytes at {at}");
             return Err(Error::damaged(self.path(), at, expected, format!("records that end at {end}")));
         }
+        Ok(())
+    }
+
+    /// The bytes `at..at + len` of the records so far.
+    fn bytes(&self, at: u64, len: u64) -> Result<&[u8]> {
+        self.inside(at, len)?;
         if self.view.get().is_none() {
             let made = View::new(self.file.map(self.capacity)?);
             // If two threads map, one mapping is dropped again.

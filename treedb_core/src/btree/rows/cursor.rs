@@ -50,6 +50,11 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
         }
     }
 
+    /// The page of the leaf it borrows from.
+    pub(crate) fn leaf_page(&self) -> Option<PageId> {
+        self.leaf.as_ref().map(|(_, id)| *id)
+    }
+
     /// Goes to the first row whose id is not below `id`; `false` if there is none.
     pub fn seek(&mut self, id: u64) -> Result<bool> {
         let Some(leaf) = self.descend(id)? else {

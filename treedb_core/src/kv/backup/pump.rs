@@ -74,8 +74,8 @@ impl<'r> Pump<'r> {
 
     fn rows(&mut self, table: &Table, take: Take<'_>, progress: &mut dyn FnMut(Copied)) -> Result<()> {
         let mut last = 0;
-        for row in self.read.rows(table, 0)? {
-            let (row, value) = row?;
+        let mut rows = self.read.rows(table, 0)?;
+        while let Some((row, value)) = rows.lend_next()? {
             take(&Command::PutRow { table: table.id, row, value })?;
             self.step(size_of::<u64>() + value.len(), progress);
             last = row;
@@ -91,7 +91,11 @@ impl<'r> Pump<'r> {
 
     /// Nor are numbers of dropped tables.
     fn last_number(&self, take: Take<'_>) -> Result<()> {
-        let highest = catalog::next_number(self.read.look().pager, &self.read.catalog()?)? - 1;
+        let highest = {
+            let pager = self.read.look().pager;
+            let _stay = pager.stay();
+            catalog::next_number(pager, &self.read.catalog()?)? - 1
+        };
         if self.read.tables()?.iter().any(|table| table.id == highest) || highest == 0 {
             return Ok(());
         }

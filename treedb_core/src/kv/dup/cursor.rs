@@ -2,8 +2,9 @@
 
 use super::held::{Held, Values, damaged_set};
 use super::set::Set;
-use crate::btree::{self, Tree, TreeRoot};
+use crate::btree::TreeRoot;
 use crate::error::Result;
+use crate::kv::hold::Place;
 use crate::page::Pager;
 
 /// Where the cursor is among the values of its key.
@@ -23,10 +24,10 @@ enum Inner<'a> {
 pub struct DupCursor<'a> {
     pager: &'a Pager,
     root: TreeRoot,
-    keys: btree::Cursor<'a, Pager>,
+    keys: Place<'a>,
     inner: Inner<'a>,
     /// In the tree of the key's values, if they have one.
-    values: btree::Cursor<'a, Pager>,
+    values: Place<'a>,
 }
 
 impl<'a> DupCursor<'a> {
@@ -34,9 +35,9 @@ impl<'a> DupCursor<'a> {
         DupCursor {
             pager,
             root: *root,
-            keys: Tree::cursor(pager, root),
+            keys: Place::new(pager, root),
             inner: Inner::Outside,
-            values: Tree::cursor(pager, &TreeRoot::EMPTY),
+            values: Place::new(pager, &TreeRoot::EMPTY),
         }
     }
 

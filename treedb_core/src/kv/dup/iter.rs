@@ -25,10 +25,10 @@ enum Rest<'a> {
 
 impl<'a> DupValues<'a> {
     pub(in crate::kv) fn new(look: Look<'a>, held: Option<Held<'a>>, bounds: Bounds<'_>) -> Result<Self> {
-        let (pager, values) = (look.pager, look.values);
+        let pager = look.pager;
         let rest = match held {
-            None => Rest::Tree(Box::new(Range::new(pager, values, &TreeRoot::EMPTY, bounds))),
-            Some(Held(Values::Tree(root))) => Rest::Tree(Box::new(Range::new(pager, values, &root, bounds))),
+            None => Rest::Tree(Box::new(Range::new(look, &TreeRoot::EMPTY, bounds))),
+            Some(Held(Values::Tree(root))) => Rest::Tree(Box::new(Range::new(look, &root, bounds))),
             Some(Held(Values::Set(set))) => {
                 let place = |value: &[u8], beyond: bool| match set.search(value) {
                     Some(Ok(at)) => Ok(at + usize::from(beyond)),

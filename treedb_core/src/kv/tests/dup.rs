@@ -199,68 +199,72 @@ fn store_with_table(disk: &SimDisk) -> (Store, Table) {
 #[test]
 fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were() {
     in_time(|| {
-        for seed in 0..3 {
-            let mut dice = Dice::new(seed);
-            let disk = SimDisk::new();
-            let (mut store, table) = store_with_table(&disk);
-            let mut model = Model::new();
-            let mut held: Vec<(ReadTxn, Model)> = Vec::new();
-            for round in 0..120 {
-                let mut txn = store.begin_write().unwrap();
-                let mut changed = model.clone();
-                for _ in 0..1 + dice.below(120) {
-                    change(&mut txn, &table, &mut changed, &mut dice);
-                }
-                if dice.chance(40) {
-                    let (point, then) = (txn.savepoint().unwrap(), changed.clone());
-                    for _ in 0..1 + dice.below(60) {
-                        change(&mut txn, &table, &mut changed, &mut dice);
-                    }
-                    if dice.chance(50) {
-                        txn.rollback_to(&point).unwrap();
-                        changed = then;
-                    }
-                }
-                agree(&txn, &table, &changed, &mut dice);
-                if dice.chance(85) {
-                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
-                    txn.commit_with(how).unwrap();
-                    model = changed;
-                } else {
-                    drop(txn);
-                }
-                if dice.chance(15) {
-                    held.push((store.begin_read().unwrap(), model.clone()));
-                }
-                if dice.chance(12) && !held.is_empty() {
-                    let (read, then) = held.swap_remove(dice.below(held.len()));
-                    agree(&read, &table, &then, &mut dice);
-                }
-                if dice.chance(5) {
-                    store.checkpoint().unwrap();
-                }
-                if dice.chance(10) {
-                    assert_eq!(store.check().unwrap().entries, pairs_of(&model).len() as u64);
-                }
-                if round % 40 == 39 {
-                    held.clear();
-                    store.flush().unwrap();
-                    // What recovery makes of the log is the same.
-                    let image = disk.crash(Crash::Nothing);
-                    let recovered = open(&image).unwrap();
-                    recovered.check().unwrap();
-                    agree(&recovered.snapshot().unwrap(), &table, &model, &mut dice);
-                    store.close().unwrap();
-                    store = open(&disk).unwrap();
-                    agree(&store.snapshot().unwrap(), &table, &model, &mut dice);
-                }
-            }
-            let mut txn = store.begin_write().unwrap();
-            txn.drop_table("pairs").unwrap();
-            txn.commit().unwrap();
-            assert_eq!(store.check().unwrap().entries, 0);
+        for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Mapped)] {
+            in_mode(mode, || random_transactions(seed));
         }
     });
+}
+
+fn random_transactions(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let disk = SimDisk::new();
+    let (mut store, table) = store_with_table(&disk);
+    let mut model = Model::new();
+    let mut held: Vec<(ReadTxn, Model)> = Vec::new();
+    for round in 0..120 {
+        let mut txn = store.begin_write().unwrap();
+        let mut changed = model.clone();
+        for _ in 0..1 + dice.below(120) {
+            change(&mut txn, &table, &mut changed, &mut dice);
+        }
+        if dice.chance(40) {
+            let (point, then) = (txn.savepoint().unwrap(), changed.clone());
+            for _ in 0..1 + dice.below(60) {
+                change(&mut txn, &table, &mut changed, &mut dice);
+            }
+            if dice.chance(50) {
+                txn.rollback_to(&point).unwrap();
+                changed = then;
+            }
+        }
+        agree(&txn, &table, &changed, &mut dice);
+        if dice.chance(85) {
+            let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
+            txn.commit_with(how).unwrap();
+            model = changed;
+        } else {
+            drop(txn);
+        }
+        if dice.chance(15) {
+            held.push((store.begin_read().unwrap(), model.clone()));
+        }
+        if dice.chance(12) && !held.is_empty() {
+            let (read, then) = held.swap_remove(dice.below(held.len()));
+            agree(&read, &table, &then, &mut dice);
+        }
+        if dice.chance(5) {
+            store.checkpoint().unwrap();
+        }
+        if dice.chance(10) {
+            assert_eq!(store.check().unwrap().entries, pairs_of(&model).len() as u64);
+        }
+        if round % 40 == 39 {
+            held.clear();
+            store.flush().unwrap();
+            // What recovery makes of the log is the same.
+            let image = disk.crash(Crash::Nothing);
+            let recovered = open(&image).unwrap();
+            recovered.check().unwrap();
+            agree(&recovered.snapshot().unwrap(), &table, &model, &mut dice);
+            store.close().unwrap();
+            store = open(&disk).unwrap();
+            agree(&store.snapshot().unwrap(), &table, &model, &mut dice);
+        }
+    }
+    let mut txn = store.begin_write().unwrap();
+    txn.drop_table("pairs").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(store.check().unwrap().entries, 0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod typed;
 mod write_cursor;
 mod writes;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,12 +28,38 @@ fn dir() -> PathBuf {
     PathBuf::from("/data/store")
 }
 
+/// How stores of these tests keep their pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// In a map of the file.
+    Mapped,
+    /// In a cache of a few pages.
+    Cached,
+}
+
+thread_local! {
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Mapped) };
+}
+
+/// Runs `body` with stores of this thread being opened in `mode`.
+fn in_mode<T>(mode: Mode, body: impl FnOnce() -> T) -> T {
+    let before = MODE.replace(mode);
+    let result = body();
+    MODE.set(before);
+    result
+}
+
 /// Small files and no thread, so that a run is the same every time.
 fn options(disk: &SimDisk) -> Options {
     Options {
         disk: Arc::new(disk.clone()),
         background: false,
         max_bytes: 16 << 20,
+        cache_bytes: match MODE.get() {
+            Mode::Mapped => None,
+            // The least there is: nearly everything is read and written again and again.
+            Mode::Cached => Some(64 << 10),
+        },
         growth: 16,
         log_segment_bytes: 16 << 10,
         value_segment_bytes: 64 << 10,

@@ -211,66 +211,80 @@ fn changes(
 #[test]
 fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
     in_time(|| {
-        for seed in 0..3 {
-            let mut dice = Dice::new(seed);
-            let disk = SimDisk::new();
-            let mut store = open(&disk).unwrap();
-            let mut txn = store.begin_write().unwrap();
-            let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
-            let rows = txn.create_table("rows", TableKind::Rows).unwrap();
-            txn.commit().unwrap();
-            let mut model = Model { next: 1, ..Model::default() };
-            let mut held: Vec<(ReadTxn, Model)> = Vec::new();
-            for round in 0..300 {
-                let mut txn = store.begin_write().unwrap();
-                let mut changed = model.clone();
-                let count = 1 + dice.below(30);
-                changes(&mut txn, (&keys, &rows), &mut changed, &mut dice, count, 0);
-                agree(&txn, &keys, &rows, &changed, &mut dice);
-                if dice.chance(85) {
-                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
-                    txn.commit_with(how).unwrap();
-                    model = changed;
-                } else {
-                    drop(txn);
-                }
-                agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
-                if dice.chance(15) {
-                    held.push((store.begin_read().unwrap(), model.clone()));
-                }
-                if dice.chance(12) && !held.is_empty() {
-                    let (read, then) = held.swap_remove(dice.below(held.len()));
-                    agree(&read, &keys, &rows, &then, &mut dice);
-                }
-                if dice.chance(4) {
-                    store.checkpoint().unwrap();
-                }
-                if dice.chance(3) {
-                    store.check().unwrap();
-                }
-                if round % 100 == 99 {
-                    for (read, then) in held.drain(..) {
-                        agree(&read, &keys, &rows, &then, &mut dice);
-                    }
-                    store.close().unwrap();
-                    store = open(&disk).unwrap();
-                    agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
-                }
-            }
-            let report = store.check().unwrap();
-            assert_eq!(report.entries, (model.keys.len() + model.rows.len()) as u64);
+        for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Mapped), (3, Mode::Cached)] {
+            in_mode(mode, || random_transactions(seed));
         }
     });
 }
 
+fn random_transactions(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let disk = SimDisk::new();
+    let mut store = open(&disk).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
+    let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+    txn.commit().unwrap();
+    let mut model = Model { next: 1, ..Model::default() };
+    let mut held: Vec<(ReadTxn, Model)> = Vec::new();
+    for round in 0..300 {
+        let mut txn = store.begin_write().unwrap();
+        let mut changed = model.clone();
+        let count = 1 + dice.below(30);
+        changes(&mut txn, (&keys, &rows), &mut changed, &mut dice, count, 0);
+        agree(&txn, &keys, &rows, &changed, &mut dice);
+        if dice.chance(85) {
+            let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
+            txn.commit_with(how).unwrap();
+            model = changed;
+        } else {
+            drop(txn);
+        }
+        agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
+        if dice.chance(15) {
+            held.push((store.begin_read().unwrap(), model.clone()));
+        }
+        if dice.chance(12) && !held.is_empty() {
+            let (read, then) = held.swap_remove(dice.below(held.len()));
+            agree(&read, &keys, &rows, &then, &mut dice);
+        }
+        if dice.chance(4) {
+            store.checkpoint().unwrap();
+        }
+        if dice.chance(3) {
+            store.check().unwrap();
+        }
+        if round % 100 == 99 {
+            for (read, then) in held.drain(..) {
+                agree(&read, &keys, &rows, &then, &mut dice);
+            }
+            store.close().unwrap();
+            store = open(&disk).unwrap();
+            agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
+        }
+    }
+    let report = store.check().unwrap();
+    assert_eq!(report.entries, (model.keys.len() + model.rows.len()) as u64);
+}
+
 #[test]
 fn readers_beside_a_writer_on_the_real_disk_see_whole_transactions() {
-    in_time(|| {
-        let temp = TempDir::new("concurrent");
+    readers_beside_a_writer("concurrent", None);
+}
+
+#[test]
+fn readers_beside_a_writer_that_share_a_small_cache_see_whole_transactions() {
+    readers_beside_a_writer("concurrent-cached", Some(64 << 10));
+}
+
+fn readers_beside_a_writer(name: &'static str, cache_bytes: Option<u64>) {
+    in_time(move || {
+        let temp = TempDir::new(name);
         let options = Options {
             durability: Durability::Relaxed,
             checkpoint_log_bytes: 200_000,
             checkpoint_dead_pages: 200,
+            cache_bytes,
             ..Options::default()
         };
         let store = Store::open_with(temp.path(), options.clone()).unwrap();

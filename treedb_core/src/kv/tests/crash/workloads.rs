@@ -1,5 +1,6 @@
 //! Workloads whose power is cut everywhere.
 
+use super::super::{Mode, in_mode};
 use super::cut_everywhere;
 use super::run::{MIXED, Profile};
 
@@ -123,4 +124,22 @@ fn unlogged_commits_are_lost_from_the_end_only() {
 #[test]
 fn a_logged_commit_behind_too_many_unlogged_ones_leaves_no_hole() {
     cut_everywhere(Profile { name: "too many unlogged", unlogged: 1500, barrier: 10, ..UNLOGGED }, 9, 4);
+}
+
+#[test]
+fn stores_with_a_small_cache_survive_power_cuts() {
+    in_mode(Mode::Cached, || {
+        let profile = Profile {
+            name: "a cache of 16 pages",
+            ops: 25,
+            steps: 30,
+            large: 5,
+            range: 4,
+            savepoint: 6,
+            value: 700,
+            durable: 40,
+            ..MIXED
+        };
+        cut_everywhere(profile, 21, 1);
+    });
 }

@@ -1,0 +1,262 @@
+//! The books of a bounded page cache: which pages are in memory, and which may leave it.
+//!
+//! A file that is not mapped has its pages in anonymous memory, each at the place it would have in a map, so that a
+//! reader finds it by the same arithmetic. A page's bit in [`View`](super::view::View) says that it may be read where
+//! it is; without the bit a reader comes here. A page in memory is
+//!
+//! * *hot*: its bit is set, readers pass it without a trace. Hot pages stand in a queue in the order they came;
+//! * *cool*: its bit was taken away, to see whether it is still wanted. The next reader warms it up again, which costs
+//!   no reading. Those nobody asked for leave memory in the order they were cooled.
+//!
+//! So no hit costs a counter or a shared write, and what leaves is about what was not used for longest.
+//!
+//! # Why nobody holds a slice of a page that leaves
+//!
+//! Whoever reads pages does so during a *stay* ([`Cache::enter`]) that announces the *era* it began in, in the same
+//! kind of slots that readers announce transactions in. Taking bits away begins a new era, and a page leaves only when
+//! every stay has begun after it was cooled: those came upon no bit. A stay is one call; what is read beyond it is
+//! copied, or its page is *held* ([`Frame::holds`]) by a cursor that stands on it.
+//!
+//! # Changed pages
+//!
+//! A page of the writer's is *dirty* until it is written to the file, by a checkpoint or, if memory is short, before
+//! one: by copy-on-write no durable root reaches its number, so nothing is lost by that. Of a published transaction
+//! anybody may write it, since nobody stores to it any more; of the transaction in progress only the writer may, between
+//! two changes.
+//!
+//! The budget is exceeded by the pages of the calls under way, by held pages, and by dirty pages of one change. So that a
+//! thread that lost the processor in the middle of a stay does not let all others go on reading more, a stay does not
+//! begin while the cache is far over its budget and others are under way; it waits some 50 ms at most, because
+//! some stays are long.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::slots::{Pin, Slots};
+
+/// Fewer pages than this are not a cache: a descent, a split and a ledger must find room.
+pub(crate) const LEAST: usize = 16;
+
+/// Pages above the budget, and above a sixteenth of it, at which new calls wait for others.
+const SLACK: usize = 32;
+
+/// Figures of a page cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// The most pages it is to have in memory.
+    pub budget: usize,
+    /// Pages it has in memory.
+    pub present: usize,
+    /// Pages read from the file.
+    pub misses: u64,
+    /// Pages that left memory.
+    pub evictions: u64,
+    /// Changed pages written before a checkpoint, to make room.
+    pub early_writes: u64,
+}
+
+/// What a page in memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is being read; nobody may look at it.
+    Loading,
+    Hot,
+    /// Cooled in this era.
+    Cool(u64),
+}
+
+/// A page in memory.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) state: State,
+    /// Cursors that stand on it.
+    pub(super) holds: u32,
+    /// The transaction that changed it, if the file has not got it; 0 if the file has.
+    pub(super) dirty: u64,
+    /// It is being written to the file.
+    pub(super) writing: bool,
+}
+
+/// Page numbers are spread well enough by a multiplication.
+#[derive(Default)]
+pub(super) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        let mixed = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+/// All pages in memory, behind the cache's lock.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    pub(super) by_page: HashMap<u32, Frame, BuildHasherDefault<Spread>>,
+    /// Every hot page once, in the order they became it.
+    pub(super) hot: VecDeque<u32>,
+    /// Pages in the order they were cooled, with the era. One that is not cool of this era has been warmed up since.
+    pub(super) cool: VecDeque<(u32, u64)>,
+    /// Cool pages.
+    pub(super) cooled: usize,
+    /// A buffer for the eras of stays.
+    stays: Vec<u64>,
+}
+
+impl Frames {
+    /// Makes a cool page hot.
+    pub(super) fn warm(&mut self, page: u32) {
+        if let Some(frame) = self.by_page.get_mut(&page) {
+            match frame.state {
+                State::Hot => return,
+                State::Cool(_) => self.cooled -= 1,
+                State::Loading => {}
+            }
+            frame.state = State::Hot;
+            self.hot.push_back(page);
+        }
+    }
+
+    /// Makes a hot page cool.
+    pub(super) fn cool(&mut self, page: u32, era: u64) {
+        if let Some(frame) = self.by_page.get_mut(&page) {
+            frame.state = State::Cool(era);
+            self.cooled += 1;
+            self.cool.push_back((page, era));
+        }
+    }
+}
+
+/// The books.
+pub(crate) struct Cache {
+    pub(super) budget: usize,
+    eras: Slots,
+    frames: Mutex<Frames>,
+    /// A page was read or written.
+    changed: Condvar,
+    /// Pages in memory, to be seen without the lock.
+    pub(super) present: AtomicUsize,
+    /// Pages held, to be seen without the lock.
+    pub(super) held: AtomicUsize,
+    /// The last transaction published: nobody stores to its pages or to older ones.
+    pub(super) published: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) evictions: AtomicU64,
+    pub(super) early_writes: AtomicU64,
+}
+
+thread_local! {
+    /// Stays of this thread, to find reads outside of one.
+    static STAYS: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Cache {
+    /// An empty cache of `budget` pages for a file whose last transaction is `txn`.
+    pub(crate) fn new(budget: usize, txn: u64) -> Cache {
+        Cache {
+            budget: budget.max(LEAST),
+            eras: Slots::new(1, &[0; 16]),
+            frames: Mutex::default(),
+            changed: Condvar::new(),
+            present: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            published: AtomicU64::new(txn),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            early_writes: AtomicU64::new(0),
+        }
+    }
+
+    /// Announces a stay, to be ended by [`Cache::leave`] in the same thread.
+    pub(super) fn enter(&self) -> Pin {
+        STAYS.with(|stays| stays.set(stays.get() + 1));
+        self.eras.pin()
+    }
+
+    pub(super) fn leave(&self, stay: &Pin) {
+        STAYS.with(|stays| stays.set(stays.get().saturating_sub(1)));
+        self.eras.release(stay);
+    }
+
+    /// True in a thread that has announced a stay.
+    pub(super) fn inside() -> bool {
+        STAYS.with(Cell::get) > 0
+    }
+
+    /// Takes the lock. A thread that panicked while it held it has left the books whole: each change is one step.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Frames> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a page was read or written.
+    pub(super) fn wait<'g>(&self, frames: MutexGuard<'g, Frames>) -> MutexGuard<'g, Frames> {
+        self.changed.wait(frames).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those who wait.
+    pub(super) fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// The current era. Under the lock, so that it stays what it is.
+    pub(super) fn era(&self) -> u64 {
+        self.eras.current()
+    }
+
+    /// Begins the next era. Under the lock.
+    pub(super) fn turn(&self) {
+        self.eras.publish(self.eras.current() + 1, &[0; 16]);
+    }
+
+    /// The oldest era of any stay; pages cooled before it are nobody's.
+    pub(super) fn oldest_stay(&self, frames: &mut Frames) -> u64 {
+        frames.stays.clear();
+        self.eras.pinned(&mut frames.stays);
+        frames.stays.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// True if more pages are in memory than should be.
+    pub(super) fn is_over(&self) -> bool {
+        self.present.load(Ordering::Relaxed) > self.budget
+    }
+
+    /// True if there are so many more that calls had better wait before they read.
+    pub(super) fn is_far_over(&self) -> bool {
+        self.present.load(Ordering::Relaxed)
+            > self.budget + SLACK + self.budget / 16 + self.held.load(Ordering::Relaxed)
+    }
+
+    /// Ends the hold of a page.
+    pub(crate) fn unhold(&self, page: u32) {
+        if let Some(frame) = self.lock().by_page.get_mut(&page) {
+            frame.holds = frame.holds.saturating_sub(1);
+            if frame.holds == 0 {
+                self.held.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Figures as of now.
+    pub(crate) fn stats(&self) -> CacheStats {
+        CacheStats {
+            budget: self.budget,
+            present: self.present.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            early_writes: self.early_writes.load(Ordering::Relaxed),
+        }
+    }
+}
