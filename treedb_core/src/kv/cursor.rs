@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The value it is on, for longer than the cursor; in `arena`, if the file is not mapped.
-    fn keep_value(&self, arena: Option<&'a Arena>) -> Result<Option<&'a [u8]>> {
+    pub(crate) fn keep_value(&self, arena: Option<&'a Arena>) -> Result<Option<&'a [u8]>> {
         let Some(cell) = self.place.value() else { return Ok(None) };
         answer(self.pager, self.values, cell, arena).map(Some)
     }

@@ -9,8 +9,9 @@ use super::spans::{ReadSet, Span};
 use crate::btree::RowCursor;
 use crate::error::Result;
 use crate::kv::cursor::{Cursor, item, owned, slice};
+use crate::kv::hold::RowPlace;
 use crate::kv::reads::{Bounds, Look, above, below};
-use crate::kv::values::resolve;
+use crate::kv::values::answer;
 use crate::page::Pager;
 
 /// Changes of a table: values put, `None` for removed ones. Rows are under their numbers, big-endian.
@@ -18,15 +19,15 @@ pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A way through the snapshot's table.
 pub(super) enum Base<'t> {
-    Keys(Box<Cursor<'t>>),
-    Rows { cursor: Box<RowCursor<'t, Pager>>, look: Look<'t>, key: [u8; 8] },
+    Keys { cursor: Box<Cursor<'t>>, look: Look<'t> },
+    Rows { cursor: Box<RowPlace<'t>>, look: Look<'t>, key: [u8; 8] },
 }
 
 impl<'t> Base<'t> {
     /// Notes the key of the row it is on.
     fn on_row(&mut self, on: bool) -> bool {
         if let Base::Rows { cursor, key, .. } = self
-            && let Some((row, _)) = cursor.row()
+            && let Some(row) = cursor.row()
         {
             *key = row.to_be_bytes();
         }
@@ -36,10 +37,10 @@ impl<'t> Base<'t> {
     /// To the first entry, or to the last.
     fn edge(&mut self, first: bool) -> Result<bool> {
         let on = match self {
-            Base::Keys(cursor) if first => cursor.first()?,
-            Base::Keys(cursor) => cursor.last()?,
-            Base::Rows { cursor, .. } if first => cursor.first()?,
-            Base::Rows { cursor, .. } => cursor.last()?,
+            Base::Keys { cursor, .. } if first => cursor.first()?,
+            Base::Keys { cursor, .. } => cursor.last()?,
+            Base::Rows { cursor, .. } if first => cursor.step(|tree, _| tree.first())?.is_some(),
+            Base::Rows { cursor, .. } => cursor.step(|tree, _| tree.last())?.is_some(),
         };
         Ok(self.on_row(on))
     }
@@ -47,11 +48,14 @@ impl<'t> Base<'t> {
     /// To the nearest entry at or behind `key`, or at or before it.
     fn seek(&mut self, to: &[u8], forward: bool) -> Result<bool> {
         let on = match self {
-            Base::Keys(cursor) if forward => cursor.seek(to)?,
-            Base::Keys(cursor) => cursor.seek_back(to)?,
+            Base::Keys { cursor, .. } if forward => cursor.seek(to)?,
+            Base::Keys { cursor, .. } => cursor.seek_back(to)?,
             Base::Rows { cursor, .. } => {
                 let row = to.first_chunk().map_or(0, |&bytes| u64::from_be_bytes(bytes));
-                if forward { cursor.seek(row)? } else { cursor.seek_back(row)? }
+                let seek = |tree: &mut RowCursor<'t, Pager>, _| {
+                    if forward { tree.seek(row) } else { tree.seek_back(row) }
+                };
+                cursor.step(seek)?.is_some()
             }
         };
         Ok(self.on_row(on))
@@ -59,26 +63,26 @@ impl<'t> Base<'t> {
 
     fn step(&mut self, forward: bool) -> Result<bool> {
         let on = match self {
-            Base::Keys(cursor) if forward => cursor.next()?,
-            Base::Keys(cursor) => cursor.prev()?,
-            Base::Rows { cursor, .. } if forward => cursor.next()?,
-            Base::Rows { cursor, .. } => cursor.prev()?,
+            Base::Keys { cursor, .. } if forward => cursor.next()?,
+            Base::Keys { cursor, .. } => cursor.prev()?,
+            Base::Rows { cursor, .. } if forward => cursor.step(|tree, _| tree.next())?.is_some(),
+            Base::Rows { cursor, .. } => cursor.step(|tree, _| tree.prev())?.is_some(),
         };
         Ok(self.on_row(on))
     }
 
     fn key(&mut self) -> Result<Option<&[u8]>> {
         match self {
-            Base::Keys(cursor) => cursor.key(),
+            Base::Keys { cursor, .. } => cursor.key(),
             Base::Rows { key, .. } => Ok(Some(key)),
         }
     }
 
     fn value(&self) -> Result<Option<&'t [u8]>> {
         match self {
-            Base::Keys(cursor) => cursor.value(),
+            Base::Keys { cursor, look } => cursor.keep_value(look.arena),
             Base::Rows { cursor, look, .. } => {
-                cursor.row().map(|(_, cell)| resolve(look.pager, look.values, cell)).transpose()
+                cursor.cell().map(|cell| answer(look.pager, look.values, cell, look.arena)).transpose()
             }
         }
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::Isolation;
 use super::cursor::{Base, Changes, OptimisticCursor, OptimisticRange};
 use super::spans::{ReadSet, parts, place};
-use crate::btree::RowTree;
 use crate::error::{Error, Result};
 use crate::kv::catalog::{Table, TableKind};
 use crate::kv::edit::{check_limits, check_row};
+use crate::kv::hold::RowPlace;
 use crate::kv::options::Durability;
 use crate::kv::reads::{Bounds, Reads, above_prefix};
 use crate::kv::snapshot::{ReadTxn, Snapshot};
@@ -162,10 +162,10 @@ impl OptimisticTxn {
         let look = self.read.look();
         let base = if table.kind == TableKind::Rows {
             let root = self.read.find(table)?.rows();
-            let cursor = Box::new(RowTree::cursor(look.pager, &root));
+            let cursor = Box::new(RowPlace::new(look.pager, &root));
             Base::Rows { cursor, look, key: [0; 8] }
         } else {
-            Base::Keys(Box::new(self.read.cursor(table)?))
+            Base::Keys { cursor: Box::new(self.read.cursor(table)?), look }
         };
         let changes = self.writes.get(&table.id).map(|writes| &writes.changes);
         Ok(OptimisticCursor::new(table.id, base, changes, self.reading(table)))
