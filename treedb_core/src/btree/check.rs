@@ -91,13 +91,16 @@ pub(super) fn pages<S: PageSource + ?Sized>(
     root: &TreeRoot,
     visit: &mut dyn FnMut(PageId, u16),
 ) -> Result<()> {
-    walk_pages(src, root, visit, |page, children| {
-        let branch = Branch::open(page)?;
-        for c in 0..=branch.count() {
-            children.push(PageId(branch.child(c)?));
-        }
-        Ok(())
-    })
+    walk_pages(src, root, visit, branch_children)
+}
+
+/// Adds the children of a branch to `out`.
+pub(super) fn branch_children(page: &[u8], out: &mut Vec<PageId>) -> Result<(), NodeDamage> {
+    let branch = Branch::open(page)?;
+    for c in 0..=branch.count() {
+        out.push(PageId(branch.child(c)?));
+    }
+    Ok(())
 }
 
 /// Every page of a tree whose branches' children `children_of` lists, with its level.

@@ -7,6 +7,7 @@
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `many` | many keys at once |
 //! | `range` | delete from one key to another |
+//! | `far` | moving pages that lie far back in the file |
 //! | `cursor` | [`Cursor`]: both ways through a tree |
 //! | `rows` | [`RowTree`]: values under dense row ids, without keys and without search |
 //!
@@ -25,6 +26,7 @@
 mod check;
 mod cursor;
 mod delete;
+mod far;
 mod many;
 pub mod node;
 mod path;
@@ -39,6 +41,7 @@ mod tree;
 
 pub use check::TreeStats;
 pub use cursor::Cursor;
+pub use far::Place;
 pub use node::Value;
 pub use root::TreeRoot;
 pub use rows::{RowCursor, RowRoot, RowTree};

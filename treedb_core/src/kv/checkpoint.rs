@@ -27,6 +27,10 @@ pub(crate) enum Due {
 /// The log may be this many times its limit before commits wait for a checkpoint.
 const PATIENCE: u64 = 4;
 
+/// Checkpoints that the reclamation of dead values takes: one that has the live values in their new places, one that
+/// is without the old segments, and one more for what was written meanwhile.
+const RECLAIMS: usize = 3;
+
 impl Inner {
     /// Whether the transaction just published made a checkpoint due. Call as the writer.
     pub(crate) fn checkpoint_due(&self, writer: &Writer) -> Due {
@@ -54,19 +58,48 @@ impl Inner {
 
     /// Makes a checkpoint of the current transaction, unless the last one already is.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let _one = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = self.poisoned() {
-            return Err(Error::Poisoned { reason });
-        }
-        let mut writer = self.gate.take();
+        let _one = self.hold_checkpoints();
+        self.refuse_poisoned()?;
         if self.pager.current() == self.pager.durable() {
-            self.gate.give(writer);
-            return Ok(());
+            // Snapshots that kept dead values may be gone.
+            self.dead.release(&self.values, self.pager.durable(), &self.pager.pinned())?;
+        } else {
+            self.write_checkpoint(None)?;
         }
+        // The checkpoint is made: what fails here is tried again behind the next one, unless it poisoned the store.
+        let _ = self.reclaim().and_then(|()| match self.mostly_free() {
+            true => self.gather_and_shorten(),
+            false => Ok(()),
+        });
+        self.refuse_poisoned()
+    }
+
+    /// Gives back what is dead in the value log, if that is more than half of it.
+    pub(super) fn reclaim(&self) -> Result<()> {
+        for _ in 0..RECLAIMS {
+            if !self.half_dead() {
+                break;
+            }
+            self.move_values()?;
+            self.write_checkpoint(None)?;
+        }
+        Ok(())
+    }
+
+    /// While the guard lives, nobody else makes a checkpoint.
+    pub(super) fn hold_checkpoints(&self) -> MutexGuard<'_, ()> {
+        self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a checkpoint whatever the last one was, and cuts the page file down to so many pages to spare, if that is
+    /// said. Call with the guard of [`Inner::hold_checkpoints`].
+    pub(super) fn write_checkpoint(&self, slack: Option<u32>) -> Result<()> {
+        let mut writer = self.gate.take();
         if let Err(error) = writer.unlogged.settle(&self.log, self.pager.current()) {
             self.gate.give(writer);
             return Err(error);
         }
+        self.pager.trim(&mut writer.alloc, slack.is_some());
         let lsn = self.log.last_lsn();
         let state = encode_state(&self.values.state(), &self.dead);
         let started = self.pager.start_checkpoint(&mut writer.alloc, lsn.0, state.clone());
@@ -81,7 +114,8 @@ impl Inner {
                 .and_then(|()| self.values.sync())
                 .and_then(|()| self.pager.finish_checkpoint(checkpoint))
                 .and_then(|()| self.tidy(lsn, &state));
-            flushed.inspect_err(|error| self.poison(error))
+            // A file that stays long does no harm.
+            flushed.inspect_err(|error| self.poison(error)).and_then(|()| self.shrink(slack))
         })
     }
 
@@ -95,6 +129,14 @@ impl Inner {
                 Error::Poisoned { reason: error.to_string() }
             }
         })
+    }
+
+    /// Cuts off the page file's end.
+    fn shrink(&self, slack: Option<u32>) -> Result<()> {
+        let writer = self.gate.take();
+        let done = self.pager.shrink(&writer.alloc, slack);
+        self.gate.give(writer);
+        done
     }
 
     /// Gives back what the checkpoint that is durable now made superfluous.

@@ -26,6 +26,9 @@
 //! | `recover` | opening: the newest checkpoint and the log's frames after it |
 //! | `checkpoint` | making the page file catch up, and the thread that does |
 //! | `backup` | copies of a live store, into a directory or a stream |
+//! | `housekeeping` | changes that no command says |
+//! | `reclaim` | keeping the value log at most half dead |
+//! | `compact` | making the files small |
 //! | `check` | everything in the directory against everything else |
 //!
 //! # A directory
@@ -62,15 +65,18 @@ mod check;
 mod checkpoint;
 mod codec;
 mod command;
+mod compact;
 mod cursor;
 mod dup;
 mod edit;
 mod figures;
 mod gate;
 mod hold;
+mod housekeeping;
 mod optimistic;
 mod options;
 mod reads;
+mod reclaim;
 mod recover;
 mod savepoint;
 mod snapshot;
@@ -90,6 +96,7 @@ pub use batch::Batch;
 pub use catalog::{MAX_NAME, Table, TableKind};
 pub use check::CheckReport;
 pub use codec::{KeyBuf, TypedKey, TypedValue};
+pub use compact::Compacted;
 pub use cursor::{Cursor, Range, Rows};
 pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;

@@ -194,10 +194,13 @@ impl Inner {
         let _ = self.failure.set(error.to_string());
     }
 
+    /// `Err` if the store is poisoned.
+    pub(crate) fn refuse_poisoned(&self) -> Result<()> {
+        self.poisoned().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
+    }
+
     pub(crate) fn refuse_writes(&self) -> Result<()> {
-        if let Some(reason) = self.poisoned() {
-            return Err(Error::Poisoned { reason });
-        }
+        self.refuse_poisoned()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Invalid("the store is closed".into()));
         }

@@ -158,6 +158,35 @@ impl Allocator {
         Some(page)
     }
 
+    /// Pages taken by the transaction in progress.
+    pub(crate) fn taken(&self) -> usize {
+        self.born.len()
+    }
+
+    /// Puts the free pages in order, so that the lowest is taken first.
+    pub(crate) fn sort_free(&mut self) {
+        // Mostly they are in order already, which this sort makes use of.
+        self.free.sort_by_key(|&page| std::cmp::Reverse(page));
+    }
+
+    /// How many of the next pages to be taken lie before `end`, up to `most`; after [`Allocator::sort_free`].
+    pub(crate) fn free_before(&self, end: u32, most: usize) -> usize {
+        self.free.iter().rev().take(most).take_while(|&&page| page < end).count()
+    }
+
+    /// Forgets the free pages behind the last one that is not free: they count as never used.
+    pub(crate) fn trim(&mut self) {
+        let mut free = Bits::default();
+        for &page in &self.free {
+            free.insert(page);
+        }
+        while self.high > FIRST_PAGE && free.contains(self.high - 1) {
+            self.high -= 1;
+        }
+        let high = self.high;
+        self.free.retain(|&page| page < high);
+    }
+
     /// First never-used page.
     pub(crate) fn high(&self) -> u32 {
         self.high

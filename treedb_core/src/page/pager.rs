@@ -89,6 +89,8 @@ pub struct Pager {
     flushing: AtomicU64,
     /// Number of the next checkpoint.
     number: AtomicU64,
+    /// Pages that the last durable checkpoint says are in use.
+    durable_pages: AtomicU32,
     /// Never-used pages below this number have been made present.
     present: AtomicU32,
     /// Page counts as of the last transaction, for those who are not the writer: used and free, kept and live.
@@ -138,6 +140,7 @@ impl Pager {
             durable: AtomicU64::new(meta.txn),
             flushing: AtomicU64::new(NOT_FLUSHING),
             number: AtomicU64::new(meta.number + 1),
+            durable_pages: AtomicU32::new(meta.pages),
             present: AtomicU32::new(meta.pages),
             counts: Default::default(),
             growth: options.growth.max(SMALL_STEP),
@@ -317,8 +320,7 @@ impl Pager {
 
     fn grow(&self) -> Result<()> {
         let pages = self.view.pages();
-        let step = self.growth.max(pages / 16);
-        let target = pages.saturating_add(step).min(self.view.capacity());
+        let target = pages.saturating_add(self.step(pages)).min(self.view.capacity());
         if target <= pages {
             return Err(self.full());
         }
@@ -327,6 +329,48 @@ impl Pager {
             Err(Error::DiskFull { .. }) if target - pages > SMALL_STEP => self.view.grow(pages + SMALL_STEP),
             other => other,
         }
+    }
+
+    /// Puts the free pages in order, so that pages taken next lie as far in front as can be. Returns where the live pages
+    /// would end if they lay side by side.
+    pub(crate) fn settle_low(&self, alloc: &mut Allocator) -> u32 {
+        alloc.sort_free();
+        let counts = alloc.counts();
+        FIRST_PAGE + counts.live
+    }
+
+    /// Forgets free pages at the file's end, so that the next checkpoint is without them and [`Pager::shrink`] can cut
+    /// them off: all of them, or none unless more than half of all pages are free. Call as the writer, between
+    /// transactions.
+    pub fn trim(&self, alloc: &mut Allocator, all: bool) {
+        self.begin(alloc);
+        let counts = alloc.counts();
+        if all || counts.free > counts.used / 2 {
+            // What is written from now on lies in front, so that the end gets longer.
+            alloc.sort_free();
+            alloc.trim();
+            self.note_counts(alloc);
+        }
+    }
+
+    /// Shortens the file, if it has many pages behind those in use: `slack` of them stay, or, if that is not said, as
+    /// many as the file would grow by, and a shorter tail than a quarter of the file stays whole. Call as the writer,
+    /// between transactions, with no checkpoint being written.
+    pub fn shrink(&self, alloc: &Allocator, slack: Option<u32>) -> Result<()> {
+        let used = alloc.high().max(self.durable_pages.load(Ordering::Relaxed));
+        let pages = self.view.pages();
+        let target = used.saturating_add(slack.unwrap_or_else(|| self.step(used)));
+        let least = if slack.is_some() { 1 } else { (pages / 4).max(4 * self.growth) };
+        if target.saturating_add(least) > pages {
+            return Ok(());
+        }
+        self.present.fetch_min(target, Ordering::Relaxed);
+        self.view.shrink(target)
+    }
+
+    /// Pages a file of `pages` grows by.
+    fn step(&self, pages: u32) -> u32 {
+        self.growth.max(pages / 16)
     }
 
     /// Begins a checkpoint of the current transaction: gives it a number of its own, takes the list of pages to
@@ -400,6 +444,7 @@ impl Pager {
         file.write_at(&meta.encode(), offset_of((meta.number % 2) as u32))?;
         file.sync()?;
         self.number.store(meta.number + 1, Ordering::Relaxed);
+        self.durable_pages.store(meta.pages, Ordering::Relaxed);
         self.durable.store(meta.txn, Ordering::SeqCst);
         self.flushing.store(NOT_FLUSHING, Ordering::SeqCst);
         Ok(())

@@ -224,6 +224,17 @@ impl View {
         drop(self.make_room(cache, frames, false));
     }
 
+    /// Pages from number `pages` on, which nobody can reach, are not to be written any more.
+    pub(super) fn forget_beyond(&self, cache: &Cache, pages: u32) {
+        let mut frames = cache.lock();
+        while frames.by_page.iter().any(|(&page, frame)| page >= pages && frame.writing) {
+            frames = cache.wait(frames);
+        }
+        for (_, frame) in frames.by_page.iter_mut().filter(|(page, _)| **page >= pages) {
+            frame.dirty = 0;
+        }
+    }
+
     /// `page` of transaction `birth`, the one in progress, is going to be stored to, by the writer, during a stay.
     pub(super) fn soil(&self, cache: &Cache, page: u32, birth: u64) -> Result<()> {
         loop {

@@ -27,7 +27,7 @@ pub(crate) struct View {
     pub(super) map: Box<dyn Map>,
     /// The map's first byte, copied here to spare readers the call.
     base: NonNull<u8>,
-    /// Pages the file has disk blocks for; never above what the map covers, never shrinking.
+    /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nobody can reach.
     pages: AtomicU32,
     /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
     /// cache: it is in memory too, and hot.
@@ -108,6 +108,19 @@ impl View {
         self.file.reserve(offset_of(pages))?;
         self.pages.fetch_max(pages, Ordering::Release);
         Ok(())
+    }
+
+    /// Cuts the file down to `pages`. Nobody may be able to reach the others: no tree, no snapshot, no checkpoint.
+    pub(crate) fn shrink(&self, pages: u32) -> Result<()> {
+        if pages >= self.pages() {
+            return Ok(());
+        }
+        // First, so that a reference into what is cut off is an error and not a fault.
+        self.pages.store(pages, Ordering::SeqCst);
+        if let Some(cache) = &self.cache {
+            self.forget_beyond(cache, pages);
+        }
+        self.file.set_len(offset_of(pages))
     }
 
     /// Makes the pages `from..to` present before they are stored to.

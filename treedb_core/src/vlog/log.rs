@@ -258,17 +258,16 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Segments, the active one excepted, in which less than half of the bytes are live: whoever moves their live
-    /// values (see [`records`](ValueLog::records)) and checkpoints gets their room back. An active segment that is
-    /// a quarter full and mostly garbage is closed first, so that it is among them.
+    /// Segments in which less than half of the bytes are live, but some are: whoever moves their live values (see
+    /// [`records`](ValueLog::records)) and checkpoints gets their room back. If the active segment is one, it is closed
+    /// first; so it is if nothing in it is live.
     pub fn sparse(&self) -> Vec<u32> {
         let mut segments = self.segments();
         let sparse = |s: &Segment| s.live() * 2 < s.end() - FIRST;
-        if segments.active.as_ref().is_some_and(|a| sparse(a) && a.end() >= self.options.segment_bytes / 4) {
+        if segments.active.as_ref().is_some_and(|active| sparse(active)) {
             segments.active = None;
         }
-        let active = segments.active.as_ref().map_or(0, |s| s.id);
-        segments.all.values().filter(|s| s.id != active && sparse(s)).map(|s| s.id).collect()
+        segments.all.values().filter(|s| s.live() > 0 && sparse(s)).map(|s| s.id).collect()
     }
 
     /// The records of a segment, dead ones included: the caller compares each with what its owner holds, appends

@@ -3,6 +3,7 @@
 mod advice;
 mod backup;
 mod check;
+mod compact;
 mod export;
 mod find;
 mod import;
@@ -37,6 +38,7 @@ enum Command {
     Export(export::Export),
     Find(find::Find),
     Check(check::Check),
+    Compact(compact::Compact),
     Backup(backup::Backup),
     Restore(backup::Restore),
 }
@@ -65,6 +67,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Export(export) => export.run(),
         Command::Find(find) => find.run(),
         Command::Check(check) => check.run(),
+        Command::Compact(compact) => compact.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
     };

@@ -1,4 +1,4 @@
-//! `treedb backup`, `treedb restore`.
+//! `treedb backup`, `treedb restore`, `treedb compact`.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -55,4 +55,16 @@ fn a_backup_of_a_directory_in_use_says_who_uses_it() {
     let holder = format!("in use by process {}", server.0.id());
     assert!(refused.status == Some(1) && refused.err.contains(&holder), "{refused:?}");
     assert!(!copy.exists());
+}
+
+#[test]
+fn a_compaction_says_what_it_gained_and_keeps_everything() {
+    let bench = Bench::new();
+    let file = bench.file("in.jsonl", &numbers(0..3000));
+    treedb(&["import", "a.b", &file, "--dir", &bench.dir]);
+    let all = bench.find(&[]);
+    let compacted = treedb(&["compact", "--dir", &bench.dir]);
+    assert!(compacted.status == Some(0) && compacted.out.contains(" before, "), "{compacted:?}");
+    assert_eq!(bench.find(&[]), all);
+    assert!(treedb(&["check", "--dir", &bench.dir]).out.contains("3,000 documents"));
 }

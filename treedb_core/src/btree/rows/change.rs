@@ -1,10 +1,29 @@
 //! Making pages writable on the way down.
 
+use super::super::far::Branches;
+use super::super::node::NodeDamage;
 use super::super::path::{At, Path};
 use super::super::root::TreeRoot;
 use super::branch::{RowBranch, RowBranchMut};
 use crate::error::Result;
 use crate::page::{PageId, PageSink, PageSource};
+
+/// The branches of row trees, for walks that trees share.
+pub(in super::super) struct RowBranches;
+
+impl Branches for RowBranches {
+    fn children(page: &[u8], out: &mut Vec<PageId>) -> Result<(), NodeDamage> {
+        let branch = RowBranch::open(page)?;
+        for c in 0..branch.count() {
+            out.push(PageId(branch.child(c)?));
+        }
+        Ok(())
+    }
+
+    fn own<S: PageSink + ?Sized>(sink: &mut S, parent: PageId, c: usize, child: PageId) -> Result<PageId> {
+        own_child(sink, parent, c, child)
+    }
+}
 
 /// Makes the pages from the root down to the leaf for row `row` this transaction's own; `path` gets the branches.
 pub(super) fn own_path<S: PageSink + ?Sized>(

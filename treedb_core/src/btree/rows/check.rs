@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use super::super::check::{PageCount, depth_is_sound, first_visit, walk_pages};
+use super::super::far::Branches;
 use super::super::path::At;
 use super::super::{TreeRoot, TreeStats};
 use super::branch::{HEADER as BRANCH_HEADER, RowBranch};
+use super::change::RowBranches;
 use super::leaf::{HEADER, RowLeaf};
 use super::{RowRoot, RowTree};
 use crate::error::Result;
@@ -48,13 +50,7 @@ pub(super) fn pages<S: PageSource + ?Sized>(
     root: &TreeRoot,
     visit: &mut dyn FnMut(PageId, u16),
 ) -> Result<()> {
-    walk_pages(src, root, visit, |page, children| {
-        let branch = RowBranch::open(page)?;
-        for c in 0..branch.count() {
-            children.push(PageId(branch.child(c)?));
-        }
-        Ok(())
-    })
+    walk_pages(src, root, visit, RowBranches::children)
 }
 
 struct Walk<'a, S: PageSource + ?Sized> {

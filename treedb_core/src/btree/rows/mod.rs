@@ -47,5 +47,6 @@ mod leaf;
 mod tests;
 mod tree;
 
+pub(super) use change::RowBranches;
 pub use cursor::RowCursor;
 pub use tree::{RowRoot, RowTree};

@@ -3,10 +3,12 @@
 mod backup;
 mod bad_input;
 mod basics;
+mod compact;
 mod crash;
 mod damage;
 mod dup;
 mod flush;
+mod garbage;
 mod model;
 mod optimistic;
 mod reads;

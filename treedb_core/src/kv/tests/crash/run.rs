@@ -50,6 +50,8 @@ pub(super) struct Profile {
     pub(super) range: u32,
     /// Savepoints made, and half of them gone back to.
     pub(super) savepoint: u32,
+    /// Compactions.
+    pub(super) compact: u32,
     /// Bytes of ordinary values, at most.
     pub(super) value: usize,
     /// Bytes of unlogged changes that are kept.
@@ -73,6 +75,7 @@ pub(super) const MIXED: Profile = Profile {
     dup: false,
     range: 0,
     savepoint: 0,
+    compact: 0,
     value: 300,
     unlogged: 1 << 20,
 };
@@ -306,6 +309,10 @@ impl Run {
         for _ in 0..self.profile.steps {
             if self.dice.chance(self.profile.checkpoint) {
                 self.checkpoint(&store)?;
+            } else if self.profile.compact > 0 && self.dice.chance(self.profile.compact) {
+                self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
+                store.compact(|_| {})?;
+                self.acked_checkpoint();
             } else if self.profile.barrier > 0 && self.dice.chance(self.profile.barrier) {
                 self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
                 store.begin_write()?.commit_with(Durability::Durable)?;

@@ -143,3 +143,38 @@ fn stores_with_a_small_cache_survive_power_cuts() {
         cut_everywhere(profile, 21, 1);
     });
 }
+
+#[test]
+fn pages_that_move_and_files_that_shrink_survive_power_cuts() {
+    let profile = Profile {
+        name: "compaction",
+        ops: 30,
+        steps: 24,
+        compact: 12,
+        range: 12,
+        delete: 20,
+        large: 5,
+        value: 900,
+        checkpoint: 5,
+        ..MIXED
+    };
+    cut_everywhere(profile, 12, 1);
+}
+
+#[test]
+fn values_that_move_survive_power_cuts() {
+    let profile = Profile {
+        name: "value-log reclaim",
+        ops: 5,
+        steps: 26,
+        large: 60,
+        delete: 35,
+        batch: 50,
+        checkpoint: 16,
+        range: 4,
+        durable: 40,
+        relaxed: 40,
+        ..MIXED
+    };
+    cut_everywhere(profile, 13, 1);
+}
