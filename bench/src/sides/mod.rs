@@ -3,6 +3,8 @@
 //! Work comes in loops, not in single calls, so that no side pays for the harness. Everything a side needs for an
 //! answer (begin a transaction, look the table up if it must, encode, decode) is inside its loop.
 
+#[cfg(feature = "peers")]
+mod fjall;
 mod form;
 mod lmdb;
 #[cfg(feature = "peers")]
@@ -11,6 +13,8 @@ mod peer;
 mod postgres;
 #[cfg(feature = "peers")]
 mod redb;
+#[cfg(feature = "peers")]
+mod rocksdb;
 mod sqlite;
 mod treedb;
 

@@ -1,10 +1,14 @@
 //! Who there is, and how each is opened.
 
+#[cfg(feature = "peers")]
+use super::fjall::FjallKeys;
 use super::lmdb::LmdbKeys;
 #[cfg(feature = "peers")]
 use super::mdbx::MdbxKeys;
 #[cfg(feature = "peers")]
 use super::redb::RedbKeys;
+#[cfg(feature = "peers")]
+use super::rocksdb::RocksDbKeys;
 use super::sqlite::SqliteKeys;
 use super::treedb::TreeDbKeys;
 use super::{Class, Form, Keys};
@@ -17,12 +21,16 @@ pub enum Peer {
     TreeDb,
     /// LMDB. Without flushes: `WRITEMAP`, its fastest.
     Lmdb,
-    /// libmdbx. Without flushes: `WRITEMAP`, `UTTERLY_NOSYNC`: its fastest for reads and small commits.
+    /// libmdbx. Without flushes: `WRITEMAP`, `UTTERLY_NOSYNC`, `LIFORECLAIM`: its fastest for small commits.
     Mdbx,
-    /// libmdbx without flushes and without `WRITEMAP`, `LIFORECLAIM`: its fastest for large random commits.
-    MdbxLifo,
+    /// libmdbx without flushes and without `WRITEMAP`: faster for some large commits.
+    MdbxNoMap,
     /// redb.
     Redb,
+    /// fjall, with a cache that all fits into.
+    Fjall,
+    /// RocksDB with zstd, bloom filters and a cache that all fits into.
+    RocksDb,
     /// SQLite.
     Sqlite,
 }
@@ -37,8 +45,10 @@ impl Peer {
             Peer::TreeDb => "TreeDB",
             Peer::Lmdb => "LMDB",
             Peer::Mdbx => "libmdbx",
-            Peer::MdbxLifo => "libmdbx, LIFO",
+            Peer::MdbxNoMap => "libmdbx, no map",
             Peer::Redb => "redb",
+            Peer::Fjall => "fjall",
+            Peer::RocksDb => "RocksDB",
             Peer::Sqlite => "SQLite",
         }
     }
@@ -60,9 +70,13 @@ impl Peer {
             #[cfg(feature = "peers")]
             Peer::Mdbx => Box::new(MdbxKeys::new(class, form, true)?),
             #[cfg(feature = "peers")]
-            Peer::MdbxLifo => Box::new(MdbxKeys::new(class, form, false)?),
+            Peer::MdbxNoMap => Box::new(MdbxKeys::new(class, form, false)?),
             #[cfg(feature = "peers")]
             Peer::Redb => Box::new(RedbKeys::new(class, form)?),
+            #[cfg(feature = "peers")]
+            Peer::Fjall => Box::new(FjallKeys::new(class, form)?),
+            #[cfg(feature = "peers")]
+            Peer::RocksDb => Box::new(RocksDbKeys::new(class, form)?),
             #[cfg(not(feature = "peers"))]
             _ => return Err(format!("built without {}: it needs --features peers", self.name()).into()),
         })

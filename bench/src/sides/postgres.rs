@@ -97,7 +97,7 @@ impl Postgres {
             .split_once('|')
             .and_then(|(spent, answer)| Some((spent.parse().ok()?, answer.parse().ok()?)));
         let (spent, answer) = parts.ok_or_else(|| format!("{sql} answered {line:?}"))?;
-        Ok(Turn { ops, spent, answer: answer as u64 })
+        Ok(Turn { ops, spent, answer: Some(answer as u64) })
     }
 }
 

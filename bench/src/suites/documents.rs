@@ -49,7 +49,7 @@ fn inserting(
                 let side = make(class)?;
                 let turn =
                     Turn::timed(count, || side.insert(&mut (0..count).map(place), count, batch).map(|()| 0))?;
-                Ok(Turn { answer: counted(side.as_ref())?, ..turn })
+                Ok(Turn { answer: Some(counted(side.as_ref())?), ..turn })
             };
             Side { name, turn: Box::new(turn) }
         })
@@ -114,7 +114,11 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .iter()
             .map(|side| {
                 let turn = move |_| {
-                    Ok(Turn { ops: size, spent: side.folder().bytes()?, answer: counted(side.as_ref())? })
+                    Ok(Turn {
+                        ops: size,
+                        spent: side.folder().bytes()?,
+                        answer: Some(counted(side.as_ref())?),
+                    })
                 };
                 Side { name: side.name(), turn: Box::new(turn) }
             })

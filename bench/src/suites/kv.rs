@@ -15,9 +15,10 @@ pub(super) const ABOUT: &str = "One thread, everything in memory, nothing flushe
     and most combinations of key form, value size and table size.";
 
 const FAST: &[Peer] = &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::Redb];
-const ALL: &[Peer] = &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::Redb, Peer::Sqlite];
+const ALL: &[Peer] =
+    &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::Redb, Peer::Fjall, Peer::RocksDb, Peer::Sqlite];
 /// The same with libmdbx's other set-up, which is the better one for some writes.
-const WRITERS: &[Peer] = &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::MdbxLifo, Peer::Redb];
+const WRITERS: &[Peer] = &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::MdbxNoMap, Peer::Redb];
 
 const CLASS: Class = Class::Relaxed;
 /// Entries to a commit in loads and large updates.
@@ -31,7 +32,7 @@ const SNAPSHOT: Goals<'_> = &[("LMDB", 10.0)];
 const SEQUENTIAL: Goals<'_> = &[("LMDB", 1.43)];
 const SORTED: Goals<'_> = &[("LMDB", 1.67)];
 const RANDOM: Goals<'_> = &[("LMDB", 1.54)];
-const UPDATE: Goals<'_> = &[("LMDB", 1.43), ("libmdbx", 1.0), ("libmdbx, LIFO", 1.0)];
+const UPDATE: Goals<'_> = &[("LMDB", 1.43), ("libmdbx", 1.0), ("libmdbx, no map", 1.0)];
 const SINGLE: Goals<'_> = &[("LMDB", 5.0), ("libmdbx", 1.0)];
 const NO_GOAL: Goals<'_> = &[];
 
@@ -99,7 +100,7 @@ impl Table {
         let times = (self.scale.of(20_000) / numbers.len() as u64).max(1);
         let numbers = &numbers;
         let turn = |peer: Peer| -> Result<Turn> {
-            let (mut spent, mut answer) = (0, 0);
+            let (mut spent, mut answer) = (0, None);
             for _ in 0..times {
                 let side = peer.keys(CLASS, shape.form)?;
                 let turn = Turn::single(1, || {
@@ -107,7 +108,7 @@ impl Table {
                         .map(|()| 0)
                 })?;
                 spent += turn.spent;
-                answer = side.walk(Walk::Whole)?;
+                answer = Some(side.walk(Walk::Whole)?);
             }
             Ok(Turn { ops: times * numbers.len() as u64, spent, answer })
         };
@@ -142,7 +143,7 @@ impl Table {
             if !writes {
                 return Ok(turn);
             }
-            Ok(Turn { answer: side.walk(Walk::Whole)?, ..turn })
+            Ok(Turn { answer: Some(side.walk(Walk::Whole)?), ..turn })
         };
         let mut sides: Vec<Side<'_>> = opened
             .iter()
