@@ -1,7 +1,7 @@
 //! Both ways through a tree.
 
 use super::TreeRoot;
-use super::node::{Branch, Leaf, Value};
+use super::node::{Branch, Cell, Leaf, Value};
 use super::path::{At, Path};
 use crate::error::Result;
 use crate::page::{PageId, PageSource};
@@ -31,13 +31,16 @@ pub struct Cursor<'a, S: PageSource + ?Sized> {
     /// The leaf the cursor is on, and its page.
     leaf: Option<(Leaf<'a>, PageId)>,
     slot: usize,
-    value: Value<'a>,
+    cell: Cell<'a>,
+    /// Begins with a key of `key_len` bytes.
     key: Vec<u8>,
-    /// Whether `key` is the key of `slot`.
-    key_known: bool,
-    /// Whether `key` begins with the leaf's prefix, put there for another slot.
-    prefix_known: bool,
+    key_len: usize,
+    /// The slot whose key that is, [`NO_SLOT`] if it is of none of this leaf.
+    key_slot: usize,
 }
+
+/// No leaf has so many slots.
+const NO_SLOT: usize = usize::MAX;
 
 impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     pub(super) fn new(src: &'a S, root: &TreeRoot) -> Self {
@@ -48,10 +51,10 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             place: Place::Fresh,
             leaf: None,
             slot: 0,
-            value: Value::inline(&[]),
+            cell: Cell::EMPTY,
             key: Vec::new(),
-            key_known: false,
-            prefix_known: false,
+            key_len: 0,
+            key_slot: NO_SLOT,
         }
     }
 
@@ -61,8 +64,8 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         self.path.clear();
         self.place = Place::Fresh;
         self.leaf = None;
-        self.value = Value::inline(&[]);
-        self.key_known = false;
+        self.cell = Cell::EMPTY;
+        self.key_slot = NO_SLOT;
     }
 
     /// Whether a step on, or back, stays in the leaf it is on.
@@ -135,16 +138,12 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
-        if self.place == Place::On
-            && let Some((leaf, _)) = &self.leaf
-        {
-            if self.slot + 1 < leaf.count() {
-                return self.settle(self.slot + 1);
+        match &self.leaf {
+            Some((leaf, _)) if self.place == Place::On => {
+                let slot = self.slot + 1;
+                if slot < leaf.count() { self.settle(slot) } else { self.next_leaf() }
             }
-            return self.next_leaf();
-        }
-        match self.place {
-            Place::After => Ok(false),
+            _ if self.place == Place::After => Ok(false),
             _ => self.first(),
         }
     }
@@ -152,13 +151,11 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     /// Goes one entry back; `false` before the first.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        if self.place == Place::On {
-            return match self.slot.checked_sub(1) {
+        match self.place {
+            Place::On => match self.slot.checked_sub(1) {
                 Some(slot) => self.settle(slot),
                 None => self.prev_leaf(),
-            };
-        }
-        match self.place {
+            },
             Place::Before => Ok(false),
             _ => self.last(),
         }
@@ -167,47 +164,45 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     /// The value the cursor is on.
     #[inline]
     pub fn value(&self) -> Option<Value<'a>> {
-        (self.place == Place::On).then_some(self.value)
+        (self.place == Place::On).then_some(self.cell.value)
     }
 
     /// The key the cursor is on; put together when it is asked for.
     #[inline]
     pub fn key(&mut self) -> Result<Option<&[u8]>> {
-        if self.place != Place::On {
-            return Ok(None);
-        }
-        self.know_key()?;
-        Ok(Some(&self.key))
+        Ok(self.entry()?.map(|(key, _)| key))
     }
 
     /// Key and value the cursor is on.
     #[inline]
     pub fn entry(&mut self) -> Result<Option<(&[u8], Value<'a>)>> {
-        let value = self.value;
-        Ok(self.key()?.map(|key| (key, value)))
-    }
-
-    #[inline]
-    fn know_key(&mut self) -> Result<()> {
-        if !self.key_known
-            && let Some((leaf, id)) = &self.leaf
-        {
-            leaf.key_behind_prefix(self.slot, &mut self.key, self.prefix_known).at(self.src, *id)?;
-            (self.key_known, self.prefix_known) = (true, true);
+        match &self.leaf {
+            Some((leaf, _)) if self.place == Place::On => {
+                if self.key_slot != self.slot {
+                    let begun = self.key_slot != NO_SLOT;
+                    self.key_len = leaf.write_key(self.slot, &self.cell, &mut self.key, begun);
+                    self.key_slot = self.slot;
+                }
+                Ok(self.key.get(..self.key_len).map(|key| (key, self.cell.value)))
+            }
+            _ => Ok(None),
         }
-        Ok(())
     }
 
     /// Stands on a slot of the leaf.
     #[inline]
     fn settle(&mut self, slot: usize) -> Result<bool> {
-        self.place = Place::Fresh;
         let Some((leaf, id)) = &self.leaf else { return Ok(false) };
-        self.value = leaf.value(slot).at(self.src, *id)?;
-        self.slot = slot;
-        self.key_known = false;
-        self.place = Place::On;
-        Ok(true)
+        match leaf.cell(slot) {
+            Ok(cell) => {
+                (self.cell, self.slot, self.place) = (cell, slot, Place::On);
+                Ok(true)
+            }
+            Err(damage) => {
+                self.place = Place::Fresh;
+                Err(damage).at(self.src, *id)
+            }
+        }
     }
 
     /// Descends to the leaf for `key`: whether it is there, its slot, the leaf's count. `None` in an empty tree.
@@ -241,7 +236,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             return Err(self.src.damaged(id, 2, "a leaf with entries", "none"));
         }
         self.leaf = Some((leaf, id));
-        self.prefix_known = false;
+        self.key_slot = NO_SLOT;
         Ok(leaf)
     }
 
@@ -285,7 +280,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         let Some((leaf, id)) = self.leaf else { return Ok(false) };
         // The leaf's outermost key: what comes must lie beyond it, or damaged branches could lead in circles.
         self.slot = if forward { leaf.count() - 1 } else { 0 };
-        self.key_known = false;
+        self.key_slot = NO_SLOT;
         leaf.key_into(self.slot, &mut self.key).at(self.src, id)?;
         while let Some(step) = self.path.pop() {
             let branch = Branch::open(self.src.page(step.page)?).at(self.src, step.page)?;
@@ -297,6 +292,13 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             self.path.push(self.src, step.page, c)?;
             let child = PageId(branch.child(c).at(self.src, step.page)?);
             let level = self.path.steps().len() + 1;
+            if level == usize::from(self.root.depth) {
+                // Whoever turns one leaf turns the next as well.
+                let next = if forward { c + 1 } else { c.wrapping_sub(1) };
+                if let Some(next) = (next <= branch.count()).then(|| branch.child(next).ok()).flatten() {
+                    self.src.expect(PageId(next));
+                }
+            }
             let leaf = self.descend_edge(child, level, !forward)?;
             let beyond = if forward { 0 } else { leaf.count() };
             if let Some((_, id)) = self.leaf

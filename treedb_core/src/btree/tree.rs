@@ -2,12 +2,10 @@
 
 use super::TreeRoot;
 use super::cursor::Cursor;
-use super::node::{
-    Branch, BranchMut, Keys, LEAF_LINES, Leaf, LeafMut, Scratch, Value, max_key, max_value, prefetch_lines,
-};
+use super::node::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
 use super::path::{At, Path};
 use crate::error::{Error, Result};
-use crate::page::{PageId, PageSink, PageSource};
+use crate::page::{LEAF_LINES, PageId, PageSink, PageSource, prefetch_lines};
 
 /// The functions of a tree with keys in byte order, over a root and the pages it is in.
 pub struct Tree;

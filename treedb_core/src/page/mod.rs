@@ -10,6 +10,7 @@
 //! | `view` | the map, and slices of it (this layer's `unsafe`, with `resident`) |
 //! | `cache` | which pages of a file that is not mapped are in memory |
 //! | `resident` | such pages on their way in and out |
+//! | `prefetch` | asking for memory before it is needed |
 //! | `slots` | where readers say which transaction they see |
 //! | `alloc` | which pages are free, which wait for a reader or a checkpoint |
 //! | `ledger` | the free pages and the owner's state, written at a checkpoint |
@@ -45,6 +46,7 @@ mod layout;
 mod ledger;
 pub mod meta;
 mod pager;
+mod prefetch;
 mod resident;
 mod slots;
 mod view;
@@ -56,6 +58,7 @@ pub use cache::CacheStats;
 pub use census::Census;
 pub use layout::{PAGE_SIZE, PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
+pub(crate) use prefetch::{LEAF_LINES, prefetch_lines};
 pub use slots::{Pin, Reader};
 pub use writer::PageWriter;
 
@@ -75,6 +78,9 @@ pub trait PageSource {
     /// The payload of page `id`: every byte of the page but the owner's header. Its checksum has been verified
     /// since the file was opened. A page outside the file is a corruption error, never a panic.
     fn page(&self, id: PageId) -> Result<&[u8]>;
+    /// Tells that page `id` will be read soon. Nothing is checked.
+    #[inline]
+    fn expect(&self, _id: PageId) {}
     /// The error for a page whose payload makes no sense at its byte `at`, although its checksum is right: a
     /// [`Corruption`](crate::error::Corruption) that names the file, the page and the offset in the file. Trees call it.
     fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error;

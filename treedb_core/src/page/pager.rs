@@ -472,6 +472,11 @@ impl PageSource for Pager {
         self.view.page(id)
     }
 
+    #[inline]
+    fn expect(&self, id: PageId) {
+        self.view.expect(id);
+    }
+
     #[cold]
     fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
         self.view.damaged(id, at, expected, found)

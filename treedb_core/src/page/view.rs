@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::cache::Cache;
 use super::layout::{BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, offset_of};
+use super::prefetch::{NEXT_LINES, prefetch_from};
 use super::{PageId, PageSource};
 use crate::disk::{DiskFile, Map, memory};
 use crate::error::{Corruption, Error, Result};
@@ -351,6 +352,13 @@ impl PageSource for View {
         // SAFETY: inside the mapped file (checked). By the layer's first invariant nobody stores to the payload
         // while a reader that can reach the page is alive.
         Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), PAYLOAD) })
+    }
+
+    #[inline]
+    fn expect(&self, id: PageId) {
+        if self.inside(id.0).is_ok() {
+            prefetch_from(self.start(id.0), NEXT_LINES);
+        }
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::change::RawMut;
-use super::raw::{Load, Raw};
+use super::raw::{Cell, Load, Raw};
 use super::run::{Piece, Run};
 use super::{Found, Keys, NodeDamage, Value};
 
@@ -59,10 +59,17 @@ impl<'a> Leaf<'a> {
         self.raw.key_into(i, out)
     }
 
-    /// Puts key `i` into `out`, which holds another key of this leaf if `known`: the prefix then stays.
+    /// Entry `i`.
     #[inline]
-    pub fn key_behind_prefix(&self, i: usize, out: &mut Vec<u8>, known: bool) -> Result<(), NodeDamage> {
-        self.raw.key_behind_prefix(i, out, known)
+    pub fn cell(&self, i: usize) -> Result<Cell<'a>, NodeDamage> {
+        self.raw.cell(i)
+    }
+
+    /// Writes key `i`, whose cell is `cell`, over the beginning of `out` and returns its length: `out` may be longer.
+    /// If `known`, the last key written there was of this leaf.
+    #[inline]
+    pub fn write_key(&self, i: usize, cell: &Cell<'_>, out: &mut Vec<u8>, known: bool) -> usize {
+        self.raw.write_key(i, cell, out, known)
     }
 
     /// Value `i`.

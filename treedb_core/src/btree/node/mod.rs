@@ -45,7 +45,6 @@ mod change;
 mod leaf;
 #[cfg(test)]
 mod part_tests;
-mod prefetch;
 mod raw;
 mod run;
 mod scratch;
@@ -57,7 +56,7 @@ pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
 pub(super) use bytes::compare;
 pub(super) use change::{store, store_u16};
 pub use leaf::{Leaf, LeafJoin, LeafMut, LeafSplit};
-pub(super) use prefetch::{LEAF_LINES, prefetch_lines};
+pub use raw::Cell;
 pub(super) use raw::POINTER;
 pub(super) use scratch::Scratch;
 pub(super) use search::lower_bound;

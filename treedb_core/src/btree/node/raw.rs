@@ -137,6 +137,30 @@ impl<'a> Load<'a> {
     }
 }
 
+/// The cell of an entry of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell<'a> {
+    /// Length of the key after the prefix.
+    klen: usize,
+    /// The key's bytes behind the head.
+    rest: &'a [u8],
+    /// The value.
+    pub value: Value<'a>,
+}
+
+impl Cell<'_> {
+    /// A cell of nothing.
+    pub(crate) const EMPTY: Cell<'static> = Cell { klen: 0, rest: &[], value: Value::inline(&[]) };
+}
+
+/// Makes `out` the prefix and room for `more` bytes.
+#[cold]
+fn begin_key(prefix: &[u8], more: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(prefix);
+    out.resize(prefix.len() + more, 0);
+}
+
 /// A node for reading; `B` tells a branch from a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a, const B: bool> {
@@ -219,9 +243,9 @@ impl<'a, const B: bool> Raw<'a, B> {
         }
     }
 
-    /// The cell of entry `i` of a leaf: length of the key after the prefix, its bytes behind the head, the value.
+    /// The cell of entry `i` of a leaf.
     #[inline(always)]
-    fn cell(&self, i: usize) -> Result<(usize, &'a [u8], Value<'a>), NodeDamage> {
+    pub(super) fn cell(&self, i: usize) -> Result<Cell<'a>, NodeDamage> {
         let slot = self.slot(i)?;
         let cell = self.page.get(slot..).unwrap_or(&[]);
         let Some(([k0, k1, v0, v1], cell)) = cell.split_first_chunk::<CELL_HEADER>() else {
@@ -233,7 +257,7 @@ impl<'a, const B: bool> Raw<'a, B> {
             return Err(NodeDamage::new(slot, "a key within the payload", klen));
         };
         match cell.get(..word & !POINTER) {
-            Some(bytes) => Ok((klen, rest, Value { bytes, pointer: word & POINTER != 0 })),
+            Some(bytes) => Ok(Cell { klen, rest, value: Value { bytes, pointer: word & POINTER != 0 } }),
             None => Err(NodeDamage::new(slot, "a value within the payload", word & !POINTER)),
         }
     }
@@ -241,7 +265,7 @@ impl<'a, const B: bool> Raw<'a, B> {
     /// The value of entry `i` of a leaf.
     #[inline(always)]
     pub(super) fn value(&self, i: usize) -> Result<Value<'a>, NodeDamage> {
-        Ok(self.cell(i)?.2)
+        Ok(self.cell(i)?.value)
     }
 
     /// The value of `key` in a leaf in byte order.
@@ -262,7 +286,7 @@ impl<'a, const B: bool> Raw<'a, B> {
                 Err(_) => Ok(None),
             };
         }
-        let (klen, rest, value) = self.cell(i)?;
+        let Cell { klen, rest, value } = self.cell(i)?;
         let same = klen == key.len() - skip && (klen <= 8 || same(rest, key.get(skip + 8..).unwrap_or(&[])));
         Ok(same.then_some(value))
     }
@@ -302,21 +326,25 @@ impl<'a, const B: bool> Raw<'a, B> {
         Ok(())
     }
 
-    /// Puts key `i` into `out`, which begins with the prefix already if `known`.
-    #[inline]
-    pub(super) fn key_behind_prefix(
-        &self,
-        i: usize,
-        out: &mut Vec<u8>,
-        known: bool,
-    ) -> Result<(), NodeDamage> {
-        if known {
-            out.truncate(self.prefix.len());
-        } else {
-            out.clear();
-            out.extend_from_slice(self.prefix);
+    /// Writes key `i`, whose cell is `cell`, over the beginning of `out`, and returns its length; `out` may be longer.
+    /// It begins with the node's prefix already if `known`.
+    #[inline(always)]
+    pub(super) fn write_key(&self, i: usize, cell: &Cell<'_>, out: &mut Vec<u8>, known: bool) -> usize {
+        let at = self.prefix.len();
+        let len = at + cell.klen;
+        if !known || out.len() < at + 8 + cell.rest.len() {
+            begin_key(self.prefix, 8 + cell.rest.len(), out);
         }
-        self.append_suffix(i, out)
+        // The head is always written whole: what is too much of it lies behind the key.
+        if let Some((head, rest)) = out.get_mut(at..).and_then(|out| out.split_first_chunk_mut::<8>()) {
+            *head = self.head(i).to_be_bytes();
+            if let Some(rest) = rest.get_mut(..cell.rest.len())
+                && !rest.is_empty()
+            {
+                rest.copy_from_slice(cell.rest);
+            }
+        }
+        len
     }
 
     /// Puts key `i` into `out`, replacing what is there.

@@ -8,16 +8,27 @@ const LINE: usize = 64;
 /// are asked for: branches are seen often enough to be in the cache.
 pub(crate) const LEAF_LINES: usize = 8;
 
-/// Asks for the first `lines` cache lines of `page`. Nothing happens on machines it is not known how to ask.
+/// Lines of a page that will be read in whole after the one before it: where it begins is what must be there in time.
+/// All of its lines at once would be in the way of what is read now.
+pub(crate) const NEXT_LINES: usize = 16;
+
+/// Asks for the first `lines` cache lines of `page`.
 #[inline(always)]
 pub(crate) fn prefetch_lines(page: &[u8], lines: usize) {
+    prefetch_from(page.as_ptr(), lines.min(page.len() / LINE));
+}
+
+/// Asks for `lines` cache lines from `start` on, which is looked at by nobody here: it may be any address. Nothing
+/// happens on machines it is not known how to ask.
+#[inline(always)]
+pub(crate) fn prefetch_from(start: *const u8, lines: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in page.chunks(LINE).take(lines) {
+    for line in 0..lines {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: the instruction is part of every x86-64 processor, takes any address and changes nothing but what
-        // is cached; this address is within the slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        // is cached.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (page, lines);
+    let _ = (start, lines);
 }
