@@ -17,6 +17,7 @@
 //! | [`wal`], [`vlog`] | command log, value log |
 //! | [`page`] | page file: map, copy-on-write, allocation, meta pages, checkpoint |
 //! | [`disk`] | the only part that touches files |
+//! | `sync` | locks and atomics, whose schedules tests choose |
 
 pub mod access;
 pub mod aggregate;
@@ -31,6 +32,7 @@ pub mod kv;
 pub mod page;
 pub mod query;
 pub mod seal;
+mod sync;
 pub mod vlog;
 pub mod wal;
 

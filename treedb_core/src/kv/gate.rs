@@ -1,6 +1,8 @@
 //! Who is the writer: whoever holds what only the writer may have.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// One thing that is held by one owner at a time. Unlike a mutex guard, what is held can be moved to another thread.
 #[derive(Debug)]

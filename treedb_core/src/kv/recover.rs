@@ -6,8 +6,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use super::checkpoint::Worker;
 use super::command::{BadCommand, Commands, FORMAT};
@@ -21,6 +20,8 @@ use crate::btree::TreeRoot;
 use crate::disk::Disk;
 use crate::error::{Corruption, Error, Result};
 use crate::page::{PageSource, Pager, PagerOptions};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
 use crate::vlog::{ValueLog, ValueLogOptions, ValueLogState};
 use crate::wal::{Log, LogOptions, Lsn, Recovery};
 

@@ -1,8 +1,7 @@
 //! A directory opened.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
@@ -16,6 +15,8 @@ use super::values::Dead;
 use super::write::WriteTxn;
 use crate::error::{Error, Result};
 use crate::page::{CacheStats, PageCounts, Pager, Reader};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::vlog::{ValueLog, ValueLogStats};
 use crate::wal::{Log, LogStats};
 

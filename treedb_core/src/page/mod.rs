@@ -100,5 +100,7 @@ pub trait PageSink: PageSource {
     fn free(&mut self, id: PageId) -> Result<()>;
 }
 
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 #[cfg(test)]
 mod tests;

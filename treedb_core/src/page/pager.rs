@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::alloc::{Allocator, Bits, PageCounts};
 use super::cache::{Cache, CacheStats};
@@ -16,6 +15,7 @@ use super::writer::PageWriter;
 use super::{PageId, PageSource, ledger};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corruption, Error, Result};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No checkpoint is being written.
 const NOT_FLUSHING: u64 = u64::MAX;

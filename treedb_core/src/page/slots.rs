@@ -14,10 +14,11 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 const FREE: u64 = u64::MAX;
 /// Slots of a chunk; more readers than that at once make more chunks.
@@ -136,7 +137,7 @@ thread_local! {
 /// Where this thread begins to look for a slot.
 #[inline]
 fn home() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    static THREADS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     HOME.with(|home| {
         if home.get() == usize::MAX {
             home.set(THREADS.fetch_add(1, Ordering::Relaxed) % CHUNK);

@@ -4,13 +4,13 @@
 //! never has to take the leader's lock to find out that it is done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::Thread;
 
 use super::append::Work;
 use super::frame::Lsn;
 use super::log::{Log, lock};
 use crate::error::Result;
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::thread::{self, Thread};
 
 /// Who flushes, and who waits.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Slot {
     fn sleep(&self) -> u8 {
         loop {
             match self.state.load(Ordering::Acquire) {
-                WAITING => std::thread::park(),
+                WAITING => thread::park(),
                 state => return state,
             }
         }
@@ -61,7 +61,7 @@ impl Log {
                 return Ok(());
             }
             if group.leading {
-                let slot = Arc::new(Slot { state: AtomicU8::new(WAITING), thread: std::thread::current() });
+                let slot = Arc::new(Slot { state: AtomicU8::new(WAITING), thread: thread::current() });
                 group.waiting.push((lsn, slot.clone()));
                 Some(slot)
             } else {

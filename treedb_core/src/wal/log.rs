@@ -1,8 +1,7 @@
 //! The log's handle, its options and its state.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::append::Tail;
 use super::cut::Files;
@@ -12,6 +11,8 @@ use super::open;
 use super::recovery::Recovery;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// How far a frame gets before its append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

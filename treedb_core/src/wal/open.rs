@@ -1,8 +1,7 @@
 //! Opening: find the end, make it durable, go on behind it.
 
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use super::append::{Tail, segment_size};
 use super::cut::Files;
@@ -14,6 +13,8 @@ use super::segment::{FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
 use super::walk::{Walked, walk};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicU64;
 
 /// See [`Log::open`].
 pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Result<(Log, Recovery)> {

@@ -13,6 +13,8 @@ mod model;
 mod optimistic;
 mod reads;
 mod savepoints;
+#[cfg(feature = "shuttle")]
+mod schedules;
 mod threads;
 mod typed;
 mod write_cursor;

@@ -4,6 +4,8 @@ mod basics;
 mod crash;
 mod damage;
 mod groups;
+#[cfg(feature = "shuttle")]
+mod schedules;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

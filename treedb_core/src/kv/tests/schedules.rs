@@ -1,0 +1,112 @@
+//! Orders in which writers, readers and checkpoints may take their steps.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::super::gate::Gate;
+use super::*;
+use crate::disk::crash::Crash;
+use crate::sync::{schedules, thread};
+
+#[test]
+fn the_gate_lets_one_in_at_a_time_and_forgets_nobody() {
+    schedules("the writers' gate", 3000, || {
+        let gate = Arc::new(Gate::new(0u64));
+        let inside = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        let n = gate.take();
+                        assert!(!inside.swap(true, Ordering::SeqCst), "two are in");
+                        thread::yield_now();
+                        inside.store(false, Ordering::SeqCst);
+                        gate.give(n + 1);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(gate.take(), 8);
+    });
+}
+
+/// Every key of a snapshot has the same number.
+fn stamp(read: &dyn Reads, table: &Table) -> u64 {
+    let mut stamps = read.range(table, (Bound::Unbounded, Bound::Unbounded)).unwrap().map(|entry| {
+        let (_, value) = entry.unwrap();
+        assert!(value.chunks(8).all(|word| word == &value[..8]), "a page that was stored to");
+        u64::from_le_bytes(value[..8].try_into().unwrap())
+    });
+    let first = stamps.next().unwrap();
+    assert!(stamps.all(|stamp| stamp == first), "half a transaction");
+    first
+}
+
+fn fill(store: &Store, table: &Table, n: u64, how: Durability) {
+    let mut txn = store.begin_write().unwrap();
+    for key in 0..12u8 {
+        // Several leaves, and one value in the value log.
+        let words = if key == 5 { 200 } else { 80 };
+        txn.put(table, &[key], &n.to_le_bytes().repeat(words)).unwrap();
+    }
+    txn.commit_with(how).unwrap();
+}
+
+#[test]
+fn readers_beside_writers_and_checkpoints_see_whole_transactions_and_durable_ones_stay() {
+    schedules("readers, two writers and checkpoints on one store", 150, || {
+        let disk = SimDisk::new();
+        let store = open(&disk).unwrap();
+        let mut txn = store.begin_write().unwrap();
+        let table = txn.create_table("t", TableKind::Ordered).unwrap();
+        txn.commit().unwrap();
+        fill(&store, &table, 1, Durability::Durable);
+        let last = Arc::new(AtomicU64::new(1));
+        let mut threads = Vec::new();
+        for writer in 0..2u64 {
+            let (store, table, last, disk) = (store.clone(), table.clone(), Arc::clone(&last), disk.clone());
+            threads.push(thread::spawn(move || {
+                for round in 0..3u64 {
+                    let how = [Durability::None, Durability::Durable, Durability::Relaxed]
+                        [(round + writer) as usize % 3];
+                    let n = 10 * (writer + 1) + round;
+                    fill(&store, &table, n, how);
+                    last.store(n, Ordering::SeqCst);
+                    if how == Durability::Durable {
+                        let after = open(&disk.crash(Crash::Nothing)).unwrap();
+                        // This commit, or one behind it.
+                        assert_ne!(stamp(&after.snapshot().unwrap(), &table), 1, "a durable commit is lost");
+                    }
+                }
+            }));
+        }
+        for _ in 0..2 {
+            let (store, table) = (store.clone(), table.clone());
+            threads.push(thread::spawn(move || {
+                for _ in 0..2 {
+                    let read = store.snapshot().unwrap();
+                    let first = stamp(&read, &table);
+                    thread::yield_now();
+                    assert_eq!(stamp(&read, &table), first, "a snapshot changed");
+                }
+            }));
+        }
+        let checkpointed = store.clone();
+        threads.push(thread::spawn(move || {
+            for _ in 0..2 {
+                checkpointed.checkpoint().unwrap();
+            }
+        }));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        store.check().unwrap();
+        assert_eq!(store.stats().readers, 0);
+        let newest = stamp(&store.snapshot().unwrap(), &table);
+        store.close().unwrap();
+        let store = open(&disk).unwrap();
+        store.check().unwrap();
+        assert_eq!(stamp(&store.snapshot().unwrap(), &table), newest);
+    });
+}
