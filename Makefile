@@ -2,9 +2,11 @@
 
 PG_CONFIG ?= pg_config
 SUITE ?= all
+ROUNDS ?= 300
+SECONDS_EACH ?= 60
 export PG_CONFIG
 
-.PHONY: help demo test build release install bench bench-docs lint setup clean
+.PHONY: schedules kill miri fuzz help demo test build release install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,6 +34,19 @@ bench: ## One suite beside its peers (SUITE=name, or all): a table, and bench/re
 
 bench-docs: ## Write docs/benchmarks.md from bench/results/
 	@cargo run -q --release -p bench -- docs
+
+schedules: ## Thousands of orders in which threads may take their steps
+	@scripts/run_tests.py schedules
+
+kill: ## kill -9 of a process that uses the library and of the server, 300 rounds each (ROUNDS=n)
+	@TREEDB_KILL_ROUNDS=$(ROUNDS) cargo test -p treedb_core --test kill -- --nocapture
+	@scripts/kill_rounds.sh $(ROUNDS)
+
+miri: ## Miri over codecs, nodes, pages and trees in memory (needs a nightly toolchain with miri)
+	@scripts/miri.sh
+
+fuzz: ## Each fuzz target for SECONDS_EACH seconds (needs a nightly toolchain and cargo-fuzz)
+	@scripts/fuzz.sh $(SECONDS_EACH)
 
 lint: ## rustfmt, clippy and the layer check
 	@scripts/run_tests.py layers format clippy

@@ -44,7 +44,16 @@ impl Mapping {
         Self::owning(base, len)
     }
 
+    /// Miri has no `mmap` of this kind: there the bytes are the allocator's.
+    #[cfg(miri)]
+    pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
+        let layout = layout(len.max(1))?;
+        // SAFETY: the length is above zero.
+        Self::owning(unsafe { std::alloc::alloc_zeroed(layout) }.cast(), len.max(1))
+    }
+
     /// Maps `len` bytes of zeroes that no file backs; memory is taken as pages are first touched.
+    #[cfg(not(miri))]
     pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
         let len = len.max(1);
         // SAFETY: a null hint lets the system choose an unused range, so no memory of ours is replaced.
@@ -118,6 +127,22 @@ impl Mapping {
     }
 }
 
+#[cfg(miri)]
+fn layout(len: usize) -> io::Result<std::alloc::Layout> {
+    std::alloc::Layout::from_size_align(len, UNIT).map_err(io::Error::other)
+}
+
+#[cfg(miri)]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Ok(layout) = layout(self.len) {
+            // SAFETY: under Miri every mapping is an anonymous one, allocated with this layout.
+            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(not(miri))]
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is exactly what `mmap` returned, unmapped once; slices made of it borrow the mapping

@@ -24,7 +24,7 @@ use super::{Disk, DiskFile, Map};
 use crate::error::{Error, Result};
 
 /// The least a mapping reserves, so that a later, longer one of the same file is the same memory.
-const MAP_ROOM: usize = 64 << 20;
+const MAP_ROOM: usize = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
 
 /// What an injected failure looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

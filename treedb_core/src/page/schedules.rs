@@ -16,7 +16,7 @@ fn root(txn: u64) -> [u8; 16] {
 #[test]
 fn what_a_reader_pinned_is_whole_and_stays_until_it_lets_go() {
     const LAST: u64 = 6;
-    schedules("readers and the writer at the slots", 4000, || {
+    schedules("readers and the writer at the slots", 20_000, || {
         let slots = Arc::new(Slots::new(1, &root(1)));
         // What the writer would have used again. No lock of the code under test, so no point of the schedule.
         let gone: Arc<[AtomicBool; LAST as usize + 1]> = Arc::default();

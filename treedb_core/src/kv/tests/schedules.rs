@@ -11,7 +11,7 @@ use crate::sync::{schedules, thread};
 
 #[test]
 fn the_gate_lets_one_in_at_a_time_and_forgets_nobody() {
-    schedules("the writers' gate", 3000, || {
+    schedules("the writers' gate", 10_000, || {
         let gate = Arc::new(Gate::new(0u64));
         let inside = Arc::new(AtomicBool::new(false));
         let threads: Vec<_> = (0..4)
@@ -57,7 +57,7 @@ fn fill(store: &Store, table: &Table, n: u64, how: Durability) {
 
 #[test]
 fn readers_beside_writers_and_checkpoints_see_whole_transactions_and_durable_ones_stay() {
-    schedules("readers, two writers and checkpoints on one store", 150, || {
+    schedules("readers, two writers and checkpoints on one store", 800, || {
         let disk = SimDisk::new();
         let store = open(&disk).unwrap();
         let mut txn = store.begin_write().unwrap();

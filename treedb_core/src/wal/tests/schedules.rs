@@ -10,7 +10,7 @@ const DIR: &str = "/log";
 
 #[test]
 fn whoever_waited_in_a_group_is_durable_and_nobody_waits_for_ever() {
-    schedules("group commit", 800, || {
+    schedules("group commit", 3000, || {
         let disk = SimDisk::new();
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
         let log = Arc::new(log);
@@ -41,7 +41,7 @@ fn whoever_waited_in_a_group_is_durable_and_nobody_waits_for_ever() {
 
 #[test]
 fn a_flush_that_fails_is_told_to_everybody_who_waits_for_it() {
-    schedules("group commit with a failed flush", 800, || {
+    schedules("group commit with a failed flush", 3000, || {
         let disk = SimDisk::new();
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
         let log = Arc::new(log);

@@ -1,0 +1,47 @@
+//! Bytes as documents, filters, updates, projections and sorts, and as JSON: parsed or refused; and what is parsed can
+//! be asked of any document.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use treedb_core::doc::{json, validate};
+use treedb_core::index::ordered::IndexDef;
+use treedb_core::query::{Filter, Projection, Sort, Update};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&split, data)) = data.split_first() else { return };
+    if split == 0 {
+        let Ok(text) = std::str::from_utf8(data) else { return };
+        if let Ok(document) = json::from_json(text) {
+            let again = json::from_json(&json::to_json(&document)).expect("what was written is read");
+            assert_eq!(json::to_json(&document), json::to_json(&again));
+        }
+        return;
+    }
+    // Two documents: one to ask, one to ask about.
+    let (asked, about) = data.split_at(usize::from(split).min(data.len()));
+    let (Ok(asked), Ok(about)) = (validate(asked), validate(about)) else { return };
+    let filter = Filter::parse(asked);
+    if let Ok(filter) = &filter {
+        filter.matches(about);
+        filter.equalities();
+    }
+    if let Ok(update) = Update::parse(asked) {
+        if let Ok(Some(changed)) = update.apply(about) {
+            validate(changed.as_bytes()).expect("an update makes a valid document");
+        }
+        if let Ok(filter) = Filter::parse(about) {
+            let _ = update.upsert(&filter);
+        }
+    }
+    if let Ok(Some(projection)) = Projection::parse(asked)
+        && let Ok(part) = projection.apply(about)
+    {
+        validate(part.as_bytes()).expect("a projection makes a valid document");
+    }
+    if let Ok(Some(sort)) = Sort::parse(asked) {
+        let _ = sort.key(about);
+    }
+    if let Ok(index) = IndexDef::parse(asked, None, false) {
+        let _ = index.keys(about);
+    }
+});
