@@ -5,13 +5,14 @@
 //! page file), then the values, then the pages, then the meta page; then the log is cut and values that nobody needs
 //! any more are given back.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use super::edit::Writer;
 use super::store::Inner;
 use super::values::{decode_state, encode_state};
 use crate::error::{Error, Result};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Lsn;
 
 /// How urgent a checkpoint is.
