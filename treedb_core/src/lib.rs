@@ -47,7 +47,10 @@ pub use collection::{
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};
 
-// The README's Rust examples are compiled and run as tests of this crate.
+// The Rust examples of these pages are compiled and run as tests of this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/key-value.md")]
+struct KeyValue;
