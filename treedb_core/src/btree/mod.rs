@@ -6,6 +6,7 @@
 //! | `root` | where a tree begins: what its owner stores of it |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `many` | many keys at once |
+//! | `estimate` | how far into a tree a key is |
 //! | `range` | delete from one key to another |
 //! | `far` | moving pages that lie far back in the file |
 //! | `cursor` | [`Cursor`]: both ways through a tree |
@@ -26,6 +27,7 @@
 mod check;
 mod cursor;
 mod delete;
+mod estimate;
 mod far;
 mod many;
 pub mod node;

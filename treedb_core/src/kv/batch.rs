@@ -7,7 +7,8 @@ use super::edit::{check_limits, check_row};
 use super::reads::Bounds;
 use crate::error::Result;
 
-/// A list of changes to any number of tables. [`WriteTxn::write`](super::WriteTxn::write) makes them in order.
+/// A list of changes to any number of tables. [`WriteTxn::write`](super::WriteTxn::write) makes them in order, and they
+/// become visible together. Changes that depend on what is there, or that give out numbers, are a transaction's.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     pub(crate) commands: Vec<u8>,
@@ -67,6 +68,19 @@ impl Batch {
         table.expect(TableKind::Rows)?;
         self.push(Command::DeleteRow { table: table.id, row });
         Ok(())
+    }
+
+    /// Removes the rows whose numbers are in `range`. `TableMismatch` if the table maps keys.
+    pub fn delete_rows(&mut self, table: &Table, range: std::ops::Range<u64>) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        self.push(Command::DeleteRows { table: table.id, from: range.start, to: range.end });
+        Ok(())
+    }
+
+    /// Removes a table and everything in it. Its name must still be the one the handle was made with when the batch is
+    /// written.
+    pub fn drop_table(&mut self, table: &Table) {
+        self.push(Command::Drop { table: table.id, name: table.name() });
     }
 
     /// Adds `value` to the values of `key`, if it is not among them. `TableMismatch` if it is not a dup table; limits

@@ -262,6 +262,19 @@ pub(crate) fn remove<S: PageSink>(sink: &mut S, catalog: &mut TreeRoot, id: u32,
     Ok(())
 }
 
+/// Gives a table another name, which no table has.
+pub(crate) fn rename<S: PageSink>(
+    sink: &mut S,
+    catalog: &mut TreeRoot,
+    id: u32,
+    old: &str,
+    new: &str,
+) -> Result<()> {
+    Tree::delete(sink, catalog, &name_key(old))?;
+    Tree::put(sink, catalog, &name_key(new), Value::inline(&id.to_le_bytes()))?;
+    Ok(())
+}
+
 /// How many records there are: as many as names, if the catalog is sound.
 pub(crate) fn records<S: PageSource>(src: &S, catalog: &TreeRoot) -> Result<usize> {
     let mut cursor = Tree::cursor(src, catalog);

@@ -13,6 +13,8 @@
 //! 8 delete from one key to another   table, bound, bound
 //! 9 put pair     table, key, value
 //! 10 delete pair table, key, value
+//! 11 delete rows from one number up to another   table, row, row (not included)
+//! 12 rename      table, old name, new name
 //! ```
 //!
 //! Its number is a byte, tables and rows are LEB128 integers, keys, values and names a LEB128 length and that many
@@ -41,6 +43,8 @@ pub(crate) enum Command<'a> {
     DeleteRange { table: u32, bounds: Bounds<'a> },
     PutPair { table: u32, key: &'a [u8], value: &'a [u8] },
     DeletePair { table: u32, key: &'a [u8], value: &'a [u8] },
+    DeleteRows { table: u32, from: u64, to: u64 },
+    Rename { table: u32, old: &'a str, new: &'a str },
 }
 
 fn put_int(out: &mut Vec<u8>, mut n: u64) {
@@ -83,7 +87,9 @@ impl Command<'_> {
             | Command::Clear { table }
             | Command::DeleteRange { table, .. }
             | Command::PutPair { table, .. }
-            | Command::DeletePair { table, .. } => table,
+            | Command::DeletePair { table, .. }
+            | Command::DeleteRows { table, .. }
+            | Command::Rename { table, .. } => table,
         }
     }
 
@@ -95,9 +101,12 @@ impl Command<'_> {
             | Command::DeleteRow { .. }
             | Command::Clear { .. }
             | Command::DeleteRange { .. }
-            | Command::DeletePair { .. } => met == Met::Nothing,
+            | Command::DeletePair { .. }
+            | Command::DeleteRows { .. } => met == Met::Nothing,
             Command::PutPair { .. } | Command::Create { .. } => met == Met::There,
-            Command::Put { .. } | Command::PutRow { .. } | Command::Drop { .. } => false,
+            Command::Put { .. } | Command::PutRow { .. } | Command::Drop { .. } | Command::Rename { .. } => {
+                false
+            }
         }
     }
 
@@ -158,6 +167,18 @@ impl Command<'_> {
                 put_int(out, table.into());
                 put_bytes(out, key);
                 put_bytes(out, value);
+            }
+            Command::DeleteRows { table, from, to } => {
+                out.push(11);
+                put_int(out, table.into());
+                put_int(out, from);
+                put_int(out, to);
+            }
+            Command::Rename { table, old, new } => {
+                out.push(12);
+                put_int(out, table.into());
+                put_bytes(out, old.as_bytes());
+                put_bytes(out, new.as_bytes());
             }
         }
     }
@@ -277,7 +298,9 @@ impl<'a> Commands<'a> {
             8 => Command::DeleteRange { table: self.table()?, bounds: (self.bound()?, self.bound()?) },
             9 => Command::PutPair { table: self.table()?, key: self.take()?, value: self.take()? },
             10 => Command::DeletePair { table: self.table()?, key: self.take()?, value: self.take()? },
-            _ => return self.bad("a command's number, 1 to 10"),
+            11 => Command::DeleteRows { table: self.table()?, from: self.int()?, to: self.int()? },
+            12 => Command::Rename { table: self.table()?, old: self.name()?, new: self.name()? },
+            _ => return self.bad("a command's number, 1 to 12"),
         };
         Ok(Some(command))
     }
@@ -301,6 +324,8 @@ mod tests {
             Command::Create { table: 3, kind: TableKind::Dup, name: "dup" },
             Command::PutPair { table: 3, key: b"k", value: b"v" },
             Command::DeletePair { table: 3, key: &[5; 130], value: b"" },
+            Command::DeleteRows { table: 2, from: 0, to: u64::MAX },
+            Command::Rename { table: 3, old: "dup", new: "pairs" },
             Command::Clear { table: 300 },
             Command::Drop { table: 2, name: "\u{e4}" },
         ]

@@ -185,6 +185,8 @@ impl Edit<'_> {
             Command::DeleteRange { table, bounds } => self.delete_range(table, bounds),
             Command::PutPair { table, key, value } => self.put_pair(table, key, value),
             Command::DeletePair { table, key, value } => self.delete_pair(table, key, value),
+            Command::DeleteRows { table, from, to } => self.delete_rows(table, from, to),
+            Command::Rename { table, old, new } => self.rename(table, old, new),
         }
     }
 
@@ -290,6 +292,44 @@ impl Edit<'_> {
         let mut sink = pager.writer(&mut self.writer.alloc);
         catalog::remove(&mut sink, &mut self.writer.catalog, id, name)?;
         self.writer.tables.remove(&id);
+        Ok(Met::There)
+    }
+
+    fn rename(&mut self, id: u32, old: &str, new: &str) -> Result<Met> {
+        let (pager, root) = (self.pager, self.writer.catalog);
+        let named = catalog::by_name(pager, &root, old)?.is_some_and(|table| table.id == id);
+        if !named || catalog::by_name(pager, &root, new)?.is_some() {
+            return Ok(Met::NoTable);
+        }
+        let mut sink = pager.writer(&mut self.writer.alloc);
+        catalog::rename(&mut sink, &mut self.writer.catalog, id, old, new)?;
+        Ok(Met::There)
+    }
+
+    fn delete_rows(&mut self, id: u32, from: u64, to: u64) -> Result<Met> {
+        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
+        let pager = self.pager;
+        let mut root = RowRoot { tree: record.root, next: record.next_row };
+        let mut rows = Vec::new();
+        let mut cursor = RowTree::cursor(pager, &root);
+        let mut on = cursor.seek(from)?;
+        while let Some((row, cell)) = cursor.row().filter(|&(row, _)| on && row < to) {
+            self.bury(&mut record, Some(cell))?;
+            rows.push(row);
+            on = cursor.next()?;
+        }
+        if rows.is_empty() {
+            return Ok(Met::Nothing);
+        }
+        if rows.len() as u64 == root.tree.entries {
+            RowTree::clear(&mut self.sink(), &mut root)?;
+        } else {
+            for row in rows {
+                RowTree::delete(&mut self.sink(), &mut root, row)?;
+            }
+        }
+        record.root = root.tree;
+        self.put_record(id, record);
         Ok(Met::There)
     }
 

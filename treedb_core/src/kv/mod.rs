@@ -11,6 +11,7 @@
 //! | `figures` | [`TableStats`]: a table in numbers |
 //! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
 //! | `write` | [`WriteTxn`]: the one writer |
+//! | [`leveldb`] | LevelDB's interface over a store |
 //! | `optimistic` | [`OptimisticTxn`]: many writers at once, checked when they commit |
 //! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
 //! | `write_cursor` | [`WriteCursor`]: a cursor that changes what it stands on |
@@ -73,6 +74,7 @@ mod figures;
 mod gate;
 mod hold;
 mod housekeeping;
+pub mod leveldb;
 mod optimistic;
 mod options;
 mod reads;

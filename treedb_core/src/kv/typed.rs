@@ -124,6 +124,31 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         Ok(TypedRange { range, table: self.clone() })
     }
 
+    /// The keys that begin with `prefix`, and their values, from both ends: of a table whose keys are tuples, those with
+    /// given first parts (`P` is the tuple of these); of one with strings or bytes, those that begin with others.
+    pub fn prefix<'r, P: TypedKey>(
+        &self,
+        read: &'r impl Reads,
+        prefix: P::Ref<'_>,
+    ) -> Result<TypedRange<'r, K, V>> {
+        let range = P::with(prefix, |prefix| read.prefix(&self.table, prefix))?;
+        Ok(TypedRange { range, table: self.clone() })
+    }
+
+    /// The values of `keys`, in the same order; see [`Reads::get_many`].
+    pub fn get_many<'r, 'k>(
+        &self,
+        read: &'r impl Reads,
+        keys: impl IntoIterator<Item = K::Ref<'k>>,
+    ) -> Result<Vec<Option<V::Ref<'r>>>> {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| K::with(key, <[u8]>::to_vec)).collect();
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let found = read.get_many(&self.table, &slices)?;
+        let read_one =
+            |bytes: Option<&'r [u8]>| bytes.map(|bytes| value_in::<V>(&self.table, bytes)).transpose();
+        found.into_iter().map(read_one).collect()
+    }
+
     /// Number of entries.
     pub fn len(&self, read: &impl Reads) -> Result<u64> {
         read.len(&self.table)

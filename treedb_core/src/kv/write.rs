@@ -113,6 +113,18 @@ impl WriteTxn {
     /// Creates a table. `TableMismatch` if the name is taken; `Invalid` for an empty name or one over [`MAX_NAME`]
     /// bytes.
     pub fn create_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        self.check_name(name)?;
+        let id = {
+            let pager = self.look().pager;
+            let _stay = pager.stay();
+            catalog::next_number(pager, &self.catalog()?)?
+        };
+        self.run(&Command::Create { table: id, kind, name })?;
+        Ok(Table { id, name: name.into(), kind })
+    }
+
+    /// Whether a new table can have this name.
+    fn check_name(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(Error::Invalid(format!(
                 "a table's name has 1 to {MAX_NAME} bytes, this one has {}",
@@ -122,13 +134,18 @@ impl WriteTxn {
         if self.table(name)?.is_some() {
             return Err(Error::TableMismatch { name: name.to_owned(), what: "exists already".into() });
         }
-        let id = {
-            let pager = self.look().pager;
-            let _stay = pager.stay();
-            catalog::next_number(pager, &self.catalog()?)?
-        };
-        self.run(&Command::Create { table: id, kind, name })?;
-        Ok(Table { id, name: name.into(), kind })
+        Ok(())
+    }
+
+    /// Gives the table `old` the name `new`; false if there is none of the old name. Its handles stay good. Errors as
+    /// [`WriteTxn::create_table`].
+    pub fn rename_table(&mut self, old: &str, new: &str) -> Result<bool> {
+        let Some(table) = self.table(old)? else { return Ok(false) };
+        if old != new {
+            self.check_name(new)?;
+            self.run(&Command::Rename { table: table.id, old, new })?;
+        }
+        Ok(true)
     }
 
     /// The table with this name, created if there is none. `TableMismatch` if there is one of the other kind.
@@ -278,6 +295,15 @@ impl WriteTxn {
     pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<bool> {
         table.expect(TableKind::Rows)?;
         self.run_on(table, &Command::DeleteRow { table: table.id, row })
+    }
+
+    /// Removes the rows whose numbers are in `range` and returns how many there were. Their numbers are not given
+    /// again. Each is looked at, unless all go.
+    pub fn delete_rows(&mut self, table: &Table, range: std::ops::Range<u64>) -> Result<u64> {
+        table.expect(TableKind::Rows)?;
+        let before = self.len(table)?;
+        self.run_on(table, &Command::DeleteRows { table: table.id, from: range.start, to: range.end })?;
+        Ok(before - self.len(table)?)
     }
 
     /// Makes all changes of a batch, in order. After an error, whichever it is, the transaction can only be dropped.

@@ -44,7 +44,7 @@ use super::options::{Durability, Options};
 use super::store::Store;
 use super::write::WriteTxn;
 use crate::error::Result;
-use place::Draft;
+pub(super) use place::Draft;
 use pump::Pump;
 
 /// How far a copy is, and what it was in the end.

@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 
 /// A store in the making.
-pub(super) struct Draft {
+pub(in crate::kv) struct Draft {
     options: Options,
     at: PathBuf,
     to: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// For a store at `to`, where nothing may be.
-    pub(super) fn new(options: &Options, to: &Path) -> Result<Draft> {
+    pub(in crate::kv) fn new(options: &Options, to: &Path) -> Result<Draft> {
         let disk = &options.disk;
         if disk.exists(to)? {
             let things = disk.list(to).map_err(|_| taken(to, "it is not a directory"))?;
@@ -63,7 +63,7 @@ impl Draft {
     }
 
     /// Makes the store with `work`, then puts it in its place.
-    pub(super) fn fill<T>(self, work: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
+    pub(in crate::kv) fn fill<T>(self, work: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
         let made = self.make(work);
         if made.is_err() {
             let _ = self.clear(&self.at);

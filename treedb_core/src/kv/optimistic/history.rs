@@ -158,9 +158,17 @@ impl Kept {
             Command::DeleteRange { table, bounds: (from, to) } => {
                 self.add_span(txn, Span::new(table, from, to));
             }
+            Command::DeleteRows { table, from, to } => {
+                let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+                self.add_span(txn, Span::new(table, Bound::Included(&from), Bound::Excluded(&to)));
+            }
             Command::Clear { table } | Command::Drop { table, .. } => self.add_span(txn, Span::table(table)),
             // Of dup tables optimistic transactions see nothing, and of a new table none that is open.
-            Command::PutPair { .. } | Command::DeletePair { .. } | Command::Create { .. } => {}
+            // A table's name is not looked at.
+            Command::PutPair { .. }
+            | Command::DeletePair { .. }
+            | Command::Create { .. }
+            | Command::Rename { .. } => {}
         }
     }
 

@@ -9,6 +9,7 @@ mod damage;
 mod dup;
 mod flush;
 mod garbage;
+mod leveldb;
 mod model;
 mod optimistic;
 mod reads;

@@ -133,6 +133,13 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
             model.keys.retain(|key, _| !within(key));
             assert_eq!(txn.delete_range(keys, bounds).unwrap(), (before - model.keys.len()) as u64);
         }
+        19 if dice.chance(60) => {
+            let mut end = || dice.below(model.next as usize + 3) as u64;
+            let range = end()..if end() % 4 == 0 { u64::MAX } else { end() };
+            let before = model.rows.len();
+            model.rows.retain(|row, _| !range.contains(row));
+            assert_eq!(txn.delete_rows(rows, range).unwrap(), (before - model.rows.len()) as u64);
+        }
         _ if dice.chance(50) => {
             assert_eq!(txn.clear(keys).unwrap(), model.keys.len() as u64);
             model.keys.clear();

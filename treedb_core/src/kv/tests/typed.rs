@@ -46,3 +46,22 @@ fn a_table_of_other_types_is_a_mismatch_not_a_wrong_answer() {
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();
     assert!(matches!(TypedTable::<u64, u64>::of(rows), Err(Error::TableMismatch { .. })));
 }
+
+#[test]
+fn typed_prefixes_are_of_parts_or_of_beginnings_and_many_keys_come_in_their_order() {
+    let store = open(&SimDisk::new()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let pairs = TypedTable::<(String, u32), u64>::open(&mut txn, "pairs").unwrap();
+    let words = TypedTable::<String, u64>::open(&mut txn, "words").unwrap();
+    for (i, word) in ["a", "ab", "abc", "b"].into_iter().enumerate() {
+        words.put(&mut txn, word, i as u64).unwrap();
+        for n in 0..3 {
+            pairs.put(&mut txn, (word, n), u64::from(n)).unwrap();
+        }
+    }
+    let of_ab: Vec<_> = pairs.prefix::<(String,)>(&txn, ("ab",)).unwrap().map(|e| e.unwrap().0).collect();
+    assert_eq!(of_ab, [0, 1, 2].map(|n| ("ab".to_owned(), n)));
+    let from_ab: Vec<_> = words.prefix::<String>(&txn, "ab").unwrap().map(|e| e.unwrap().0).collect();
+    assert_eq!(from_ab, ["ab", "abc"]);
+    assert_eq!(words.get_many(&txn, ["b", "x", "a"]).unwrap(), [Some(3), None, Some(0)]);
+}

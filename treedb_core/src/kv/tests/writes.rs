@@ -105,3 +105,49 @@ fn a_cleared_table_of_rows_gives_no_number_again() {
     assert_eq!(txn.clear(&rows).unwrap(), 5);
     assert_eq!(txn.append_row(&rows, b"row").unwrap(), 6);
 }
+
+#[test]
+fn rows_between_two_numbers_go_and_their_large_values_with_them() {
+    let store = open(&SimDisk::new()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+    for n in 1..=400u64 {
+        txn.append_row(&rows, &vec![n as u8; if n % 20 == 0 { 4000 } else { 60 }]).unwrap();
+    }
+    txn.commit().unwrap();
+    let mut txn = store.begin_write().unwrap();
+    assert_eq!(txn.delete_rows(&rows, 100..300).unwrap(), 200);
+    assert_eq!(txn.delete_rows(&rows, 100..300).unwrap(), 0);
+    assert_eq!(txn.delete_rows(&rows, std::ops::Range { start: 300, end: 100 }).unwrap(), 0);
+    assert_eq!(txn.table_stats(&rows).unwrap().large_values, 10);
+    let mut batch = Batch::new();
+    batch.delete_rows(&rows, 0..u64::MAX).unwrap();
+    let other = txn.create_table("other", TableKind::Ordered).unwrap();
+    batch.drop_table(&other);
+    txn.write(&batch).unwrap();
+    assert_eq!(txn.append_row(&rows, b"next").unwrap(), 401);
+    assert!(txn.table("other").unwrap().is_none());
+    txn.commit().unwrap();
+    assert_eq!(store.check().unwrap().entries, 1);
+}
+
+#[test]
+fn a_renamed_table_is_the_same_table() {
+    let (store, table) = table();
+    let mut txn = store.begin_write().unwrap();
+    txn.put(&table, b"k", b"v").unwrap();
+    let other = txn.create_table("other", TableKind::Rows).unwrap();
+    assert!(matches!(txn.rename_table("t", "other"), Err(Error::TableMismatch { .. })));
+    assert!(matches!(txn.rename_table("t", ""), Err(Error::Invalid(_))));
+    assert!(!txn.rename_table("nothing", "new").unwrap());
+    assert!(txn.rename_table("t", "t").unwrap());
+    assert!(txn.rename_table("t", "new").unwrap());
+    assert!(txn.rename_table("other", "t").unwrap());
+    txn.commit().unwrap();
+    let read = store.snapshot().unwrap();
+    assert_eq!(read.get(&table, b"k").unwrap(), Some(&b"v"[..]));
+    assert_eq!(read.table("new").unwrap().map(|found| found.id()), Some(table.id()));
+    assert_eq!(read.table("t").unwrap().map(|found| found.id()), Some(other.id()));
+    assert!(read.table("other").unwrap().is_none());
+    store.check().unwrap();
+}

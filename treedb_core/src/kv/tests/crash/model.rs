@@ -41,6 +41,10 @@ pub(super) enum Op {
     Drop {
         table: String,
     },
+    Rename {
+        old: String,
+        new: String,
+    },
 }
 
 pub(super) fn apply(state: &mut State, ops: &[Op]) {
@@ -64,6 +68,10 @@ pub(super) fn apply(state: &mut State, ops: &[Op]) {
             }
             Op::Create { table } => {
                 state.insert(table, BTreeMap::new());
+            }
+            Op::Rename { old, new } => {
+                let entries = state.remove(&old).unwrap_or_default();
+                state.insert(new, entries);
             }
             Op::Drop { table } => {
                 state.remove(&table);

@@ -39,6 +39,8 @@ pub(super) struct Profile {
     /// Durable commits of nothing.
     pub(super) barrier: u32,
     pub(super) ddl: u32,
+    /// How many of the changes to tables that are not removals rename one.
+    pub(super) rename: u32,
     pub(super) delete: u32,
     pub(super) large: u32,
     pub(super) batch: u32,
@@ -68,6 +70,7 @@ pub(super) const MIXED: Profile = Profile {
     reopen: 2,
     barrier: 0,
     ddl: 0,
+    rename: 0,
     delete: 30,
     large: 0,
     batch: 30,
@@ -137,6 +140,9 @@ impl Run {
                 txn.drop_table(&table)?;
                 return Ok(vec![Op::Drop { table }]);
             }
+            if !self.tables.is_empty() && self.dice.chance(self.profile.rename) {
+                return self.rename(txn);
+            }
             self.made += 1;
             let kind = match self.made % 2 {
                 _ if self.profile.dup => TableKind::Dup,
@@ -200,9 +206,25 @@ impl Run {
         }])
     }
 
+    /// Gives a table another name.
+    fn rename(&mut self, txn: &mut WriteTxn) -> crate::Result<Vec<Op>> {
+        self.made += 1;
+        let at = self.dice.below(self.tables.len());
+        let (old, new) = (self.tables[at].name().to_owned(), format!("renamed {}", self.made));
+        assert!(txn.rename_table(&old, &new)?);
+        self.tables[at] = txn.table(&new)?.expect("it has just been given this name");
+        Ok(vec![Op::Rename { old, new }])
+    }
+
     /// Removes a range, or everything in a table.
     pub(super) fn remove_many(&mut self, txn: &mut WriteTxn, table: &Table) -> crate::Result<Vec<Op>> {
         let name = table.name().to_owned();
+        if table.kind() == TableKind::Rows && self.dice.chance(70) {
+            let (from, to) = (self.dice.below(80) as u64, self.dice.below(120) as u64);
+            txn.delete_rows(table, from..to)?;
+            let [from, to] = [from, to].map(|row| row.to_be_bytes().to_vec());
+            return Ok(vec![Op::RemoveRange { table: name, from, to }]);
+        }
         if table.kind() == TableKind::Rows || self.dice.chance(20) {
             txn.clear(table)?;
             return Ok(vec![Op::Clear { table: name }]);

@@ -13,7 +13,7 @@ fn puts_and_deletes_survive_power_cuts() {
 
 #[test]
 fn tables_coming_and_going_survive_power_cuts() {
-    cut_everywhere(Profile { name: "create and drop", ddl: 25, reopen: 6, ..MIXED }, 3, 4);
+    cut_everywhere(Profile { name: "create, rename, drop", ddl: 25, rename: 40, reopen: 6, ..MIXED }, 3, 4);
 }
 
 #[test]
