@@ -2,23 +2,24 @@
 //! are `make bench`'s.
 
 use bench::people::Random;
-use bench::sides::{Class, Form, KeyForm, Keys, Peer};
+use bench::sides::{Class, Form, KeyForm, Opened, Peer};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const SIZE: u64 = 100_000;
 const LOOP: usize = 1000;
 
-fn loaded() -> bench::Result<Box<dyn Keys>> {
+fn loaded() -> bench::Result<Opened> {
     let side = Peer::TreeDb.keys(Class::Relaxed, Form { keys: KeyForm::Spread, value: 100 })?;
-    side.put(&(0..SIZE).collect::<Vec<u64>>(), 10_000, 0)?;
+    side.keys.put(&(0..SIZE).collect::<Vec<u64>>(), 10_000, 0)?;
     Ok(side)
 }
 
 fn keys(c: &mut Criterion) {
-    let side = match loaded() {
-        Ok(side) => side,
+    let opened = match loaded() {
+        Ok(opened) => opened,
         Err(e) => return eprintln!("no store in the bench folder: {e}"),
     };
+    let side = &opened.keys;
     let mut group = c.benchmark_group("keys, 100k of 8 bytes, values of 100");
     group.throughput(Throughput::Elements(LOOP as u64));
     let mut seed = 0;

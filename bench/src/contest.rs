@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
+use crate::report::THE_GOAL;
 
 /// What a turn's time is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +88,8 @@ pub struct Side<'a> {
 pub enum Unit {
     /// Nanoseconds an operation: less is better.
     NanosPerOp,
+    /// Microseconds, where one thing is measured: less is better.
+    Microseconds,
     /// Operations a second: more is better.
     OpsPerSecond,
     /// Bytes on the disk for each document: less is better.
@@ -98,6 +101,7 @@ impl Unit {
     pub fn label(self) -> &'static str {
         match self {
             Unit::NanosPerOp => "ns/op",
+            Unit::Microseconds => "us",
             Unit::OpsPerSecond => "ops/s",
             Unit::BytesPerDocument => "B/doc",
         }
@@ -112,6 +116,7 @@ impl Unit {
         let (spent, ops) = (turn.spent.max(1) as f64, turn.ops.max(1) as f64);
         match self {
             Unit::NanosPerOp | Unit::BytesPerDocument => spent / ops,
+            Unit::Microseconds => spent / ops / 1e3,
             Unit::OpsPerSecond => ops * 1e9 / spent,
         }
     }
@@ -130,6 +135,11 @@ impl Figures {
     /// The median.
     pub fn median(&self) -> f64 {
         median(&self.rounds)
+    }
+
+    /// A figure to reach, as a side: see [`crate::report::THE_GOAL`].
+    pub fn to_reach(figure: f64) -> Figures {
+        Figures { name: THE_GOAL, rounds: vec![figure] }
     }
 
     /// The least and the most.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::Result;
-use crate::report::{figure, results, verdict};
+use crate::report::{THE_GOAL, figure, results, verdict};
 
 const HEAD: &str = "# Benchmarks
 
@@ -40,7 +40,11 @@ fn section(out: &mut String, file: &Value) -> Result<()> {
     let rows = file["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
     for row in rows {
         let ratio = number(row, "ratio");
-        let ahead = if ratio < 1.0 { format!("**{ratio:.2}, peer ahead**") } else { format!("{ratio:.2}") };
+        let ahead = if ratio < 1.0 && text(row, "peer") != THE_GOAL {
+            format!("**{ratio:.2}, peer ahead**")
+        } else {
+            format!("{ratio:.2}")
+        };
         writeln!(
             out,
             "| {} | {} | {} | {} ({}) | {} | {} ({}) | {ahead} | {} |",
@@ -84,13 +88,14 @@ fn section(out: &mut String, file: &Value) -> Result<()> {
 pub fn page(files: &[Value]) -> Result<String> {
     let mut out = HEAD.to_owned();
     let rows = || files.iter().filter_map(|f| f["rows"].as_array()).flatten();
+    let compared = || rows().filter(|r| text(r, "peer") != THE_GOAL);
     let goals = || rows().filter_map(|r| Some((number(r, "ratio"), r["goal"].as_f64()?)));
-    let behind = rows().filter(|r| number(r, "ratio") < 1.0).count();
+    let behind = compared().filter(|r| number(r, "ratio") < 1.0).count();
     writeln!(
         out,
-        "\n{} comparisons, TreeDB ahead in {}, behind in {behind}. {} of them have a goal, met in {}.",
-        rows().count(),
-        rows().count() - behind,
+        "\n{} comparisons, TreeDB ahead in {}, behind in {behind}. {} rows have a goal, which is met in {}.",
+        compared().count(),
+        compared().count() - behind,
         goals().count(),
         goals().filter(|(ratio, goal)| ratio >= goal).count()
     )?;
@@ -130,7 +135,7 @@ mod tests {
             |ratio: f64| json!({"workload": "w", "ratio": ratio, "ours": 1, "peer": "P", "peer_value": 2});
         let file = json!({"suite": "s", "rows": [row(0.5), row(2.0)], "machine": {"cores": 2}});
         let page = page(&[file]).unwrap();
-        assert!(page.contains("2 comparisons, TreeDB ahead in 1, behind in 1. 0 of them"));
+        assert!(page.contains("2 comparisons, TreeDB ahead in 1, behind in 1. 0 rows"));
         assert_eq!(page.matches("peer ahead").count(), 1);
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`suites`] | what is measured: `kv`, `documents`, `durable` |
+//! | [`suites`] | what is measured: `kv`, `documents`, `durable` and so on |
 //! | [`contest`] | how: sides take turns, round by round |
-//! | [`sides`] | TreeDB, LMDB and SQLite doing the same work |
+//! | [`sides`] | TreeDB and its peers doing the same work |
+//! | [`child`] | work that needs a process of its own |
 //! | [`people`] | the documents |
 //! | [`report`] | the table and the result file |
 //! | [`machine`] | what it was measured on |
@@ -12,6 +13,7 @@
 //!
 //! `bench/README.md` says how to read the figures.
 
+pub mod child;
 pub mod contest;
 pub mod docs;
 pub mod machine;

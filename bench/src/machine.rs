@@ -70,14 +70,28 @@ pub fn facts(dir: &Path) -> Result<Value> {
         "load_at_start": fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next(),
         "rustc": output("rustc", &["--version"]).unwrap_or_default(),
         "commit": if changed { format!("{commit} and uncommitted changes") } else { commit },
-        "peers": {
-            "SQLite": rusqlite::version(),
-            "LMDB": heed_version(),
-        },
+        "peers": peers(),
     }))
 }
 
-fn heed_version() -> String {
-    let v = heed::lmdb_version();
-    format!("{}.{}.{}", v.major, v.minor, v.patch)
+/// The peers' versions: those of C libraries as they say, those of crates from the lock file.
+fn peers() -> Value {
+    let lmdb = heed::lmdb_version();
+    let lmdb = format!("{}.{}.{}", lmdb.major, lmdb.minor, lmdb.patch);
+    let mut peers = json!({ "SQLite": rusqlite::version(), "LMDB": lmdb });
+    if cfg!(feature = "peers") {
+        for (name, package) in [("libmdbx", "mdbx-sys"), ("redb", "redb"), ("fjall", "fjall")] {
+            peers[name] = json!(locked(package).unwrap_or_else(|| "unknown".into()));
+        }
+        let rocksdb = output("dpkg-query", &["-W", "-f", "${Version}", "librocksdb-dev"]);
+        peers["RocksDB"] = json!(rocksdb.unwrap_or_else(|| "unknown".into()));
+    }
+    peers
+}
+
+/// The version of a package in the lock file.
+fn locked(package: &str) -> Option<String> {
+    let lock = include_str!("../../Cargo.lock");
+    let (_, after) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
+    Some(after.split_once('"')?.0.to_owned())
 }

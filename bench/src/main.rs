@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bench::suites::{SUITES, Scale};
-use bench::{Result, docs};
+use bench::{Result, child, docs};
 
 fn run(wanted: &str) -> Result<()> {
     if wanted == "docs" {
@@ -19,8 +19,12 @@ fn run(wanted: &str) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).unwrap_or_else(|| "all".into());
-    match run(&wanted) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match args.split_first() {
+        Some((first, work)) if first == child::COMMAND => child::run(work),
+        first => run(first.map_or("all", |(wanted, _)| wanted)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("bench: {e}");

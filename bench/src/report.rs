@@ -58,6 +58,9 @@ impl Row {
     }
 }
 
+/// The peer of a row that compares a figure with one that was set as a goal. The ratio to reach is 1.
+pub const THE_GOAL: &str = "the goal";
+
 /// Ratios to reach, each against a peer: [`Row::ratio`] at least.
 pub type Goals<'a> = &'a [(&'a str, f64)];
 
@@ -71,7 +74,11 @@ pub fn rows(
 ) -> Vec<Row> {
     let mut figures = figures.into_iter();
     let Some(ours) = figures.next() else { return Vec::new() };
-    let row = |peer: Figures| {
+    let row = |mut peer: Figures| {
+        if peer.name == THE_GOAL {
+            // The same in all rounds.
+            peer.rounds = vec![peer.median(); ours.rounds.len()];
+        }
         let goal = goals.iter().find(|(name, _)| *name == peer.name).map(|(_, goal)| *goal);
         Row { workload: workload.to_owned(), durability, unit, ours: ours.clone(), peer, goal }
     };

@@ -1,8 +1,10 @@
 //! fjall.
 
+use std::path::Path;
+
 use ::fjall::{Database, Iter, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 
-use super::{Class, Folder, Form, Keys, Maker, Walk};
+use super::{Class, Form, Keys, Maker, Walk};
 use crate::Result;
 use crate::contest::Answer;
 
@@ -13,20 +15,18 @@ pub(super) struct FjallKeys {
     /// How far a commit's journal entry goes.
     persist: PersistMode,
     form: Form,
-    _folder: Folder,
 }
 
 impl FjallKeys {
-    /// An empty store.
-    pub(super) fn new(class: Class, form: Form) -> Result<FjallKeys> {
-        let folder = Folder::new("fjall-keys")?;
-        let db = Database::builder(folder.path().join("db")).cache_size(1 << 30).open()?;
+    /// The store in `dir`.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<FjallKeys> {
+        let db = Database::builder(dir.join("db")).cache_size(1 << 30).open()?;
         let table = db.keyspace("t", KeyspaceCreateOptions::default)?;
         let persist = match class {
             Class::Durable => PersistMode::SyncData,
             Class::Relaxed => PersistMode::Buffer,
         };
-        Ok(FjallKeys { db, table, persist, form, _folder: folder })
+        Ok(FjallKeys { db, table, persist, form })
     }
 
     fn pass(&self, entries: Iter, how: Walk, answer: &mut Answer) -> Result<()> {

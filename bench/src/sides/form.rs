@@ -69,39 +69,36 @@ impl Form {
     }
 }
 
-/// Bytes of different values laid out beforehand: their making must cost the sides next to nothing.
+/// The largest value.
+const LARGEST: usize = 1 << 20;
+/// Values begin within so many bytes of a text: it stays in the cache.
 const POOL: usize = 64 << 10;
 
 /// Text that a compressor gets to half its size.
-fn text(len: usize) -> &'static [u8] {
+fn text() -> &'static [u8] {
     static TEXT: OnceLock<Vec<u8>> = OnceLock::new();
-    let text = TEXT.get_or_init(|| {
-        let digits = Random::new(1, 16).take(POOL.max(LARGEST));
+    TEXT.get_or_init(|| {
+        let digits = Random::new(1, 16).take(POOL + LARGEST);
         digits.map(|digit| b"0123456789abcdef"[digit as usize]).collect()
-    });
-    &text[..len]
+    })
 }
-
-/// The largest value.
-const LARGEST: usize = 1 << 20;
 
 /// Makes keys and values for a loop of work.
 pub struct Maker {
     form: Form,
     key: [u8; 64],
-    bodies: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl Maker {
     /// For keys alone.
     pub fn keys(form: Form) -> Maker {
-        Maker { form, key: [0; 64], bodies: Vec::new() }
+        Maker { form, key: [0; 64], value: Vec::new() }
     }
 
     /// For keys and values.
     pub fn pairs(form: Form) -> Maker {
-        let several = (POOL / form.value).max(1) * form.value;
-        Maker { bodies: text(several).to_vec(), ..Maker::keys(form) }
+        Maker { value: vec![0; form.value], ..Maker::keys(form) }
     }
 
     /// The key of number `n`.
@@ -113,11 +110,10 @@ impl Maker {
     /// Key and value of number `n` after it was written in round `version`.
     #[inline]
     pub fn pair(&mut self, n: u64, version: u64) -> (&[u8], &[u8]) {
-        let size = self.form.value;
-        let at = (n + version) as usize % (self.bodies.len() / size) * size;
-        let value = &mut self.bodies[at..at + size];
-        value[..8].copy_from_slice(&(n | version << 40).to_le_bytes());
-        (self.form.key(n, &mut self.key), value)
+        let at = (n.wrapping_mul(31) + version) as usize % POOL;
+        self.value.copy_from_slice(&text()[at..at + self.form.value]);
+        self.value[..8].copy_from_slice(&(n | version << 40).to_le_bytes());
+        (self.form.key(n, &mut self.key), &self.value)
     }
 }
 

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use bson::raw::RawDocument;
-use heed::types::{Bytes, Str};
-use heed::{Database, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, PutFlags};
+use heed::byteorder::NativeEndian;
+use heed::types::{Bytes, Str, U64};
+use heed::{Database, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags};
 
-use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
+use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;
 use crate::contest::Answer;
 use crate::people::{Person, email, id};
@@ -15,11 +16,14 @@ use crate::people::{Person, email, id};
 fn open(dir: &Path, class: Class) -> Result<Env> {
     let mut options = EnvOpenOptions::new();
     options.map_size(16 << 30).max_dbs(4);
-    if class == Class::Relaxed {
-        // SAFETY: without syncs the file may be lost in a power cut, which this side of the contest accepts; the
-        // map is written by LMDB alone.
-        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
-    }
+    // Data that does not fit in memory is read better without the system's reading ahead; other data does not care.
+    let flags = match class {
+        Class::Durable => EnvFlags::NO_READ_AHEAD,
+        Class::Relaxed => EnvFlags::NO_READ_AHEAD | EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP,
+    };
+    // SAFETY: without syncs the file may be lost in a power cut, which this side of the contest accepts; the map is
+    // written by LMDB alone.
+    unsafe { options.flags(flags) };
     // SAFETY: the folder is this side's own: no other process and no second environment opens it.
     Ok(unsafe { options.open(dir) }?)
 }
@@ -29,18 +33,26 @@ pub(super) struct LmdbKeys {
     env: Env,
     table: Database<Bytes, Bytes>,
     form: Form,
-    _folder: Folder,
 }
 
 impl LmdbKeys {
-    /// An empty store.
-    pub(super) fn new(class: Class, form: Form) -> Result<LmdbKeys> {
-        let folder = Folder::new("lmdb-keys")?;
-        let env = open(folder.path(), class)?;
-        let mut txn = env.write_txn()?;
-        let table = env.create_database(&mut txn, Some("t"))?;
+    /// The store in `dir`.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<LmdbKeys> {
+        let env = open(dir, class)?;
+        let txn = env.read_txn()?;
+        let there = env.open_database(&txn, Some("t"))?;
+        // Ended with a commit, or the handle is gone with it.
         txn.commit()?;
-        Ok(LmdbKeys { env, table, form, _folder: folder })
+        let table = match there {
+            Some(table) => table,
+            None => {
+                let mut txn = env.write_txn()?;
+                let table = env.create_database(&mut txn, Some("t"))?;
+                txn.commit()?;
+                table
+            }
+        };
+        Ok(LmdbKeys { env, table, form })
     }
 }
 
@@ -128,6 +140,52 @@ impl Keys for LmdbKeys {
 
     fn settle(&self) -> Result<()> {
         Ok(self.env.force_sync()?)
+    }
+}
+
+/// LMDB as a store of rows: its integer keys, appended.
+pub(super) struct LmdbRows {
+    env: Env,
+    table: Database<U64<NativeEndian>, Bytes, IntegerComparator>,
+    form: Form,
+}
+
+impl LmdbRows {
+    /// The store in `dir`, which is empty.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<LmdbRows> {
+        let env = open(dir, class)?;
+        let mut txn = env.write_txn()?;
+        let table = env
+            .database_options()
+            .types::<U64<NativeEndian>, Bytes>()
+            .key_comparator::<IntegerComparator>()
+            .name("t")
+            .create(&mut txn)?;
+        txn.commit()?;
+        Ok(LmdbRows { env, table, form })
+    }
+}
+
+impl Rows for LmdbRows {
+    fn append(&self, from: u64, count: u64, batch: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for start in (from..from + count).step_by(batch as usize) {
+            let mut txn = self.env.write_txn()?;
+            for n in start..(start + batch).min(from + count) {
+                self.table.put_with_flags(&mut txn, PutFlags::APPEND, &n, make.pair(n, 0).1)?;
+            }
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, numbers: &[u64]) -> Result<u64> {
+        let mut answer = Answer::default();
+        let txn = self.env.read_txn()?;
+        for n in numbers {
+            answer.glance(self.table.get(&txn, n)?.ok_or("a row is missing")?);
+        }
+        Ok(answer.finish())
     }
 }
 

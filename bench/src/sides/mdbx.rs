@@ -2,11 +2,12 @@
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
+use std::path::Path;
 use std::ptr::null_mut;
 
 use mdbx_sys::*;
 
-use super::{Class, Folder, Form, Keys, Maker, Walk};
+use super::{Class, Form, Keys, Maker, Walk};
 use crate::Result;
 use crate::contest::Answer;
 
@@ -42,21 +43,20 @@ unsafe impl Sync for Env {}
 
 impl Drop for Env {
     fn drop(&mut self) {
-        // SAFETY: opened by `Env::open`; all transactions are gone, because they borrow it. Its files are removed
-        // next, so nothing is flushed.
-        unsafe { mdbx_env_close_ex(self.0, true) };
+        // SAFETY: opened by `Env::open`; all transactions are gone, because they borrow it.
+        unsafe { mdbx_env_close_ex(self.0, false) };
     }
 }
 
 impl Env {
-    fn open(folder: &Folder, flags: MDBX_env_flags_t) -> Result<Env> {
+    fn open(dir: &Path, flags: MDBX_env_flags_t) -> Result<Env> {
         // SAFETY: sets how much is logged, and no logger.
         unsafe { mdbx_setup_debug(MDBX_LOG_ERROR, MDBX_DBG_DONTCHANGE, None) };
         let mut env = null_mut();
         // SAFETY: `env` is a place for the result.
         done(unsafe { mdbx_env_create(&mut env) })?;
         let env = Env(env);
-        let path = CString::new(folder.path().as_os_str().as_encoded_bytes())?;
+        let path = CString::new(dir.as_os_str().as_encoded_bytes())?;
         // SAFETY: created and not yet opened; the path ends with a zero and outlives the call.
         unsafe {
             done(mdbx_env_set_option(env.0, MDBX_opt_max_db, 4))?;
@@ -177,23 +177,21 @@ pub(super) struct MdbxKeys {
     env: Env,
     table: MDBX_dbi,
     form: Form,
-    _folder: Folder,
 }
 
 impl MdbxKeys {
-    /// An empty store; `write_map` counts only where commits are not flushed.
-    pub(super) fn new(class: Class, form: Form, write_map: bool) -> Result<MdbxKeys> {
-        let folder = Folder::new("mdbx-keys")?;
+    /// The store in `dir`; `write_map` counts only where commits are not flushed.
+    pub(super) fn open(class: Class, form: Form, dir: &Path, write_map: bool) -> Result<MdbxKeys> {
         let flags = match (class, write_map) {
             (Class::Durable, _) => MDBX_SYNC_DURABLE | MDBX_LIFORECLAIM,
             (Class::Relaxed, true) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM | MDBX_WRITEMAP,
             (Class::Relaxed, false) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM,
         };
-        let env = Env::open(&folder, flags)?;
+        let env = Env::open(dir, flags)?;
         let txn = env.begin(MDBX_TXN_READWRITE)?;
         let table = txn.table(MDBX_CREATE)?;
         txn.commit()?;
-        Ok(MdbxKeys { env, table, form, _folder: folder })
+        Ok(MdbxKeys { env, table, form })
     }
 
     fn put_with<'a>(

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub use form::{Form, KeyForm, Maker};
 pub use lmdb::LmdbDocuments;
-pub use peer::{Opened, Peer};
+pub use peer::{CACHE, Opened, OpenedRows, Peer, rows};
 pub use postgres::Postgres;
 pub use sqlite::{Shape, SqliteDocuments};
 pub use treedb::TreeDbDocuments;
@@ -83,6 +83,14 @@ pub trait Keys: Send + Sync {
     /// Does what the side has put off (flushes, folding logs in, compaction), so that it is not done in the timer of
     /// another.
     fn settle(&self) -> Result<()>;
+}
+
+/// A store of rows under numbers that count up from 1.
+pub trait Rows: Send + Sync {
+    /// Appends the rows from `from` on, which is the next number, `batch` to a transaction.
+    fn append(&self, from: u64, count: u64, batch: u64) -> Result<()>;
+    /// Gets rows in one snapshot and returns a checksum of what they are.
+    fn get(&self, numbers: &[u64]) -> Result<u64>;
 }
 
 /// A place for documents with a unique index on `email` and an index on `city`.

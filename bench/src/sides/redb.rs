@@ -2,7 +2,9 @@
 
 use ::redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{Class, Folder, Form, Keys, Maker, Walk};
+use std::path::Path;
+
+use super::{Class, Form, Keys, Maker, Walk};
 use crate::Result;
 use crate::contest::Answer;
 
@@ -13,22 +15,22 @@ pub(super) struct RedbKeys {
     db: Database,
     durability: Durability,
     form: Form,
-    _folder: Folder,
 }
 
 impl RedbKeys {
-    /// An empty store.
-    pub(super) fn new(class: Class, form: Form) -> Result<RedbKeys> {
-        let folder = Folder::new("redb-keys")?;
-        let db = Database::builder().set_cache_size(1 << 30).create(folder.path().join("db.redb"))?;
+    /// The store in `dir`.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<RedbKeys> {
+        let db = Database::builder().set_cache_size(1 << 30).create(dir.join("db.redb"))?;
+        if db.begin_read()?.open_table(TABLE).is_err() {
+            let txn = db.begin_write()?;
+            txn.open_table(TABLE)?;
+            txn.commit()?;
+        }
         let durability = match class {
             Class::Durable => Durability::Immediate,
             Class::Relaxed => Durability::None,
         };
-        let txn = db.begin_write()?;
-        txn.open_table(TABLE)?;
-        txn.commit()?;
-        Ok(RedbKeys { db, durability, form, _folder: folder })
+        Ok(RedbKeys { db, durability, form })
     }
 }
 

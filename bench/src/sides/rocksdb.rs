@@ -1,11 +1,13 @@
 //! RocksDB, the system's library, with zstd.
 
+use std::path::Path;
+
 use ::rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, FlushOptions, Options, ReadOptions,
     WriteBatch, WriteOptions,
 };
 
-use super::{Class, Folder, Form, Keys, Maker, Walk};
+use super::{Class, Form, Keys, Maker, Walk};
 use crate::Result;
 use crate::contest::Answer;
 
@@ -14,11 +16,10 @@ pub(super) struct RocksDbKeys {
     db: DB,
     write: WriteOptions,
     form: Form,
-    _folder: Folder,
 }
 
 /// Options for a store that reads points and ranges, with a cache of `cache` bytes.
-pub(super) fn options(cache: usize) -> Result<Options> {
+fn options(cache: usize) -> Result<Options> {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(cache)?);
     blocks.set_bloom_filter(10.0, false);
@@ -32,13 +33,12 @@ pub(super) fn options(cache: usize) -> Result<Options> {
 }
 
 impl RocksDbKeys {
-    /// An empty store.
-    pub(super) fn new(class: Class, form: Form) -> Result<RocksDbKeys> {
-        let folder = Folder::new("rocksdb-keys")?;
-        let db = DB::open(&options(1 << 30)?, folder.path().join("db"))?;
+    /// The store in `dir`, with a cache of `cache` bytes.
+    pub(super) fn open(class: Class, form: Form, dir: &Path, cache: usize) -> Result<RocksDbKeys> {
+        let db = DB::open(&options(cache)?, dir.join("db"))?;
         let mut write = WriteOptions::default();
         write.set_sync(class == Class::Durable);
-        Ok(RocksDbKeys { db, write, form, _folder: folder })
+        Ok(RocksDbKeys { db, write, form })
     }
 }
 

@@ -34,15 +34,13 @@ fn lock(db: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 pub(super) struct SqliteKeys {
     db: Mutex<Connection>,
     form: Form,
-    _folder: Folder,
 }
 
 impl SqliteKeys {
-    /// An empty store.
-    pub(super) fn new(class: Class, form: Form) -> Result<SqliteKeys> {
-        let folder = Folder::new("sqlite-keys")?;
-        let schema = "CREATE TABLE t (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;";
-        Ok(SqliteKeys { db: open(folder.path(), class, schema)?, form, _folder: folder })
+    /// The store in `dir`.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<SqliteKeys> {
+        let schema = "CREATE TABLE IF NOT EXISTS t (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;";
+        Ok(SqliteKeys { db: open(dir, class, schema)?, form })
     }
 }
 

@@ -1,11 +1,13 @@
 //! TreeDB, through its library.
 
+use std::path::Path;
+
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 use treedb_core::kv::{Durability, Options, Reads, Store, Table, TableKind};
 use treedb_core::{Collection, Database, FindRequest, IndexSpec};
 
-use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
+use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;
 use crate::contest::Answer;
 use crate::people::{Person, email, id};
@@ -24,18 +26,35 @@ pub(super) struct TreeDbKeys {
     store: Store,
     table: Table,
     form: Form,
-    _folder: Folder,
 }
 
 impl TreeDbKeys {
-    /// An empty store.
-    pub(super) fn new(class: Class, form: Form) -> Result<TreeDbKeys> {
-        let folder = Folder::new("treedb-keys")?;
-        let store = Store::open_with(folder.path().join("db"), options(class))?;
-        let mut txn = store.begin_write()?;
-        let table = txn.create_table("t", TableKind::Ordered)?;
-        txn.commit()?;
-        Ok(TreeDbKeys { store, table, form, _folder: folder })
+    /// The store in `dir`.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<TreeDbKeys> {
+        TreeDbKeys::open_with(options(class), form, dir)
+    }
+
+    /// The store in `dir`, which makes no checkpoint of its own: its log holds all that it did.
+    pub(super) fn open_logging(form: Form, dir: &Path) -> Result<TreeDbKeys> {
+        let mut options = options(Class::Relaxed);
+        options.checkpoint_log_bytes = u64::MAX;
+        options.checkpoint_dead_pages = usize::MAX;
+        TreeDbKeys::open_with(options, form, dir)
+    }
+
+    fn open_with(options: Options, form: Form, dir: &Path) -> Result<TreeDbKeys> {
+        let store = Store::open_with(dir.join("db"), options)?;
+        let there = store.snapshot()?.table("t")?;
+        let table = match there {
+            Some(table) => table,
+            None => {
+                let mut txn = store.begin_write()?;
+                let table = txn.create_table("t", TableKind::Ordered)?;
+                txn.commit()?;
+                table
+            }
+        };
+        Ok(TreeDbKeys { store, table, form })
     }
 }
 
@@ -129,6 +148,47 @@ impl Keys for TreeDbKeys {
 
     fn settle(&self) -> Result<()> {
         Ok(self.store.checkpoint()?)
+    }
+}
+
+/// TreeDB as a store of rows.
+pub(super) struct TreeDbRows {
+    store: Store,
+    table: Table,
+    form: Form,
+}
+
+impl TreeDbRows {
+    /// The store in `dir`, which is empty.
+    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<TreeDbRows> {
+        let store = Store::open_with(dir.join("db"), options(class))?;
+        let mut txn = store.begin_write()?;
+        let table = txn.create_table("t", TableKind::Rows)?;
+        txn.commit()?;
+        Ok(TreeDbRows { store, table, form })
+    }
+}
+
+impl Rows for TreeDbRows {
+    fn append(&self, from: u64, count: u64, batch: u64) -> Result<()> {
+        let mut make = Maker::pairs(self.form);
+        for start in (from..from + count).step_by(batch as usize) {
+            let mut txn = self.store.begin_write()?;
+            for n in start..(start + batch).min(from + count) {
+                txn.append_row(&self.table, make.pair(n, 0).1)?;
+            }
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, numbers: &[u64]) -> Result<u64> {
+        let mut answer = Answer::default();
+        let txn = self.store.snapshot()?;
+        for &n in numbers {
+            answer.glance(txn.row(&self.table, n)?.ok_or("a row is missing")?);
+        }
+        Ok(answer.finish())
     }
 }
 

@@ -79,7 +79,7 @@ fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Figures>>
     };
     let mut sides: Vec<Side<'_>> = opened
         .iter()
-        .map(|(name, side): &Opened| Side { name, turn: Box::new(move |round| turn(side.as_ref(), round)) })
+        .map(|o: &Opened| Side { name: o.name, turn: Box::new(move |round| turn(o.keys.as_ref(), round)) })
         .collect();
     let few = scale.of(500);
     if threads == 1 {
@@ -88,7 +88,7 @@ fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Figures>>
     } else {
         let alone = Peer::TreeDb.keys(CLASS, FORM)?;
         let turn = move |round| -> Result<Turn> {
-            let turn = Turn::timed(few, || produce(alone.as_ref(), 1, few as usize, round).map(|()| 0))?;
+            let turn = Turn::timed(few, || produce(alone.keys.as_ref(), 1, few as usize, round).map(|()| 0))?;
             Ok(Turn { answer: None, ..turn })
         };
         sides.push(Side { name: "TreeDB, 1 producer", turn: Box::new(turn) });
@@ -106,7 +106,7 @@ fn transactions(scale: Scale, count: u64, size: u64) -> Result<Vec<Figures>> {
     };
     let mut sides: Vec<Side<'_>> = opened
         .iter()
-        .map(|(name, side): &Opened| Side { name, turn: Box::new(move |round| turn(side.as_ref(), round)) })
+        .map(|o: &Opened| Side { name: o.name, turn: Box::new(move |round| turn(o.keys.as_ref(), round)) })
         .collect();
     contest(UNIT, scale.rounds, &mut sides)
 }

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::contest::{Side, Turn, Unit, contest};
 use crate::people::Random;
 use crate::report::{Goals, Row, hint, rows};
-use crate::sides::{Class, Form, KeyForm, Keys, Opened, Peer, Walk};
+use crate::sides::{Class, Form, KeyForm, Keys, Opened, OpenedRows, Peer, Walk, rows as rows_of};
 
 pub(super) const ABOUT: &str = "One thread, everything in memory, nothing flushed. 8-byte keys are in no order, \
     8-byte counters lie as close together as they can, 64-byte keys are paths; values have 100 bytes where nothing \
@@ -34,6 +34,7 @@ const SORTED: Goals<'_> = &[("LMDB", 1.67)];
 const RANDOM: Goals<'_> = &[("LMDB", 1.54)];
 const UPDATE: Goals<'_> = &[("LMDB", 1.43), ("libmdbx", 1.0), ("libmdbx, no map", 1.0)];
 const SINGLE: Goals<'_> = &[("LMDB", 5.0), ("libmdbx", 1.0)];
+const BY_ROW: Goals<'_> = &[("LMDB", 3.33)];
 const NO_GOAL: Goals<'_> = &[];
 
 /// A table: how many keys of what kind.
@@ -102,7 +103,8 @@ impl Table {
         let turn = |peer: Peer| -> Result<Turn> {
             let (mut spent, mut answer) = (0, None);
             for _ in 0..times {
-                let side = peer.keys(CLASS, shape.form)?;
+                let opened = peer.keys(CLASS, shape.form)?;
+                let side = &opened.keys;
                 let turn = Turn::single(1, || {
                     if sorted { side.put_sorted(numbers, BATCH, 0) } else { side.put(numbers, BATCH, 0) }
                         .map(|()| 0)
@@ -147,11 +149,11 @@ impl Table {
         };
         let mut sides: Vec<Side<'_>> = opened
             .iter()
-            .map(|(name, side)| Side { name, turn: Box::new(move |round| turn(side.as_ref(), round)) })
+            .map(|o| Side { name: o.name, turn: Box::new(move |round| turn(o.keys.as_ref(), round)) })
             .collect();
         self.add(&name, goals, &mut sides)?;
         if writes {
-            opened.iter().try_for_each(|(_, side)| side.settle())?;
+            opened.iter().try_for_each(|opened| opened.keys.settle())?;
         }
         Ok(())
     }
@@ -173,9 +175,9 @@ impl<'p> Loaded<'p> {
         if self.sides.is_empty() {
             self.sides = Peer::all(self.peers, CLASS, self.shape.form)?;
             let numbers = shuffled(self.shape.size);
-            for (_, side) in &self.sides {
-                side.put(&numbers, BATCH, 0)?;
-                side.settle()?;
+            for side in &self.sides {
+                side.keys.put(&numbers, BATCH, 0)?;
+                side.keys.settle()?;
             }
         }
         Ok(&self.sides)
@@ -242,6 +244,42 @@ fn writes(table: &mut Table, on: &mut Loaded<'_>, updates: u64, commits: u64) ->
     )
 }
 
+/// Rows under numbers that count up.
+fn by_row(table: &mut Table, size: u64) -> Result<()> {
+    let (form, scale) = (Form { keys: KeyForm::Dense, value: 100 }, table.scale);
+    let (appending, getting) =
+        ("append of rows, 1M of 100 bytes", "random get by row number, 1M rows of 100 bytes");
+    if scale.wants(appending) {
+        eprintln!("kv: {appending}");
+        let opened = rows_of(CLASS, form)?;
+        let turn = |side: &OpenedRows, round: u64| {
+            let append = || side.rows.append(round * size + 1, size, BATCH as u64).map(|()| 0);
+            let turn = Turn::single(size, append)?;
+            let all: Vec<u64> = (1..=(round + 1) * size).collect();
+            Ok(Turn { answer: Some(side.rows.get(&all)?), ..turn })
+        };
+        let sides = opened.iter();
+        let mut sides: Vec<Side<'_>> =
+            sides.map(|o| Side { name: o.name, turn: Box::new(move |round| turn(o, round)) }).collect();
+        table.add(appending, NO_GOAL, &mut sides)?;
+    }
+    if scale.wants(getting) {
+        eprintln!("kv: {getting}");
+        let opened = rows_of(CLASS, form)?;
+        opened.iter().try_for_each(|side| side.rows.append(1, size, BATCH as u64))?;
+        let ops = scale.of(200_000);
+        let turn = |side: &OpenedRows, round: u64| {
+            let numbers: Vec<u64> = Random::new(round, size).map(|n| n + 1).take(ops as usize).collect();
+            Turn::single(ops, || side.rows.get(&numbers))
+        };
+        let sides = opened.iter();
+        let mut sides: Vec<Side<'_>> =
+            sides.map(|o| Side { name: o.name, turn: Box::new(move |round| turn(o, round)) }).collect();
+        table.add(getting, BY_ROW, &mut sides)?;
+    }
+    Ok(())
+}
+
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let mut table = Table { scale, out: Vec::new() };
     let of = |shape: Shape| Shape { size: scale.of(shape.size), ..shape };
@@ -267,5 +305,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let none = |_| vec![0; scale.of(500_000) as usize];
     let begin: Work<'_> = &|s, n, _| s.snapshots(n.len() as u64).map(|()| 0);
     table.work("begin and end a snapshot", &mut on, SNAPSHOT, &none, begin, false)?;
+    by_row(&mut table, scale.of(1_000_000))?;
     Ok(table.out)
 }

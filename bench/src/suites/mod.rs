@@ -3,7 +3,11 @@
 mod documents;
 mod durable;
 mod kv;
+mod memory;
+mod open;
 mod pg;
+mod readers;
+mod stall;
 
 use crate::Result;
 use crate::contest::Clock;
@@ -24,6 +28,10 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "kv", about: kv::ABOUT, run: kv::run },
     Suite { name: "documents", about: documents::ABOUT, run: documents::run },
     Suite { name: "durable", about: durable::ABOUT, run: durable::run },
+    Suite { name: "readers", about: readers::ABOUT, run: readers::run },
+    Suite { name: "stall", about: stall::ABOUT, run: stall::run },
+    Suite { name: "open", about: open::ABOUT, run: open::run },
+    Suite { name: "memory", about: memory::ABOUT, run: memory::run },
     Suite { name: "pg", about: pg::ABOUT, run: pg::run },
 ];
 
