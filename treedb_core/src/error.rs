@@ -55,6 +55,25 @@ pub enum Error {
         /// What was expected and found, and what to do.
         what: String,
     },
+    /// The database is encrypted, and was opened without a key.
+    #[error("{} is encrypted: open the database with its key", path.display())]
+    Encrypted {
+        /// A file of it.
+        path: PathBuf,
+    },
+    /// The database is encrypted with another key.
+    #[error("{} was encrypted with another key: open the database with its own", path.display())]
+    WrongKey {
+        /// A file of it.
+        path: PathBuf,
+    },
+    /// A key was given for a database that is not encrypted.
+    #[error("{} is not encrypted: open the database without a key, or copy its contents to a new one with it",
+        path.display())]
+    NotEncrypted {
+        /// A file of it.
+        path: PathBuf,
+    },
     /// A key is longer than the limit.
     #[error(
         "key of {len} bytes is over the limit of {limit}: use a shorter one, and keep the rest in the value"

@@ -17,11 +17,13 @@
 //! | [`wal`], [`vlog`] | command log, value log |
 //! | [`page`] | page file: map, copy-on-write, allocation, meta pages, checkpoint |
 //! | [`disk`] | the only part that touches files |
+//! | [`cipher`] | encryption at rest |
 //! | `sync` | locks and atomics, whose schedules tests choose |
 
 pub mod access;
 pub mod aggregate;
 pub mod btree;
+pub mod cipher;
 pub mod code;
 pub mod collection;
 pub mod disk;
@@ -38,6 +40,7 @@ pub mod wal;
 
 pub use access::RowId;
 pub use bson;
+pub use cipher::Key;
 pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use collection::{
     Collection, CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, FindAndModifyOutcome,

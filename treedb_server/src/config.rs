@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use treedb_core::Key;
 use treedb_core::kv::Durability;
 
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
@@ -20,6 +21,10 @@ pub(crate) const FREE_BYTES: usize = 64 * 1024;
 pub struct Config {
     /// Directory of the database; created if missing.
     pub dir: PathBuf,
+    /// The key of an encrypted database.
+    pub key: Option<Key>,
+    /// The most bytes of pages in memory; `None` leaves that to the system, or to the default of encrypted databases.
+    pub cache_bytes: Option<u64>,
     /// What a write promises that does not say itself.
     pub durability: Durability,
     /// Where MongoDB's drivers connect.

@@ -55,6 +55,8 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         let mut options = Options::default();
         options.durability = config.durability;
+        options.key = config.key;
+        options.cache_bytes = config.cache_bytes;
         let dir = config.dir.clone();
         let database = tokio::task::spawn_blocking(move || Database::open_with(dir, options)).await??;
         tracing::info!(dir = %config.dir.display(), "database open");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cipher::Key;
 use crate::disk::{Disk, RealDisk};
 
 /// What a commit promises when it returns. Chosen per commit; a store has a default.
@@ -63,6 +64,11 @@ pub struct Options {
     /// (see [`ReadTxn::forget`](super::ReadTxn::forget)). Large values are read from their files each time. `None`, the
     /// default: the file is mapped, the system decides what is in memory, and nothing is copied.
     pub cache_bytes: Option<u64>,
+    /// The database's key: every page, every log frame with changes and every large value is encrypted and authenticated,
+    /// see [`cipher`](crate::cipher). An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
+    /// 64 MiB if that says nothing. A database is made with or without a key for good; a copy by
+    /// [`Store::backup`](super::Store::backup) and [`Store::restore`](super::Store::restore) may be made with another.
+    pub key: Option<Key>,
     /// Pages of 4 KiB that the page file grows by at least.
     pub growth: u32,
     /// Bytes of a log segment.
@@ -83,6 +89,7 @@ impl Default for Options {
             background: true,
             max_bytes: 1 << 40,
             cache_bytes: None,
+            key: None,
             growth: 256,
             log_segment_bytes: 16 << 20,
             value_segment_bytes: 64 << 20,

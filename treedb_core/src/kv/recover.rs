@@ -17,6 +17,7 @@ use super::options::Options;
 use super::store::Inner;
 use super::values::{Dead, decode_state};
 use crate::btree::TreeRoot;
+use crate::cipher::Keys;
 use crate::disk::Disk;
 use crate::error::{Corruption, Error, Result};
 use crate::page::{PageSource, Pager, PagerOptions};
@@ -45,6 +46,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         max_bytes: options.max_bytes,
         growth: options.growth,
         cache: options.cache_bytes.map(|bytes| usize::try_from(bytes / 4096).unwrap_or(usize::MAX)),
+        key: options.key.clone(),
     };
     let (pager, alloc, opened) = Pager::open(&*disk, &pages, page_options)?;
     // If the other meta page is damaged, this checkpoint may be the one before the newest. It will do if the log
@@ -54,9 +56,10 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         (error, _) => error,
     };
     let (state, gone) = decode_state(&opened.state)?;
-    let log_options = log_options(&options, Lsn(opened.meta.lsn), true);
+    let mut log_options = log_options(&options, Lsn(opened.meta.lsn), true);
+    log_options.keys = opened.keys.clone();
     let (log, mut frames) = Log::open(Arc::clone(&disk), &dir.join(LOG), log_options).map_err(blame)?;
-    let values = open_values(&disk, dir, &options, state).map_err(blame)?;
+    let values = open_values(&disk, dir, &options, state, opened.keys).map_err(blame)?;
     gone.into_iter().try_for_each(|ptr| values.release(ptr))?;
     let catalog = TreeRoot::from_bytes(&opened.meta.root).ok_or_else(|| {
         pager.damaged(crate::page::PageId::NONE, 0, "the root of the catalog in the meta page", "other bytes")
@@ -92,8 +95,9 @@ fn open_values(
     dir: &Path,
     options: &Options,
     state: ValueLogState,
+    keys: Option<Arc<Keys>>,
 ) -> Result<ValueLog> {
-    let value_options = ValueLogOptions { state, segment_bytes: options.value_segment_bytes };
+    let value_options = ValueLogOptions { state, keys, segment_bytes: options.value_segment_bytes };
     ValueLog::open(Arc::clone(disk), &dir.join(VALUES), value_options)
 }
 
@@ -124,18 +128,21 @@ fn create(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<()> {
         Err(Error::Corrupt(_)) => return Err(lost()),
         Err(error) => return Err(error),
     };
-    if frames.next()?.is_some() {
-        return Err(lost());
+    match frames.next() {
+        Ok(None) => {}
+        // Whether it can be read or not.
+        Ok(Some(_)) | Err(Error::Encrypted { .. }) => return Err(lost()),
+        Err(error) => return Err(error),
     }
     drop(log);
     // Values are written only after the page file was there.
     if disk.exists(&dir.join(VALUES))? && ValueLog::any_segment(&**disk, &dir.join(VALUES))? {
         return Err(lost());
     }
-    drop(open_values(disk, dir, options, ValueLogState::default())?);
+    drop(open_values(disk, dir, options, ValueLogState::default(), None)?);
     disk.sync_dir(dir)?;
     sync_parents(&**disk, dir)?;
-    Pager::create(&**disk, &dir.join(PAGES))
+    Pager::create(&**disk, &dir.join(PAGES), options.key.as_ref())
 }
 
 fn lost_page_file(dir: &Path) -> Corruption {

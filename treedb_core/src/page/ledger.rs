@@ -10,14 +10,17 @@
 //! ```
 
 use super::alloc::Bits;
-use super::layout::{FIRST_PAGE, PAYLOAD, offset_of};
+use super::layout::{FIRST_PAGE, offset_of};
 use super::view::View;
 use super::{PageId, PageSource};
 use crate::error::{Corruption, Error, Result};
 
 const LINK: usize = 8;
-/// Bytes of the ledger a page holds.
-pub(crate) const ROOM: usize = PAYLOAD - LINK;
+
+/// Bytes of the ledger that a page with `payload` bytes holds.
+pub(crate) fn room(payload: usize) -> usize {
+    payload - LINK
+}
 
 /// Bytes of a ledger of `free` page numbers and `state` bytes of the owner's.
 pub(crate) fn len_of(free: usize, state: usize) -> usize {
@@ -37,8 +40,9 @@ pub(crate) fn encode(free: &[u32], state: &[u8]) -> Vec<u8> {
 
 /// Writes `bytes` into the payload of the `index`-th of `pages`, of which the next is linked.
 pub(crate) fn fill(payload: &mut [u8], bytes: &[u8], index: usize, pages: &[u32]) {
-    let part = bytes.get(index * ROOM..).unwrap_or_default();
-    let part = &part[..part.len().min(ROOM)];
+    let room = room(payload.len());
+    let part = bytes.get(index * room..).unwrap_or_default();
+    let part = &part[..part.len().min(room)];
     let next = pages.get(index + 1).copied().unwrap_or(0);
     payload.fill(0);
     payload[0..4].copy_from_slice(&next.to_le_bytes());
@@ -83,9 +87,15 @@ pub(crate) fn read(view: &View, head: u32, len: u64, used: u32) -> Result<Ledger
             return Err(damaged(page, 16, "the ledger's end".into(), "a cycle".into()));
         }
         let payload = view.page(PageId(page))?;
+        let payload_len = payload.len();
         let part = word(payload, 4).unwrap_or(u32::MAX) as usize;
         let part = payload.get(LINK..).and_then(|rest| rest.get(..part)).ok_or_else(|| {
-            damaged(page, 20, format!("at most {ROOM} bytes in a ledger page"), part.to_string())
+            damaged(
+                page,
+                20,
+                format!("at most {} bytes in a ledger page", room(payload_len)),
+                part.to_string(),
+            )
         })?;
         bytes.extend_from_slice(part);
         ledger.pages.push(page);

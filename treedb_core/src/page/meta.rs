@@ -14,13 +14,22 @@
 //!   44  u32   first page of the ledger, 0 if there is none
 //!   48  u64   bytes of the ledger
 //!   56  [16]  root of the catalog tree
-//!   72  ..    zero
+//!   72  u32   0, or 1 if the file is encrypted
+//!   76  u32   zero
+//!   80  [32]  salt of the file's keys, the same in both pages
+//!  112  [40]  seal of bytes 16..72, which are encrypted then; bytes 0..16 and 72..112 are authenticated with them
+//!  152  ..    zero
 //! 4092  u32   CRC-32C of bytes 0..4092
 //! ```
+//!
+//! In a file that is not encrypted bytes 76..152 are zero. The checksum is that of the bytes as they are in the file: so
+//! a page that is whole and does not open was sealed with another key.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
+use crate::cipher::{Key, Keys, SALT, SEAL, random};
 use crate::disk::DiskFile;
 use crate::error::{Corruption, Error, Result};
 
@@ -55,6 +64,41 @@ enum Unusable {
     Damaged { at: usize, expected: String, found: String, ours: bool },
     /// Whole, but of a later format.
     Newer(u32),
+    /// Whole, but what was given to open it is not what it needs.
+    Refused(Error),
+}
+
+/// Where encrypted pages have what.
+const CIPHER_AT: usize = 72;
+const SALT_AT: usize = 80;
+const SEAL_AT: usize = SALT_AT + SALT;
+/// What is encrypted of a page that is.
+const SECRET: std::ops::Range<usize> = 16..CIPHER_AT;
+
+/// What is authenticated with it.
+fn clear_parts(page: &[u8; PAGE_SIZE]) -> Vec<u8> {
+    [&page[..SECRET.start], &page[SECRET.end..SEAL_AT]].concat()
+}
+
+/// A file's salt and the keys made with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Secret {
+    pub(crate) salt: [u8; SALT],
+    pub(crate) keys: Arc<Keys>,
+}
+
+impl Secret {
+    /// Of the file with this salt.
+    pub(crate) fn of(key: &Key, salt: [u8; SALT]) -> Result<Secret> {
+        Ok(Secret { salt, keys: Arc::new(Keys::derive(key, &salt)?) })
+    }
+
+    /// Of a new file.
+    pub(crate) fn new(key: &Key) -> Result<Secret> {
+        let mut salt = [0; SALT];
+        random(&mut salt)?;
+        Secret::of(key, salt)
+    }
 }
 
 fn u32_at(page: &[u8; PAGE_SIZE], at: usize) -> u32 {
@@ -70,8 +114,8 @@ fn u64_at(page: &[u8; PAGE_SIZE], at: usize) -> u64 {
 }
 
 impl Meta {
-    /// The page's bytes.
-    pub(crate) fn encode(&self) -> [u8; PAGE_SIZE] {
+    /// The page's bytes, encrypted if the file is.
+    pub(crate) fn encode(&self, secret: Option<&Secret>) -> Result<[u8; PAGE_SIZE]> {
         let mut page = [0; PAGE_SIZE];
         page[0..8].copy_from_slice(&MAGIC);
         page[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -83,12 +127,22 @@ impl Meta {
         page[44..48].copy_from_slice(&self.ledger.to_le_bytes());
         page[48..56].copy_from_slice(&self.ledger_len.to_le_bytes());
         page[56..72].copy_from_slice(&self.root);
+        if let Some(Secret { salt, keys }) = secret {
+            page[CIPHER_AT..CIPHER_AT + 4].copy_from_slice(&1u32.to_le_bytes());
+            page[SALT_AT..SEAL_AT].copy_from_slice(salt);
+            let seal = keys.meta.seal(&clear_parts(&page), &mut page[SECRET])?;
+            page[SEAL_AT..SEAL_AT + SEAL].copy_from_slice(&seal);
+        }
         let sum = crc32c::crc32c(&page[..CHECKSUM_AT]);
         page[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
-        page
+        Ok(page)
     }
 
-    fn decode(page: &[u8; PAGE_SIZE]) -> Result<Meta, Unusable> {
+    fn decode(
+        page: &mut [u8; PAGE_SIZE],
+        path: &Path,
+        key: Option<&Key>,
+    ) -> Result<(Meta, Option<Secret>), Unusable> {
         let damaged = |at, expected, found, ours| Err(Unusable::Damaged { at, expected, found, ours });
         let ours = page[0..8] == MAGIC;
         let sum = crc32c::crc32c(&page[..CHECKSUM_AT]);
@@ -111,6 +165,24 @@ impl Meta {
         if size as usize != PAGE_SIZE {
             return damaged(12, format!("page size {PAGE_SIZE}"), size.to_string(), true);
         }
+        let path = path.to_path_buf();
+        let secret = match (u32_at(page, CIPHER_AT), key) {
+            (0, None) => None,
+            (0, Some(_)) => return Err(Unusable::Refused(Error::NotEncrypted { path })),
+            (1, None) => return Err(Unusable::Refused(Error::Encrypted { path })),
+            (1, Some(key)) => {
+                let (mut salt, mut seal) = ([0; SALT], [0; SEAL]);
+                salt.copy_from_slice(&page[SALT_AT..SEAL_AT]);
+                seal.copy_from_slice(&page[SEAL_AT..SEAL_AT + SEAL]);
+                let secret = Secret::of(key, salt).map_err(Unusable::Refused)?;
+                let clear = clear_parts(page);
+                if !secret.keys.meta.open(&clear, &mut page[SECRET], &seal) {
+                    return Err(Unusable::Refused(Error::WrongKey { path }));
+                }
+                Some(secret)
+            }
+            (other, _) => return damaged(CIPHER_AT, "0 or 1".into(), other.to_string(), true),
+        };
         let mut root = [0; 16];
         root.copy_from_slice(&page[56..72]);
         let meta = Meta {
@@ -125,7 +197,7 @@ impl Meta {
         if meta.pages < FIRST_PAGE {
             return damaged(40, format!("at least {FIRST_PAGE} pages"), meta.pages.to_string(), true);
         }
-        Ok(meta)
+        Ok((meta, secret))
     }
 }
 
@@ -133,14 +205,17 @@ impl Meta {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) meta: Meta,
+    /// The keys, if it is encrypted.
+    pub(crate) secret: Option<Secret>,
     /// What is wrong with the other page, if something is: a checkpoint that power cut short, or damage. The
     /// caller tells the two apart by whether the log still has everything since `meta`.
     pub(crate) other: Option<Corruption>,
 }
 
-/// Reads both meta pages of `file` and chooses. Errors: `Format` if the file is foreign or of a later format,
+/// Reads both meta pages of `file`, which is encrypted if there is a `key`, and chooses. Errors: `Encrypted`, `WrongKey`
+/// and `NotEncrypted` if the key is not what the file needs, `Format` if the file is foreign or of a later format,
 /// `Corrupt` if neither page is whole or the file is shorter than the meta says.
-pub(crate) fn choose(file: &dyn DiskFile) -> Result<Chosen> {
+pub(crate) fn choose(file: &dyn DiskFile, key: Option<&Key>) -> Result<Chosen> {
     let path = file.path();
     let len = file.len()?;
     let mut found = Vec::with_capacity(2);
@@ -151,7 +226,7 @@ pub(crate) fn choose(file: &dyn DiskFile) -> Result<Chosen> {
             file.read_at(&mut bytes[..have], offset_of(page))?;
         }
         found.push(if have == PAGE_SIZE {
-            Meta::decode(&bytes)
+            Meta::decode(&mut bytes, path, key)
         } else {
             Err(Unusable::Damaged {
                 at: have,
@@ -161,10 +236,10 @@ pub(crate) fn choose(file: &dyn DiskFile) -> Result<Chosen> {
             })
         });
     }
-    let mut best: Option<Meta> = None;
-    for meta in found.iter().filter_map(|f| f.as_ref().ok()) {
-        if best.is_none_or(|b| b.number < meta.number) {
-            best = Some(*meta);
+    let mut best: Option<(Meta, Option<Secret>)> = None;
+    for (meta, secret) in found.iter().filter_map(|f| f.as_ref().ok()) {
+        if best.as_ref().is_none_or(|(best, _)| best.number < meta.number) {
+            best = Some((*meta, secret.clone()));
         }
     }
     let mut bad = None;
@@ -174,6 +249,7 @@ pub(crate) fn choose(file: &dyn DiskFile) -> Result<Chosen> {
             Unusable::Newer(version) => {
                 return Err(Error::other_version(path, "page file", version, VERSION));
             }
+            Unusable::Refused(error) => return Err(error),
             Unusable::Damaged { at, expected, found, ours } => {
                 foreign &= !ours;
                 let offset = page * PAGE_SIZE as u64 + at as u64;
@@ -188,9 +264,9 @@ pub(crate) fn choose(file: &dyn DiskFile) -> Result<Chosen> {
         }
     }
     match (best, bad) {
-        (Some(meta), other) => {
+        (Some((meta, secret)), other) => {
             whole(path, &meta, len)?;
-            Ok(Chosen { meta, other })
+            Ok(Chosen { meta, secret, other })
         }
         (None, _) if foreign => Err(Error::Format {
             path: path.to_path_buf(),

@@ -30,6 +30,14 @@
 //!   16  ..    payload, 4,080 bytes
 //! ```
 //!
+//! In an encrypted file (see [`cipher`](crate::cipher)) the checksum is zero, and a page is:
+//!
+//! ```text
+//!    0  [16]  header as above, in the clear, authenticated with the payload
+//!   16  ..    payload, 4,040 bytes, encrypted
+//! 4056  [40]  seal
+//! ```
+//!
 //! # Invariants
 //!
 //! * A page that the last durable checkpoint, a checkpoint being written, or a live snapshot can reach is never
@@ -56,7 +64,7 @@ pub use alloc::{Allocator, PageCounts};
 pub(crate) use cache::Cache;
 pub use cache::CacheStats;
 pub use census::Census;
-pub use layout::{PAGE_SIZE, PAYLOAD};
+pub use layout::{PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
 pub(crate) use prefetch::{LEAF_LINES, prefetch_lines};
 pub use slots::{Pin, Reader};

@@ -7,12 +7,13 @@ use super::alloc::{Allocator, Bits, PageCounts};
 use super::cache::{Cache, CacheStats};
 use super::census::Census;
 use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
-use super::meta::{self, Meta};
+use super::meta::{self, Meta, Secret};
 use super::resident::Stay;
 use super::slots::{Pin, Reader, Slots};
 use super::view::View;
 use super::writer::PageWriter;
 use super::{PageId, PageSource, ledger};
+use crate::cipher::{Key, Keys};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corruption, Error, Result};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,11 +22,13 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const NOT_FLUSHING: u64 = u64::MAX;
 /// Pages made present at once when never-used pages are taken.
 const PREFAULT: u32 = 64;
+/// Pages in memory of an encrypted file for which nobody said how many: 64 MiB.
+const CACHE: usize = 16 << 10;
 /// The least the file is asked to grow by when the disk refuses a full step.
 const SMALL_STEP: u32 = 16;
 
 /// How a page file grows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PagerOptions {
     /// The most bytes the file may have while it is open: the address space reserved for it. If the system does
     /// not give as much, less is reserved.
@@ -34,11 +37,13 @@ pub struct PagerOptions {
     pub growth: u32,
     /// The most pages in memory, of a file that is not to be mapped.
     pub cache: Option<usize>,
+    /// The key of an encrypted file. It is never mapped.
+    pub key: Option<Key>,
 }
 
 impl Default for PagerOptions {
     fn default() -> Self {
-        PagerOptions { max_bytes: 1 << 40, growth: 256, cache: None }
+        PagerOptions { max_bytes: 1 << 40, growth: 256, cache: None, key: None }
     }
 }
 
@@ -52,6 +57,8 @@ pub struct Opened {
     /// What is wrong with the other meta page, if something is. If the log does not reach back to `meta`, the
     /// newest checkpoint was lost to damage and this is the error to report.
     pub other: Option<Corruption>,
+    /// The keys, if it is encrypted: those of the log and of values are among them.
+    pub(crate) keys: Option<Arc<Keys>>,
 }
 
 /// A checkpoint on its way to the disk, made by [`Pager::start_checkpoint`].
@@ -99,8 +106,10 @@ pub struct Pager {
 }
 
 impl Pager {
-    /// Writes an empty page file to `path`, which must not exist: durable, and there as a whole or not at all.
-    pub fn create(disk: &dyn Disk, path: &Path) -> Result<()> {
+    /// Writes an empty page file to `path`, which must not exist: durable, and there as a whole or not at all. Encrypted,
+    /// if there is a key.
+    pub fn create(disk: &dyn Disk, path: &Path, key: Option<&Key>) -> Result<()> {
+        let secret = key.map(Secret::new).transpose()?;
         let dir = path.parent().unwrap_or(Path::new("."));
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(".new");
@@ -110,7 +119,7 @@ impl Pager {
         file.set_len(offset_of(FIRST_PAGE))?;
         for number in 0..2 {
             let meta = Meta { number, pages: FIRST_PAGE, ..Meta::default() };
-            file.write_at(&meta.encode(), offset_of(number as u32))?;
+            file.write_at(&meta.encode(secret.as_ref())?, offset_of(number as u32))?;
         }
         file.sync()?;
         disk.rename(&draft, path)?;
@@ -120,13 +129,15 @@ impl Pager {
     /// Opens the file at its newest checkpoint.
     pub fn open(disk: &dyn Disk, path: &Path, options: PagerOptions) -> Result<(Pager, Allocator, Opened)> {
         let file = disk.open(path, false)?;
-        let meta::Chosen { meta, other } = meta::choose(&*file)?;
+        let meta::Chosen { meta, secret, other } = meta::choose(&*file, options.key.as_ref())?;
+        let cache = options.cache.or(secret.is_some().then_some(CACHE));
+        let keys = secret.as_ref().map(|secret| Arc::clone(&secret.keys));
         // A process that died may have left a checkpoint that only the system knows. Pages of the one before must
         // not be reused until it is durable.
         file.sync()?;
         let pages = (file.len()? / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
         let capacity = (options.max_bytes / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
-        let view = map_what_can_be(&file, pages, capacity, meta.txn, options.cache)?;
+        let view = map_what_can_be(&file, pages, capacity, meta.txn, cache, secret)?;
         let ledger = {
             let _stay = view.stay();
             ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?
@@ -146,7 +157,7 @@ impl Pager {
             growth: options.growth.max(SMALL_STEP),
         };
         pager.note_counts(&alloc);
-        Ok((pager, alloc, Opened { meta, state: ledger.state, other }))
+        Ok((pager, alloc, Opened { meta, state: ledger.state, other, keys }))
     }
 
     pub(crate) fn view(&self) -> &View {
@@ -382,13 +393,13 @@ impl Pager {
         let root = self.peek_root();
         let len = ledger::len_of(alloc.free_count() + alloc.ledger.len(), state.len());
         let old = std::mem::take(&mut alloc.ledger);
-        let mut pages = Vec::with_capacity(len.div_ceil(ledger::ROOM));
+        let mut pages = Vec::with_capacity(len.div_ceil(ledger::room(self.view.payload())));
         let mut writer = self.writer(alloc);
         let mut turn_over = || -> Result<()> {
             for &page in &old {
                 super::PageSink::free(&mut writer, PageId(page))?;
             }
-            for _ in 0..len.div_ceil(ledger::ROOM) {
+            for _ in 0..len.div_ceil(ledger::room(self.view.payload())) {
                 pages.push(super::PageSink::allocate(&mut writer)?.0);
             }
             // They are filled when they are published already.
@@ -441,7 +452,7 @@ impl Pager {
         }
         let file = self.view.file();
         file.sync()?;
-        file.write_at(&meta.encode(), offset_of((meta.number % 2) as u32))?;
+        file.write_at(&meta.encode(self.view.secret.as_ref())?, offset_of((meta.number % 2) as u32))?;
         file.sync()?;
         self.number.store(meta.number + 1, Ordering::Relaxed);
         self.durable_pages.store(meta.pages, Ordering::Relaxed);
@@ -490,11 +501,12 @@ fn map_what_can_be(
     capacity: u32,
     opened_at: u64,
     cache: Option<usize>,
+    secret: Option<Secret>,
 ) -> Result<View> {
     let mut capacity = capacity.max(pages);
     loop {
         let cache = cache.map(|budget| Cache::new(budget, opened_at));
-        match View::new(Arc::clone(file), pages, capacity, opened_at, cache) {
+        match View::new(Arc::clone(file), pages, capacity, opened_at, cache, secret.clone()) {
             Err(Error::Io { .. }) if capacity / 2 > pages => capacity /= 2,
             other => return other,
         }

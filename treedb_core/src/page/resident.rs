@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::cache::{Cache, Frame, Frames, State};
-use super::layout::{CHECKSUM_AT, NUMBER_AT, PAGE_SIZE, offset_of};
+use super::layout::{CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, SEALED_PAYLOAD, offset_of};
 use super::slots::Pin;
 use super::view::View;
 use super::{PageId, PageSource};
@@ -304,17 +304,30 @@ impl View {
     /// Reads `page` into its place. The caller has claimed it: nobody else looks at it or stores to it.
     fn load(&self, page: u32) -> Result<()> {
         // SAFETY: the page is inside the range (the caller checked), and claimed by the caller.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start(page), PAGE_SIZE) };
+        let bytes = unsafe { &mut *self.start(page).cast::<[u8; PAGE_SIZE]>() };
         self.file().read_at(bytes, offset_of(page))?;
         let newest = if self.was_rewritten(page) { u64::MAX } else { self.opened_at };
-        self.verify(page, newest)
+        match &self.secret {
+            Some(secret) => self.unseal(secret, page, bytes, newest),
+            None => self.verify_bytes(page, bytes, newest),
+        }
     }
 
-    /// Writes `page`, to which nobody stores, to the file, with its checksum.
+    /// Writes `page`, to which nobody stores, to the file, with its checksum or sealed.
     fn write_back(&self, page: u32) -> Result<()> {
         let mut image = self.image(page);
-        let sum = crc32c::crc32c(&image[NUMBER_AT..]);
-        image[CHECKSUM_AT..NUMBER_AT].copy_from_slice(&sum.to_le_bytes());
+        match &self.secret {
+            Some(secret) => {
+                image[CHECKSUM_AT..NUMBER_AT].fill(0);
+                let (header, rest) = image.split_at_mut(HEADER);
+                let (content, seal) = rest.split_at_mut(SEALED_PAYLOAD);
+                seal.copy_from_slice(&secret.keys.pages.seal(header, content)?);
+            }
+            None => {
+                let sum = crc32c::crc32c(&image[NUMBER_AT..]);
+                image[CHECKSUM_AT..NUMBER_AT].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
         self.set_rewritten(page);
         self.file().write_at(&image, offset_of(page))
     }
@@ -329,10 +342,13 @@ impl View {
         image
     }
 
-    /// Reads `page` in the file against its checksum, whatever memory has.
+    /// Reads `page` in the file against its checksum or seal, whatever memory has.
     pub(super) fn reread(&self, page: u32) -> Result<()> {
         let mut image = [0; PAGE_SIZE];
         self.file().read_at(&mut image, offset_of(page))?;
-        self.verify_bytes(page, &image, u64::MAX)
+        match &self.secret {
+            Some(secret) => self.unseal(secret, page, &mut image, u64::MAX),
+            None => self.verify_bytes(page, &image, u64::MAX),
+        }
     }
 }

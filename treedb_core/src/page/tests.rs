@@ -12,7 +12,7 @@ use crate::disk::{Disk, SimDisk};
 use crate::error::Error;
 
 const DIR: &str = "/db";
-const OPTIONS: PagerOptions = PagerOptions { max_bytes: 32 << 20, growth: 16, cache: None };
+const OPTIONS: PagerOptions = PagerOptions { max_bytes: 32 << 20, growth: 16, cache: None, key: None };
 
 fn path() -> PathBuf {
     Path::new(DIR).join("pages")
@@ -21,7 +21,7 @@ fn path() -> PathBuf {
 fn fresh() -> SimDisk {
     let disk = SimDisk::new();
     disk.create_dir(Path::new(DIR)).unwrap();
-    Pager::create(&disk, &path()).unwrap();
+    Pager::create(&disk, &path(), None).unwrap();
     disk
 }
 

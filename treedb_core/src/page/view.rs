@@ -15,9 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::cache::Cache;
-use super::layout::{BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, offset_of};
+use super::layout::{
+    BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD, offset_of,
+};
+use super::meta::Secret;
 use super::prefetch::{NEXT_LINES, prefetch_from};
 use super::{PageId, PageSource};
+use crate::cipher::SEAL;
 use crate::disk::{DiskFile, Map, memory};
 use crate::error::{Corruption, Error, Result};
 
@@ -35,6 +39,10 @@ pub(crate) struct View {
     verified: Box<[AtomicU64]>,
     /// The last transaction of the checkpoint the file was opened at: no older page has a later birth.
     pub(super) opened_at: u64,
+    /// Bytes of a page that its content may use.
+    payload: usize,
+    /// The keys of an encrypted file, which is never mapped.
+    pub(super) secret: Option<Secret>,
     /// The books of a file that is not mapped.
     pub(super) cache: Option<Arc<Cache>>,
     /// With a cache: one bit a page, it was written to the file since that was opened.
@@ -70,7 +78,9 @@ impl View {
         capacity: u32,
         opened_at: u64,
         cache: Option<Cache>,
+        secret: Option<Secret>,
     ) -> Result<View> {
+        let payload = if secret.is_some() { SEALED_PAYLOAD } else { PAYLOAD };
         let len = offset_of(capacity.max(pages));
         let map = if cache.is_some() { memory(len)? } else { file.map(len)? };
         let capacity = (map.len() / PAGE_SIZE).min(u32::MAX as usize);
@@ -79,7 +89,13 @@ impl View {
         let verified = bits(capacity);
         let rewritten = bits(if cache.is_some() { capacity } else { 0 });
         let cache = cache.map(Arc::new);
-        Ok(View { file, map, base, pages: AtomicU32::new(pages), verified, opened_at, cache, rewritten })
+        let pages = AtomicU32::new(pages);
+        Ok(View { file, map, base, pages, verified, opened_at, payload, secret, cache, rewritten })
+    }
+
+    /// Bytes of a page that its content may use.
+    pub(crate) fn payload(&self) -> usize {
+        self.payload
     }
 
     pub(crate) fn file(&self) -> &dyn DiskFile {
@@ -281,6 +297,37 @@ impl View {
         self.judge(page, newest, &sealed)
     }
 
+    /// Decrypts the bytes of a page, which come from the file, and checks that they are those of this page, of a
+    /// transaction up to `newest`.
+    pub(super) fn unseal(
+        &self,
+        secret: &Secret,
+        page: u32,
+        bytes: &mut [u8; PAGE_SIZE],
+        newest: u64,
+    ) -> Result<()> {
+        let (header, rest) = bytes.split_at_mut(HEADER);
+        let (content, seal) = rest.split_at_mut(SEALED_PAYLOAD);
+        let opened = match <&[u8; SEAL]>::try_from(&*seal) {
+            Ok(seal) => secret.keys.pages.open(header, content, seal),
+            Err(_) => false,
+        };
+        if !opened {
+            return Err(Error::Corrupt(Box::new(Corruption {
+                file: self.path().to_path_buf(),
+                page: Some(page.into()),
+                offset: offset_of(page),
+                expected: "a page sealed with the database's key".into(),
+                found: "bytes that its seal does not fit".into(),
+            })));
+        }
+        // It was sealed with its header, so this is a page of this file; whether it is this one, the header says.
+        let word =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let birth = u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32;
+        self.judge(page, newest, &Sealed { stored: 0, sum: 0, number: word(NUMBER_AT), birth })
+    }
+
     fn judge(&self, page: u32, newest: u64, sealed: &Sealed) -> Result<()> {
         let damaged = |at: usize, expected: String, found: String| {
             Err(Error::Corrupt(Box::new(Corruption {
@@ -333,7 +380,7 @@ impl View {
     pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {
         self.inside(page)?;
         // SAFETY: inside the mapped file (checked); exclusive by this function's contract.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.start(page).add(HEADER), PAYLOAD) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start(page).add(HEADER), self.payload) })
     }
 }
 
@@ -351,7 +398,7 @@ impl PageSource for View {
         }
         // SAFETY: inside the mapped file (checked). By the layer's first invariant nobody stores to the payload
         // while a reader that can reach the page is alive.
-        Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), PAYLOAD) })
+        Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), self.payload) })
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use super::records::Records;
 use super::segment::{FIRST, Segment, name, parse};
 use super::state::{SegmentState, ValueLogState};
 use super::table::Table;
+use crate::cipher::Keys;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 
@@ -21,11 +22,13 @@ pub struct ValueLogOptions {
     pub state: ValueLogState,
     /// Capacity of a segment, in bytes, at most 16 GiB. A value that does not fit gets a segment of its own size.
     pub segment_bytes: u64,
+    /// Keys of an encrypted log. [`ValueLog::get`] cannot give out its values, [`ValueLog::read`] does.
+    pub(crate) keys: Option<Arc<Keys>>,
 }
 
 impl Default for ValueLogOptions {
     fn default() -> Self {
-        ValueLogOptions { state: ValueLogState::default(), segment_bytes: 64 << 20 }
+        ValueLogOptions { state: ValueLogState::default(), segment_bytes: 64 << 20, keys: None }
     }
 }
 
@@ -75,7 +78,9 @@ impl ValueLog {
         let table = Table::new();
         let mut all = BTreeMap::new();
         for s in &state.segments {
-            let segment = Arc::new(Segment::open(disk.as_ref(), dir, s.id, s.end, s.live)?);
+            let mut segment = Segment::open(disk.as_ref(), dir, s.id, s.end, s.live)?;
+            segment.keys.clone_from(&options.keys);
+            let segment = Arc::new(segment);
             if !table.insert(&segment) {
                 return Err(Error::Invalid(format!("the value log has two segments for number {}", s.id)));
             }
@@ -123,7 +128,7 @@ impl ValueLog {
             return Err(Error::KeyTooLong { len: owner.len(), limit: MAX_OWNER });
         }
         self.refuse_if_poisoned()?;
-        let size = size(value.len() as u64, owner.len() as u64);
+        let size = size(value.len() as u64, owner.len() as u64, self.options.keys.is_some());
         let mut segments = self.segments();
         let appended = match &segments.active {
             Some(active) if active.has_room(size) => active.append(owner, value),
@@ -149,7 +154,9 @@ impl ValueLog {
             if self.table.get(id).is_some() {
                 continue;
             }
-            let segment = Arc::new(Segment::create(self.disk.as_ref(), &self.dir, id, capacity)?);
+            let mut segment = Segment::create(self.disk.as_ref(), &self.dir, id, capacity)?;
+            segment.keys.clone_from(&self.options.keys);
+            let segment = Arc::new(segment);
             self.new_names.store(true, Ordering::Release);
             if !self.table.insert(&segment) {
                 // Its place is taken by a segment 2^22 numbers older.
@@ -168,6 +175,11 @@ impl ValueLog {
     /// # Errors
     /// `Corrupt` if the pointer leads nowhere or to something else, or if the value is damaged.
     pub fn get(&self, ptr: ValuePtr) -> Result<&[u8]> {
+        if self.options.keys.is_some() {
+            return Err(Error::Invalid(
+                "the values of an encrypted log are read into memory, not mapped".into(),
+            ));
+        }
         self.segment(ptr.segment)?.value(ptr)
     }
 

@@ -37,8 +37,12 @@
 //! | 0 | 4 | crc32c of bytes 4..16, value and owner, seeded with the segment's number |
 //! | 4 | 4 | length of the value |
 //! | 8 | 4 | length of the owner's name |
-//! | 12 | 4 | 1 |
+//! | 12 | 4 | 1, or 2 if the record is encrypted |
 //! | 16 | | value, owner's name, padding that is not looked at |
+//!
+//! Of an encrypted record value and owner's name are ciphertext, and their seal of 40 bytes is behind them (see
+//! [`cipher`](crate::cipher)), made for the segment's number, the record's offset (8 bytes) and bytes 4..16; the checksum is
+//! that of the bytes as they are in the file.
 //!
 //! Pointer: segment u32, offset of the record divided by 8 u32, length of the value u32, the record's crc32c u32.
 //!

@@ -1,5 +1,7 @@
 //! One record's bytes.
 
+use crate::cipher::SEAL;
+
 /// The longest value, in bytes: 2 GiB.
 pub const MAX_VALUE: u64 = 1 << 31;
 /// The longest owner's name, in bytes.
@@ -11,11 +13,13 @@ pub(super) const ALIGN: u64 = 8;
 pub(super) const HEADER: usize = 16;
 /// The least a record takes, so that one bit per so many bytes says which records have been verified.
 pub(super) const LEAST: u64 = 512;
-const KIND: u32 = 1;
+const PLAIN: u32 = 1;
+const SECRET: u32 = 2;
 
 /// Bytes a record takes in its segment.
-pub(super) fn size(value: u64, owner: u64) -> u64 {
-    (HEADER as u64 + value + owner).max(LEAST).next_multiple_of(ALIGN)
+pub(super) fn size(value: u64, owner: u64, secret: bool) -> u64 {
+    let seal = if secret { SEAL as u64 } else { 0 };
+    (HEADER as u64 + value + owner + seal).max(LEAST).next_multiple_of(ALIGN)
 }
 
 /// What a value counts for in its segment's live bytes. Without the owner's name, which a pointer does not know.
@@ -35,9 +39,33 @@ pub(super) struct Header {
 impl Header {
     /// The header of a record of segment `segment`. The caller has checked both lengths.
     pub(super) fn new(segment: u32, value: &[u8], owner: &[u8]) -> Header {
-        let mut header = Header { check: 0, len: value.len() as u32, owner: owner.len() as u32, kind: KIND };
+        let mut header = Header { check: 0, len: value.len() as u32, owner: owner.len() as u32, kind: PLAIN };
         header.check = header.checksum(segment, &[value, owner]);
         header
+    }
+
+    /// The header of an encrypted record of these lengths, but for its checksum.
+    pub(super) fn secret(value: usize, owner: usize) -> Header {
+        Header { check: 0, len: value as u32, owner: owner as u32, kind: SECRET }
+    }
+
+    /// Whether the record is encrypted.
+    pub(super) fn is_secret(&self) -> bool {
+        self.kind == SECRET
+    }
+
+    /// What an encrypted record is sealed for: its place and its lengths.
+    pub(super) fn place(&self, segment: u32, at: u64) -> [u8; 24] {
+        let mut place = [0; 24];
+        place[0..4].copy_from_slice(&segment.to_le_bytes());
+        place[4..12].copy_from_slice(&at.to_le_bytes());
+        place[12..24].copy_from_slice(&self.encode()[4..]);
+        place
+    }
+
+    /// Bytes the record takes in its segment.
+    pub(super) fn size(&self) -> u64 {
+        size(u64::from(self.len), u64::from(self.owner), self.is_secret())
     }
 
     pub(super) fn encode(&self) -> [u8; HEADER] {
@@ -57,12 +85,19 @@ impl Header {
 
     /// True if the fields are ones this version writes.
     pub(super) fn plausible(&self) -> bool {
-        self.kind == KIND && u64::from(self.len) <= MAX_VALUE && self.owner as usize <= MAX_OWNER
+        matches!(self.kind, PLAIN | SECRET)
+            && u64::from(self.len) <= MAX_VALUE
+            && self.owner as usize <= MAX_OWNER
     }
 
     /// Bytes of value and owner's name.
-    pub(super) fn body(&self) -> u64 {
+    pub(super) fn text(&self) -> u64 {
         u64::from(self.len) + u64::from(self.owner)
+    }
+
+    /// Bytes behind the header: the text, and its seal if it is encrypted.
+    pub(super) fn body(&self) -> u64 {
+        self.text() + if self.is_secret() { SEAL as u64 } else { 0 }
     }
 
     /// The checksum these bytes should have; the body may come in parts.

@@ -1,19 +1,21 @@
 //! Walks a segment, for the one who moves its live values.
 
+use std::borrow::Cow;
+
 use super::pointer::ValuePtr;
-use super::record::{ALIGN, size};
+use super::record::ALIGN;
 use super::segment::{FIRST, Segment};
 use crate::error::Result;
 
 /// A value in its segment, live or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its owner's name for it, as given to `append`.
-    pub owner: &'a [u8],
+    pub owner: Cow<'a, [u8]>,
     /// The pointer that `append` returned: the value is live if its owner still holds it.
     pub ptr: ValuePtr,
     /// The value.
-    pub value: &'a [u8],
+    pub value: Cow<'a, [u8]>,
 }
 
 /// The records of one segment, in the order they were appended.
@@ -30,15 +32,28 @@ impl<'a> Records<'a> {
 
     fn read(&mut self) -> Result<Record<'a>> {
         let segment = self.segment;
-        let header = segment.header(self.at)?;
-        let (value, owner) = segment.body(self.at, &header)?;
+        let header;
+        let (value, owner) = if segment.keys.is_some() {
+            header = segment.read_header(self.at)?;
+            let mut text = Vec::new();
+            segment.read_text(self.at, &header, |len| {
+                text.resize(len, 0);
+                &mut text
+            })?;
+            let owner = text.split_off(header.len as usize);
+            (Cow::Owned(text), Cow::Owned(owner))
+        } else {
+            header = segment.header(self.at)?;
+            let (value, owner) = segment.body(self.at, &header)?;
+            (Cow::Borrowed(value), Cow::Borrowed(owner))
+        };
         let ptr = ValuePtr {
             segment: segment.id,
             offset: (self.at / ALIGN) as u32,
             len: header.len,
             check: header.check,
         };
-        self.at += size(u64::from(header.len), u64::from(header.owner));
+        self.at += header.size();
         Ok(Record { owner, ptr, value })
     }
 }

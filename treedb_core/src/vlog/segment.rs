@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::pointer::ValuePtr;
 use super::record::{ALIGN, HEADER, Header, LEAST, size};
 use super::view::View;
+use crate::cipher::{Keys, SEAL};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 
@@ -46,11 +47,14 @@ pub(super) struct Segment {
     verified: OnceLock<Box<[AtomicU64]>>,
     /// True if there are records that no sync has covered.
     pub(super) dirty: AtomicBool,
+    /// Keys of an encrypted log.
+    pub(super) keys: Option<Arc<Keys>>,
 }
 
 impl Segment {
     fn over(id: u32, capacity: u64, file: Arc<dyn DiskFile>, end: u64, live: u64, grown: u64) -> Segment {
         Segment {
+            keys: None,
             id,
             capacity,
             file,
@@ -169,8 +173,13 @@ impl Segment {
     /// it was.
     pub(super) fn append(&self, owner: &[u8], value: &[u8]) -> Result<ValuePtr> {
         let at = self.end();
-        let size = size(value.len() as u64, owner.len() as u64);
+        let size = size(value.len() as u64, owner.len() as u64, self.keys.is_some());
         self.grow(at + size)?;
+        if let Some(keys) = &self.keys {
+            let (header, record) = self.seal(keys, at, owner, value)?;
+            self.file.write_at(&record, at)?;
+            return Ok(self.appended(at, size, &header));
+        }
         let header = Header::new(self.id, value, owner);
         let whole = HEADER + value.len() + owner.len();
         if whole <= TOGETHER {
@@ -185,9 +194,28 @@ impl Segment {
             self.file.write_at(owner, at + (HEADER + value.len()) as u64)?;
         }
         self.set_verified(at);
+        Ok(self.appended(at, size, &header))
+    }
+
+    /// Moves the end behind the record just written.
+    fn appended(&self, at: u64, size: u64, header: &Header) -> ValuePtr {
         self.end.store(at + size, Ordering::Release);
         self.dirty.store(true, Ordering::Release);
-        Ok(ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check })
+        ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check }
+    }
+
+    /// An encrypted record for the place `at`, header and all.
+    fn seal(&self, keys: &Keys, at: u64, owner: &[u8], value: &[u8]) -> Result<(Header, Vec<u8>)> {
+        let mut header = Header::secret(value.len(), owner.len());
+        let mut record = Vec::with_capacity(HEADER + header.body() as usize);
+        record.extend_from_slice(&[0; HEADER]);
+        record.extend_from_slice(value);
+        record.extend_from_slice(owner);
+        let seal = keys.values.seal(&header.place(self.id, at), &mut record[HEADER..])?;
+        record.extend_from_slice(&seal);
+        header.check = header.checksum(self.id, &[&record[HEADER..]]);
+        record[..HEADER].copy_from_slice(&header.encode());
+        Ok((header, record))
     }
 
     /// Makes the file at least `need` bytes long, by steps that grow with it.
@@ -225,19 +253,44 @@ impl Segment {
         ptr: ValuePtr,
         room: impl FnOnce(usize) -> &'b mut [u8],
     ) -> Result<&'b [u8]> {
-        let at = ptr.at();
+        let header = self.read_header(ptr.at())?;
+        self.belongs(ptr, &header)?;
+        let text = self.read_text(ptr.at(), &header, room)?;
+        Ok(text.get(..ptr.len as usize).unwrap_or_default())
+    }
+
+    /// As [`Segment::header`], from the file.
+    pub(super) fn read_header(&self, at: u64) -> Result<Header> {
         self.inside(at, HEADER as u64)?;
         let mut bytes = [0; HEADER];
         self.file.read_at(&mut bytes, at)?;
-        let header = self.believe(at, Header::decode(&bytes))?;
-        self.belongs(ptr, &header)?;
-        self.inside(at + HEADER as u64, header.body())?;
-        let value = room(header.len as usize);
-        self.file.read_at(value, at + HEADER as u64)?;
-        let mut owner = vec![0; header.owner as usize];
-        self.file.read_at(&mut owner, at + HEADER as u64 + u64::from(header.len))?;
-        self.intact(at, &header, &[value, &owner])?;
-        Ok(value)
+        self.believe(at, Header::decode(&bytes))
+    }
+
+    /// Reads value and owner's name of the record at `at`, one behind the other, from the file into the room given for
+    /// them. They are verified and, if they must be, decrypted.
+    pub(super) fn read_text<'b>(
+        &self,
+        at: u64,
+        header: &Header,
+        room: impl FnOnce(usize) -> &'b mut [u8],
+    ) -> Result<&'b [u8]> {
+        let body = at + HEADER as u64;
+        self.inside(body, header.body())?;
+        let text = room(header.text() as usize);
+        self.file.read_at(text, body)?;
+        let Some(keys) = &self.keys else {
+            self.intact(at, header, &[text])?;
+            return Ok(text);
+        };
+        let mut seal = [0; SEAL];
+        self.file.read_at(&mut seal, body + header.text())?;
+        self.intact(at, header, &[text, &seal])?;
+        if !keys.values.open(&header.place(self.id, at), text, &seal) {
+            let expected = "a value sealed with the database's key for this place";
+            return Err(Error::damaged(self.path(), at, expected, "bytes that its seal does not fit"));
+        }
+        Ok(text)
     }
 
     /// The header at `at`, which has to be a plausible one of a record that ends before the segment's end.
@@ -248,7 +301,14 @@ impl Segment {
 
     fn believe(&self, at: u64, header: Option<Header>) -> Result<Header> {
         match header {
-            Some(header) if header.plausible() && at.is_multiple_of(ALIGN) && at >= FIRST => Ok(header),
+            Some(header)
+                if header.plausible()
+                    && header.is_secret() == self.keys.is_some()
+                    && at.is_multiple_of(ALIGN)
+                    && at >= FIRST =>
+            {
+                Ok(header)
+            }
             header => Err(Error::damaged(self.path(), at, "a record", format!("{header:?}"))),
         }
     }

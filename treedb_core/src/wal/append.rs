@@ -6,6 +6,7 @@ use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
 use super::log::{Log, Sync, lock};
 use super::mapped;
 use super::segment::{FIRST_FRAME, Header, Segment};
+use crate::cipher;
 use crate::error::{Error, Result};
 
 /// Frames of at least this many payload bytes are written at once, without a copy.
@@ -154,18 +155,31 @@ pub(super) fn segment_size(full: u64, before: u64, need: u64) -> u64 {
 impl Log {
     /// Appends a frame of any kind.
     pub(super) fn append_kind(&self, payload: &[u8], sync: Sync, kind: Kind) -> Result<Lsn> {
-        if payload.len() as u64 > MAX_PAYLOAD {
-            return Err(Error::TransactionTooLarge { bytes: payload.len() as u64, limit: MAX_PAYLOAD });
+        let keys = self.options.keys.as_ref().filter(|_| kind == Kind::Secret);
+        let len = payload.len() + keys.map_or(0, |_| cipher::SEAL);
+        if len as u64 > MAX_PAYLOAD {
+            return Err(Error::TransactionTooLarge { bytes: len as u64, limit: MAX_PAYLOAD });
         }
         let mut tail = lock(&self.tail);
         self.refuse_if_poisoned()?;
         if tail.closed {
             return Err(Error::Invalid("the log is closed: open the database again".into()));
         }
-        let need = frame::size(payload.len());
+        let need = frame::size(len);
         if tail.at + need + SEAL > tail.segment.header.size {
             self.next_segment(&mut tail, need)?;
         }
+        // Only here it is known which frame it will be.
+        let sealed = keys.map(|keys| {
+            let place = frame::place(tail.segment.header.generation, Lsn(tail.next));
+            let mut sealed = Vec::with_capacity(len);
+            sealed.extend_from_slice(payload);
+            let seal = keys.log.seal(&place, &mut sealed)?;
+            sealed.extend_from_slice(&seal);
+            Ok::<_, Error>(sealed)
+        });
+        let sealed = sealed.transpose()?;
+        let payload = sealed.as_deref().unwrap_or(payload);
         let put = tail.put(payload, sync, kind, self.durable_lsn(), self.options.max_buffered);
         tail.closed = kind == Kind::Closed;
         put.map_err(|e| self.poison(&e))

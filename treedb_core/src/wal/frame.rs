@@ -47,6 +47,16 @@ pub(super) enum Kind {
     Closed = 3,
     /// The segment's last frame; the log goes on in the next segment, which exists.
     Sealed = 4,
+    /// A caller's payload, encrypted, and its seal.
+    Secret = 5,
+}
+
+/// What an encrypted payload is sealed for: its frame, in its segment.
+pub(super) fn place(generation: u64, lsn: Lsn) -> [u8; 16] {
+    let mut place = [0; 16];
+    place[..8].copy_from_slice(&generation.to_le_bytes());
+    place[8..].copy_from_slice(&lsn.0.to_le_bytes());
+    place
 }
 
 /// Bytes a frame takes in its segment.
@@ -103,6 +113,7 @@ impl Header {
             [2, 0, 0, 0] => Some(Kind::Opened),
             [3, 0, 0, 0] => Some(Kind::Closed),
             [4, 0, 0, 0] => Some(Kind::Sealed),
+            [5, 0, 0, 0] => Some(Kind::Secret),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use super::frame::{Kind, Lsn};
 use super::group::Group;
 use super::open;
 use super::recovery::Recovery;
+use crate::cipher::Keys;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,8 @@ pub struct LogOptions {
     pub max_buffered: usize,
     /// How many segments are kept for another use when the log is cut.
     pub spares: usize,
+    /// Keys of an encrypted log.
+    pub(crate) keys: Option<Arc<Keys>>,
 }
 
 impl Default for LogOptions {
@@ -49,6 +52,7 @@ impl Default for LogOptions {
             segment_bytes: 16 << 20,
             max_buffered: 4 << 20,
             spares: 4,
+            keys: None,
         }
     }
 }
@@ -113,7 +117,8 @@ impl Log {
     /// frame: the frame is then not in the log, and later appends may succeed. `Poisoned` after an earlier
     /// failure. Any other error poisons the log.
     pub fn append(&self, payload: &[u8], sync: Sync) -> Result<Lsn> {
-        self.append_kind(payload, sync, Kind::Data)
+        let kind = if self.options.keys.is_some() { Kind::Secret } else { Kind::Data };
+        self.append_kind(payload, sync, kind)
     }
 
     /// Waits until frame `lsn` and all before it are durable. Whoever comes first writes and flushes for all that

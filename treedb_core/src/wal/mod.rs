@@ -53,9 +53,12 @@
 //! | 4 | 4 | length of the payload |
 //! | 8 | 8 | LSN |
 //! | 16 | 4 | claim: the log was durable up to LSN minus this; all ones: no claim |
-//! | 20 | 1 | kind: 1 data, 2 opened, 3 closed, 4 sealed |
+//! | 20 | 1 | kind: 1 data, 2 opened, 3 closed, 4 sealed (the segment is full), 5 encrypted data |
 //! | 21 | 3 | zero |
 //! | 24 | | payload, then padding to a multiple of 8 that is not looked at |
+//!
+//! The payload of encrypted data is the ciphertext and its seal of 40 bytes (see [`cipher`](crate::cipher)), made for the
+//! segment's generation and the LSN, 8 bytes each.
 
 mod append;
 mod cut;

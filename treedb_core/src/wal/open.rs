@@ -38,7 +38,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
     for first in spares {
         files.adopt(d, dir, first, &options)?;
     }
-    let (tail, files, recovery, clean) = if firsts.is_empty() {
+    let (tail, files, mut recovery, clean) = if firsts.is_empty() {
         let header = Header {
             generation: 1,
             first: Lsn(1),
@@ -52,6 +52,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
     } else {
         resume(d, dir, &options, walk(d, dir, &firsts, options.applied)?, files)?
     };
+    recovery.keys.clone_from(&options.keys);
     let durable = AtomicU64::new(tail.next - 1);
     let log = Log {
         disk,

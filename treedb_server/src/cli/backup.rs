@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use treedb_core::kv::Copied;
-use treedb_core::{Error, Options, QueryError, Store};
+use treedb_core::{Error, QueryError, Store};
 
+use super::key::KeyArgs;
 use super::progress::Progress;
 use super::{Failure, advice, place};
 
@@ -34,11 +35,16 @@ pub(super) struct Backup {
     /// A directory that is empty or does not exist; `-` writes a stream to standard output
     #[arg(value_name = "TO")]
     to: PathBuf,
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
 /// Make a database of what `treedb backup` wrote
 #[derive(Debug, Args)]
 #[command(after_help = "\
+With a key file the new database is encrypted with that key; a directory it is made from has the same key. Streams are
+not encrypted.
+
 Nothing is in DIR before everything is on the disk, and a damaged or cut stream restores nothing.
 
 Examples:
@@ -51,11 +57,13 @@ pub(super) struct Restore {
     /// The new database's directory, which is empty or does not exist
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
-fn open(dir: &Path) -> Result<Store, Failure> {
+fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
     place::must_exist(dir)?;
-    Store::open(dir).map_err(|error| failed(dir, error))
+    Store::open_with(dir, key.options()?).map_err(|error| failed(dir, error))
 }
 
 fn failed(dir: &Path, error: Error) -> Failure {
@@ -63,8 +71,8 @@ fn failed(dir: &Path, error: Error) -> Failure {
 }
 
 /// Copies a directory into another.
-fn copy(from: &Path, to: &Path, done: &'static str) -> Result<(), Failure> {
-    let store = open(from)?;
+fn copy(from: &Path, to: &Path, key: &KeyArgs, done: &'static str) -> Result<(), Failure> {
+    let store = open(from, key)?;
     let mut meter = Meter::new(done);
     let copied = store.backup_to(to, |copied| meter.at(copied)).map_err(|error| failed(to, error))?;
     meter.finish(copied, &format!("to {}", to.display()));
@@ -101,13 +109,13 @@ impl Meter {
 impl Backup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         if self.to.as_os_str() != "-" {
-            copy(&self.dir, &self.to, "copied")?;
+            copy(&self.dir, &self.to, &self.key, "copied")?;
             return Ok(ExitCode::SUCCESS);
         }
         if io::stdout().is_terminal() {
             return Err(Failure("a backup is not for a terminal: send it to a file or a program".into()));
         }
-        let store = open(&self.dir)?;
+        let store = open(&self.dir, &self.key)?;
         let mut meter = Meter::new("copied");
         let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         let copied = store.backup(&mut out, |copied| meter.at(copied))?;
@@ -120,7 +128,7 @@ impl Backup {
 impl Restore {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         if self.from.is_dir() {
-            copy(&self.from, &self.dir, "restored")?;
+            copy(&self.from, &self.dir, &self.key, "restored")?;
             return Ok(ExitCode::SUCCESS);
         }
         let name = self.from.display().to_string();
@@ -131,7 +139,7 @@ impl Restore {
         };
         let mut input = BufReader::with_capacity(BUFFER, input);
         let mut meter = Meter::new("restored");
-        let options = Options::default();
+        let options = self.key.options()?;
         let restored = Store::restore(&mut input, &self.dir, &options, |copied| meter.at(copied));
         let restored = restored.map_err(|error| failed(&self.dir, error))?;
         meter.finish(restored, &format!("to {}", self.dir.display()));

@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use treedb_core::Database;
 
+use super::key::KeyArgs;
 use super::{Failure, advice, place};
 
 /// Read everything in a directory and compare it with everything else
@@ -23,6 +24,8 @@ pub(super) struct Check {
     /// The directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
 impl Check {
@@ -30,7 +33,8 @@ impl Check {
         let dir = self.dir.display();
         place::must_exist(&self.dir)?;
         let started = Instant::now();
-        let database = Database::open(&self.dir).map_err(|error| advice::directory(&self.dir, &error))?;
+        let database = Database::open_with(&self.dir, self.key.options()?);
+        let database = database.map_err(|error| advice::directory(&self.dir, &error))?;
         let report = database.check()?;
         let mut out = std::io::stdout().lock();
         for collection in &report.collections {

@@ -7,6 +7,7 @@ mod compact;
 mod export;
 mod find;
 mod import;
+mod key;
 mod lines;
 mod place;
 mod progress;

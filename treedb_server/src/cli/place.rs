@@ -8,16 +8,26 @@ use clap::Args;
 use treedb_core::Database;
 use treedb_core::collection::{FindRequest, Namespace};
 
+use super::key::KeyArgs;
 use super::{Failure, advice};
 use crate::client::{self, Client};
 
 /// How long a server may keep a command waiting: an import's batch may wait for a large index to be built.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// Where, and what it takes to open it.
+#[derive(Debug, Args)]
+pub(super) struct PlaceArgs {
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
 /// The two ways to say where.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct PlaceArgs {
+struct At {
     /// Work in this directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -48,12 +58,13 @@ pub(super) type Refused = (usize, String);
 impl PlaceArgs {
     /// Opens it. `create` says whether a directory that does not exist is made.
     pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
-        match (&self.dir, &self.native) {
+        match (&self.at.dir, &self.at.native) {
             (Some(dir), _) => {
                 if !create {
                     must_exist(dir)?;
                 }
-                let database = Database::open(dir).map_err(|error| advice::directory(dir, &error))?;
+                let database = Database::open_with(dir, self.key.options()?);
+                let database = database.map_err(|error| advice::directory(dir, &error))?;
                 Ok(Place::Directory(database))
             }
             (None, Some(address)) => match Client::connect_timeout(address.as_str(), PATIENCE) {

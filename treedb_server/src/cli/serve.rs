@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use treedb_core::kv::Durability;
 
+use super::key::KeyArgs;
 use super::{Failure, advice};
 use crate::config::{Address, Config, Limits};
 use crate::logs::{self, LogFormat, LogLevel};
@@ -31,6 +32,11 @@ pub(super) struct Serve {
     /// Directory of the database; created if missing
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    #[command(flatten)]
+    key: KeyArgs,
+    /// The most bytes of pages in memory [default: as the system sees fit; with a key: 64 MiB]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(65536..))]
+    cache_bytes: Option<u64>,
     /// Where MongoDB drivers connect
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:27017")]
     mongo: Address,
@@ -81,6 +87,8 @@ impl Serve {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         logs::start(self.log_level, self.log_format);
         let config = Config {
+            key: self.key.key()?,
+            cache_bytes: self.cache_bytes,
             dir: self.dir,
             durability: match self.durability {
                 DurabilityFlag::Durable => Durability::Durable,

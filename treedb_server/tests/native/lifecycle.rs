@@ -76,6 +76,8 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
     let dir = tempfile::tempdir().unwrap();
     let config = Config {
         dir: dir.path().to_owned(),
+        key: None,
+        cache_bytes: None,
         mongo: "127.0.0.1:0".parse().unwrap(),
         native: Some("127.0.0.1:0".parse().unwrap()),
         admin: None,

@@ -9,9 +9,6 @@ pub(super) const HEADER: usize = 24;
 /// Bytes of a cell before the value.
 const CELL_HEADER: usize = 2;
 
-/// The bytes a row takes beside its value: its slot and the cell's length.
-const ROW_OVERHEAD: usize = 2 + CELL_HEADER;
-
 /// A leaf for reading.
 #[derive(Clone, Copy)]
 pub(super) struct RowLeaf<'a> {
@@ -131,7 +128,9 @@ impl<'a> RowLeaf<'a> {
         let mut left = HEADER;
         let mut slot = first;
         while let Some(next) = self.next_row(slot + 1) {
-            left += ROW_OVERHEAD + self.row(slot)?.map_or(0, |value| value.bytes.len());
+            // With the slots up to the next row: if holes did not count, a leaf of many holes would be parted off one
+            // row at a time.
+            left += CELL_HEADER + self.row(slot)?.map_or(0, |value| value.bytes.len()) + 2 * (next - slot);
             if 2 * left >= used || self.next_row(next + 1).is_none() {
                 return Ok(next);
             }

@@ -177,6 +177,21 @@ fn every_twentieth_row_left_behind_does_not_keep_all_the_pages() {
 }
 
 #[test]
+fn a_leaf_of_many_holes_makes_room_for_a_long_row_in_the_middle() {
+    let mut pages = MemPages::new(4040);
+    let mut root = RowRoot::EMPTY;
+    let ids: Vec<u64> = (1..=80).map(|n| 16 * n).collect();
+    for &id in &ids {
+        RowTree::put(&mut pages, &mut root, id, Value::inline(&[7; 8])).unwrap();
+    }
+    assert!(!RowTree::put(&mut pages, &mut root, 16 * 3, Value::inline(&[9; 980])).unwrap());
+    for &id in &ids {
+        let row = RowTree::get(&pages, &root, id).unwrap().unwrap();
+        assert_eq!(row.bytes.len(), if id == 16 * 3 { 980 } else { 8 });
+    }
+}
+
+#[test]
 fn a_deleted_last_row_keeps_its_id() {
     let mut pages = MemPages::new(256);
     let mut root = RowRoot::EMPTY;

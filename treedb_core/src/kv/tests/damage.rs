@@ -125,3 +125,20 @@ fn foreign_and_newer_files_are_refused() {
         assert!(matches!(error, Error::Format { .. } | Error::Corrupt(_)), "{}: {error}", path.display());
     }
 }
+
+#[test]
+fn flips_and_cuts_of_cached_and_encrypted_stores_are_found_or_harmless() {
+    for mode in [Mode::Cached, Mode::Encrypted] {
+        in_mode(mode, || {
+            let (image, states) = prepared();
+            let files = files(&image, &dir());
+            let header = |path: &Path, at: usize| at < 160 && !path.ends_with("LOCK") && at.is_multiple_of(3);
+            let flips =
+                flip(&image, &files, header, 1500, |disk, path, what| judge(disk, path, &states, what));
+            assert!(flips.found > 200, "{mode:?}: {flips:?}");
+            cut(&image, &files, 10, |disk, path, what| {
+                judge(disk, path, &states, what);
+            });
+        });
+    }
+}

@@ -199,7 +199,7 @@ fn store_with_table(disk: &SimDisk) -> (Store, Table) {
 #[test]
 fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were() {
     in_time(|| {
-        for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Mapped)] {
+        for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Encrypted)] {
             in_mode(mode, || random_transactions(seed));
         }
     });

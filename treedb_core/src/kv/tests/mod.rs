@@ -7,6 +7,7 @@ mod compact;
 mod crash;
 mod damage;
 mod dup;
+mod encryption;
 mod flush;
 mod garbage;
 mod leveldb;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
+use crate::cipher::Key;
 use crate::disk::SimDisk;
 
 /// Where stores of these tests live on their simulated disks.
@@ -40,6 +42,13 @@ enum Mode {
     Mapped,
     /// In a cache of a few pages.
     Cached,
+    /// The same, and encrypted.
+    Encrypted,
+}
+
+/// The key of encrypted stores of these tests.
+fn key() -> Key {
+    Key::new([0x5a; Key::LEN])
 }
 
 thread_local! {
@@ -63,8 +72,9 @@ fn options(disk: &SimDisk) -> Options {
         cache_bytes: match MODE.get() {
             Mode::Mapped => None,
             // The least there is: nearly everything is read and written again and again.
-            Mode::Cached => Some(64 << 10),
+            Mode::Cached | Mode::Encrypted => Some(64 << 10),
         },
+        key: (MODE.get() == Mode::Encrypted).then(key),
         growth: 16,
         log_segment_bytes: 16 << 10,
         value_segment_bytes: 64 << 10,

@@ -143,9 +143,9 @@ fn moving_the_live_values_of_sparse_segments_bounds_the_garbage() {
         for id in log.sparse() {
             let records: Vec<_> = log.records(id).unwrap().map(|r| r.unwrap()).collect();
             for record in records {
-                let key = u64::from_le_bytes(record.owner.try_into().unwrap()) as usize;
+                let key = u64::from_le_bytes((*record.owner).try_into().unwrap()) as usize;
                 if let Some((ptr, tag)) = table[key].filter(|(ptr, _)| *ptr == record.ptr) {
-                    let moved = log.append(record.owner, record.value).unwrap();
+                    let moved = log.append(&record.owner, &record.value).unwrap();
                     log.release(ptr).unwrap();
                     table[key] = Some((moved, tag));
                 }
@@ -206,7 +206,7 @@ fn a_flipped_byte_anywhere_is_an_error_or_harmless() {
             }
             for record in log.records(id).unwrap() {
                 let Ok(record) = record else { break };
-                assert!(kept.iter().any(|(ptr, bytes)| *ptr == record.ptr && record.value == bytes));
+                assert!(kept.iter().any(|(ptr, bytes)| *ptr == record.ptr && *record.value == **bytes));
             }
             reported += u32::from(seen);
         }

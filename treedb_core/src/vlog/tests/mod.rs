@@ -34,7 +34,7 @@ impl Drop for TempDir {
 
 /// Segments of 16 KiB, so that a few values fill one.
 fn small(state: ValueLogState) -> ValueLogOptions {
-    ValueLogOptions { state, segment_bytes: 16 * 1024 }
+    ValueLogOptions { state, segment_bytes: 16 * 1024, ..ValueLogOptions::default() }
 }
 
 fn open(disk: impl Disk, dir: &Path, state: ValueLogState) -> Result<ValueLog> {

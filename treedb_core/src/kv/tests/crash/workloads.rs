@@ -129,20 +129,29 @@ fn a_logged_commit_behind_too_many_unlogged_ones_leaves_no_hole() {
 #[test]
 fn stores_with_a_small_cache_survive_power_cuts() {
     in_mode(Mode::Cached, || {
-        let profile = Profile {
-            name: "a cache of 16 pages",
-            ops: 25,
-            steps: 30,
-            large: 5,
-            range: 4,
-            savepoint: 6,
-            value: 700,
-            durable: 40,
-            ..MIXED
-        };
-        cut_everywhere(profile, 21, 1);
+        cut_everywhere(Profile { name: "a cache of 16 pages", ..IN_A_CACHE }, 21, 1);
     });
 }
+
+#[test]
+fn encrypted_stores_survive_power_cuts() {
+    in_mode(Mode::Encrypted, || {
+        cut_everywhere(Profile { name: "encrypted", steps: 20, ..IN_A_CACHE }, 22, 1);
+    });
+}
+
+/// Transactions that do not fit in the cache, of every kind of change.
+const IN_A_CACHE: Profile = Profile {
+    name: "",
+    ops: 25,
+    steps: 30,
+    large: 5,
+    range: 4,
+    savepoint: 6,
+    value: 700,
+    durable: 40,
+    ..MIXED
+};
 
 #[test]
 fn pages_that_move_and_files_that_shrink_survive_power_cuts() {

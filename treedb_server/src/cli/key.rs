@@ -1,0 +1,40 @@
+//! The key of an encrypted database, from a file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use treedb_core::{Key, Options};
+
+use super::Failure;
+
+/// How a command says the key.
+#[derive(Debug, Args)]
+pub(super) struct KeyArgs {
+    /// File with the key of an encrypted database: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl KeyArgs {
+    /// The key, if a file is named.
+    pub(super) fn key(&self) -> Result<Option<Key>, Failure> {
+        let Some(file) = &self.key_file else { return Ok(None) };
+        let name = file.display();
+        let contents = std::fs::read(file).map_err(|error| Failure(format!("{name}: {error}")))?;
+        let key = Key::parse(&contents).ok_or_else(|| {
+            Failure(format!(
+                "{name}: a key file has 32 bytes or 64 hexadecimal digits, this one has {} bytes: \
+                 make one with `openssl rand -hex 32`",
+                contents.len()
+            ))
+        })?;
+        Ok(Some(key))
+    }
+
+    /// The default options, with the key.
+    pub(super) fn options(&self) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        options.key = self.key()?;
+        Ok(options)
+    }
+}
