@@ -56,7 +56,7 @@ fn owner(name: &[u8]) -> Option<(TableKind, u32, &[u8])> {
 impl Edit<'_> {
     /// Stores a value again if its owner still holds it there.
     fn rescue(&mut self, record: &Record<'_>) -> Result<()> {
-        let Some((kind, id, key)) = owner(record.owner) else { return Ok(()) };
+        let Some((kind, id, key)) = owner(&record.owner) else { return Ok(()) };
         let Some(table) = self.writer.record(self.pager, id)?.filter(|table| table.kind == kind) else {
             return Ok(());
         };
@@ -64,7 +64,7 @@ impl Edit<'_> {
         let (cell, command) = match kind {
             TableKind::Ordered => (
                 Tree::get(self.pager, &table.root, key)?,
-                Command::Put { table: id, key, value: record.value },
+                Command::Put { table: id, key, value: &record.value },
             ),
             // Values of dup tables are not in the value log.
             TableKind::Dup => return Ok(()),
@@ -73,7 +73,7 @@ impl Edit<'_> {
                 let root = RowRoot { tree: table.root, next: table.next_row };
                 (
                     RowTree::get(self.pager, &root, row)?,
-                    Command::PutRow { table: id, row, value: record.value },
+                    Command::PutRow { table: id, row, value: &record.value },
                 )
             }
         };
