@@ -5,6 +5,7 @@
 //! | [`node`] | leaves and branches on plain byte slices; knows no pages |
 //! | `root` | where a tree begins: what its owner stores of it |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
+//! | `finger` | [`Finger`]: where the last put went |
 //! | `many` | many keys at once |
 //! | `estimate` | how far into a tree a key is |
 //! | `range` | delete from one key to another |
@@ -29,6 +30,7 @@ mod cursor;
 mod delete;
 mod estimate;
 mod far;
+mod finger;
 mod many;
 pub mod node;
 mod path;
@@ -44,6 +46,7 @@ mod tree;
 pub use check::TreeStats;
 pub use cursor::Cursor;
 pub use far::Place;
+pub use finger::Finger;
 pub use node::Value;
 pub use root::TreeRoot;
 pub use rows::{RowCursor, RowRoot, RowTree};

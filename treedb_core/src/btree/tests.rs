@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
 use super::testing::{MemPages, Rng};
-use super::{Tree, TreeRoot, Value, node};
+use super::{Finger, Tree, TreeRoot, Value, node};
 use crate::error::Error;
 use crate::page::PageId;
 
@@ -510,4 +510,38 @@ fn deleted_ranges_keep_pages_from_staying_near_empty() {
     }
     let stats = Tree::check(&pages, &root, &mut |_| {}).unwrap();
     assert!(stats.entries == 5000 && stats.used * 100 > stats.room * 45, "{stats:?}");
+}
+
+#[test]
+fn keys_put_where_a_finger_points_are_where_a_descent_puts_them() {
+    for seed in 0..6 {
+        let mut rng = Rng::new(seed + 900);
+        let mut pages = MemPages::new(if seed % 2 == 0 { 512 } else { 4032 });
+        let (mut root, mut finger, mut model) = (TreeRoot::EMPTY, Finger::new(), BTreeMap::new());
+        for _ in 0..300 {
+            // Runs of keys in order, upwards or downwards, that begin anywhere.
+            let (start, step) = (rng.below(20_000) as u32 + 200, rng.below(7) as u32);
+            for n in 0..rng.below(60) as u32 {
+                let key = if step == 0 { start - n } else { start + n * step };
+                let (key, value) = (key.to_be_bytes(), vec![n as u8; rng.below(40)]);
+                let new =
+                    Tree::put_at(&mut pages, &mut root, &mut finger, &key, Value::inline(&value)).unwrap();
+                assert_eq!(new, model.insert(key.to_vec(), value).is_none());
+            }
+            if rng.below(4) == 0 {
+                let key = (rng.below(20_000) as u32).to_be_bytes();
+                finger.lift();
+                let there = Tree::delete(&mut pages, &mut root, &key).unwrap();
+                assert_eq!(there, model.remove(&key[..]).is_some());
+            }
+        }
+        Tree::check(&pages, &root, &mut |_| ()).unwrap();
+        let mut cursor = Tree::cursor(&pages, &root);
+        for (key, value) in &model {
+            assert!(cursor.next().unwrap());
+            let (found, cell) = cursor.entry().unwrap().unwrap();
+            assert_eq!((found, cell.bytes), (&key[..], &value[..]), "seed {seed}");
+        }
+        assert!(!cursor.next().unwrap());
+    }
 }

@@ -1,9 +1,10 @@
 //! Get and put.
 
-use super::TreeRoot;
 use super::cursor::Cursor;
-use super::node::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
+use super::finger::Finger;
+use super::node::{Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
 use super::path::{At, Path};
+use super::root::TreeRoot;
 use crate::error::{Error, Result};
 use crate::page::{LEAF_LINES, PageId, PageSink, PageSource, prefetch_lines};
 
@@ -47,6 +48,20 @@ impl Tree {
         Ok(leaf.search(key).at(src, id)? == Err(leaf.count()))
     }
 
+    /// As [`Tree::is_above_all`]; where `finger` points to the last leaf, that one is all it looks at.
+    pub fn is_above_all_at<S: PageSource + ?Sized>(
+        src: &S,
+        root: &TreeRoot,
+        finger: &Finger,
+        key: &[u8],
+    ) -> Result<bool> {
+        if !finger.near || !finger.last || finger.leaf == PageId::NONE {
+            return Tree::is_above_all(src, root, key);
+        }
+        let leaf = Leaf::open(src.page(finger.leaf)?).at(src, finger.leaf)?;
+        Ok(leaf.search(key).at(src, finger.leaf)? == Err(leaf.count()))
+    }
+
     /// A cursor, not yet on any entry.
     pub fn cursor<'a, S: PageSource + ?Sized>(src: &'a S, root: &TreeRoot) -> Cursor<'a, S> {
         Cursor::new(src, root)
@@ -60,16 +75,64 @@ impl Tree {
         key: &[u8],
         value: Value<'_>,
     ) -> Result<bool> {
+        Tree::put_at(sink, root, &mut Finger::new(), key, value)
+    }
+
+    /// As [`Tree::put`], for a row of puts: keys that come in order are put where `finger` points.
+    pub fn put_at<S: PageSink + ?Sized>(
+        sink: &mut S,
+        root: &mut TreeRoot,
+        finger: &mut Finger,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<bool> {
         if root.depth == 0 {
+            finger.lift();
             let id = first_leaf(sink, key, value)?;
             *root = TreeRoot { root: id, depth: 1, entries: 1 };
             return Ok(true);
         }
         check_limits(sink.page(root.root)?.len(), key, value)?;
-        let mut path = Path::new();
-        let leaf = own_path(sink, root, key, &mut path)?;
-        put_in_leaf(sink, root, &mut path, leaf, key, value)
+        let found = match place_at(sink, finger, key)? {
+            Some(found) => found,
+            None => {
+                let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
+                finger.path.clear();
+                (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
+                finger.near |= finger.leaf == before;
+                let leaf = Leaf::open(sink.page(finger.leaf)?).and_then(|leaf| leaf.search(key));
+                leaf.at(sink, finger.leaf)?
+            }
+        };
+        let leaf = finger.leaf;
+        let done = LeafMut::open(sink.page_mut(leaf)?).and_then(|mut leaf| match found {
+            Ok(i) => leaf.replace(i, value),
+            Err(i) => leaf.insert(i, key, value),
+        });
+        if !done.at(sink, leaf)? {
+            // The way up is used up by the split. The next put finds its own, and stays near.
+            finger.leaf = PageId::NONE;
+            split_leaf(sink, root, &mut finger.path, leaf, found, key, value)?;
+        }
+        root.entries += u64::from(found.is_err());
+        Ok(found.is_err())
     }
+}
+
+/// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf.
+#[inline]
+fn place_at<S: PageSource + ?Sized>(src: &S, finger: &mut Finger, key: &[u8]) -> Result<Option<Found>> {
+    if !finger.near || finger.leaf == PageId::NONE {
+        return Ok(None);
+    }
+    let leaf = Leaf::open(src.page(finger.leaf)?).at(src, finger.leaf)?;
+    let found = leaf.search(key).at(src, finger.leaf)?;
+    // Between two keys of a leaf is no other leaf's; behind its last key it is unless there is none.
+    finger.near = match found {
+        Ok(_) => true,
+        Err(i) => i > 0 && (i < leaf.count() || finger.last),
+    };
+    Ok(finger.near.then_some(found))
 }
 
 /// Refuses keys and values that a page of `payload` bytes does not take.
@@ -97,25 +160,28 @@ fn first_leaf<S: PageSink + ?Sized>(sink: &mut S, key: &[u8], value: Value<'_>) 
     Ok(id)
 }
 
-/// Makes the pages from the root down to the leaf for `key` this transaction's own; `path` gets the branches.
+/// Makes the pages from the root down to the leaf for `key` this transaction's own; `path` gets the branches. Returns
+/// the leaf, and whether it is the tree's last.
 pub(super) fn own_path<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,
     key: &[u8],
     path: &mut Path,
-) -> Result<PageId> {
+) -> Result<(PageId, bool)> {
     let mut id = sink.writable(root.root)?;
+    let mut last = true;
     root.root = id;
     for _ in 1..root.depth {
-        let found = Branch::open(sink.page_mut(id)?).and_then(|branch| {
+        let found = Branch::open(sink.page(id)?).and_then(|branch| {
             let c = branch.find(key)?;
-            Ok((c, branch.child(c)?))
+            Ok((c, branch.child(c)?, c == branch.count()))
         });
-        let (c, child) = found.at(sink, id)?;
+        let (c, child, last_child) = found.at(sink, id)?;
+        last &= last_child;
         path.push(sink, id, c)?;
         id = own_child(sink, id, c, PageId(child))?;
     }
-    Ok(id)
+    Ok((id, last))
 }
 
 /// Makes child `c` of an owned branch this transaction's own.
@@ -131,32 +197,6 @@ pub(super) fn own_child<S: PageSink + ?Sized>(
         done.at(sink, parent)?;
     }
     Ok(own)
-}
-
-/// Puts an entry into the leaf where it belongs; `path` and `leaf` are this transaction's own.
-pub(super) fn put_in_leaf<S: PageSink + ?Sized>(
-    sink: &mut S,
-    root: &mut TreeRoot,
-    path: &mut Path,
-    leaf: PageId,
-    key: &[u8],
-    value: Value<'_>,
-) -> Result<bool> {
-    let done = LeafMut::open(sink.page_mut(leaf)?).and_then(|mut leaf| {
-        let found = leaf.view()?.search(key)?;
-        let fits = match found {
-            Ok(i) => leaf.replace(i, value)?,
-            Err(i) => leaf.insert(i, key, value)?,
-        };
-        Ok((found, fits))
-    });
-    let (found, fits) = done.at(sink, leaf)?;
-    let new = found.is_err();
-    if !fits {
-        split_leaf(sink, root, path, leaf, found, key, value)?;
-    }
-    root.entries += u64::from(new);
-    Ok(new)
 }
 
 /// Splits a leaf that is too full for the entry, and puts the entry where it belongs.

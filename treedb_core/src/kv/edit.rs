@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use super::catalog::{self, Record, TableKind};
 use super::command::Command;
+use super::fingers::Fingers;
 use super::reads::{Bounds, above, below};
 use super::savepoint::Mark;
 use super::unlogged::Unlogged;
@@ -33,6 +34,7 @@ pub(crate) struct Writer {
     pub(crate) catalog: TreeRoot,
     committed: TreeRoot,
     pub(super) tables: BTreeMap<u32, Open>,
+    pub(super) fingers: Fingers,
     /// The savepoints of the transaction in progress, the allocator has as many marks.
     pub(super) marks: Vec<Mark>,
     /// The frame being put together.
@@ -53,6 +55,7 @@ impl Writer {
             catalog,
             committed: catalog,
             tables: BTreeMap::new(),
+            fingers: Fingers::default(),
             marks: Vec::new(),
             frame: Vec::new(),
             appended: Vec::new(),
@@ -91,6 +94,7 @@ impl Writer {
         self.catalog = self.committed;
         self.marks.clear();
         self.tables.clear();
+        self.fingers.lift();
         self.frame.clear();
         self.died.clear();
         self.appended.drain(..).try_for_each(|ptr| values.release(ptr))
@@ -174,6 +178,9 @@ impl Edit<'_> {
     }
 
     fn change(&mut self, command: &Command<'_>) -> Result<Met> {
+        if !matches!(command, Command::Put { .. }) {
+            self.writer.fingers.lift_from(command.table());
+        }
         match *command {
             Command::Put { table, key, value } => self.put(table, key, value),
             Command::Delete { table, key } => self.delete(table, key),
@@ -208,7 +215,9 @@ impl Edit<'_> {
             self.cell(&owner, value, &mut place)?
         };
         record.large += u64::from(cell.pointer);
-        let new = Tree::put(&mut pager.writer(&mut self.writer.alloc), &mut record.root, key, cell)?;
+        let Writer { alloc, fingers, .. } = &mut *self.writer;
+        let finger = fingers.of(id, alloc.own());
+        let new = Tree::put_at(&mut pager.writer(alloc), &mut record.root, finger, key, cell)?;
         self.put_record(id, record);
         Ok(Met::from(!new))
     }

@@ -21,6 +21,7 @@
 //! | `dup` | tables with many values under a key: [`DupCursor`], [`TypedDupTable`] |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
+//! | `fingers` | where the last puts went |
 //! | `unlogged` | commits that the log does not have |
 //! | `values` | large values, in the value log |
 //! | `gate` | who is the writer |
@@ -71,6 +72,7 @@ mod cursor;
 mod dup;
 mod edit;
 mod figures;
+mod fingers;
 mod gate;
 mod hold;
 mod housekeeping;

@@ -58,6 +58,7 @@ impl Writer {
         self.marks.truncate(index + 1);
         let Some(mark) = self.marks.last() else { return Ok(()) };
         self.alloc.go_back(index);
+        self.fingers.lift();
         self.catalog = mark.catalog;
         self.tables.clear();
         self.frame.truncate(mark.frame);

@@ -222,9 +222,10 @@ impl WriteTxn {
         table.expect(TableKind::Ordered)?;
         let root = self.find(table)?.0.root;
         let above = {
-            let pager = self.look().pager;
-            let _stay = pager.stay();
-            Tree::is_above_all(pager, &root, key)?
+            let Change { inner, writer, .. } = self.change()?;
+            let _stay = inner.pager.stay();
+            let finger = writer.fingers.of(table.id, writer.alloc.own());
+            Tree::is_above_all_at(&inner.pager, &root, finger, key)?
         };
         if !above {
             return Err(Error::Invalid(format!(

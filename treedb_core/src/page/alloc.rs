@@ -130,7 +130,14 @@ impl Allocator {
         (self.txn, self.own) = (txn, txn);
     }
 
+    /// Pages born at or after this number may be stored to.
+    #[inline]
+    pub(crate) fn own(&self) -> u64 {
+        self.own
+    }
+
     /// Whether a page born by `birth` may be stored to.
+    #[inline]
     pub(crate) fn owns(&self, birth: u64) -> bool {
         birth >= self.own
     }

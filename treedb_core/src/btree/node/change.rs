@@ -71,6 +71,21 @@ pub(super) fn store_cell<const B: bool>(
     Ok(at)
 }
 
+/// The entries of a node with a new one in place of the `skip` at `i`.
+fn run_with<'a, const B: bool>(
+    node: Raw<'a, B>,
+    i: usize,
+    skip: usize,
+    key: &'a [u8],
+    load: Load<'a>,
+) -> Result<Run<'a, B>, NodeDamage> {
+    Run::new([
+        Piece::Part { node, from: 0, to: i },
+        Piece::One { key, load },
+        Piece::Part { node, from: i + skip, to: node.count() },
+    ])
+}
+
 /// A node for changing; `B` tells a branch from a leaf.
 pub(super) struct RawMut<'a, const B: bool> {
     pub(super) page: &'a mut [u8],
@@ -174,25 +189,25 @@ impl<'a, const B: bool> RawMut<'a, B> {
     ) -> Result<bool, NodeDamage> {
         let l = Layout::parse::<B>(self.page)?;
         let len = self.page.len();
+        let node = self.view()?;
         // The new entry with the node's own prefix, if that could stay: then dead cells are all there is to gain.
-        let shares = self.view()?.keys == Keys::Custom || starts_with(key, self.view()?.prefix);
+        let shares = node.keys == Keys::Custom || starts_with(key, node.prefix);
         let size = cell_size(B, key.len().saturating_sub(l.prefix), load.value.bytes.len());
-        let replaced = if skip == 0 { 0 } else { self.view()?.cell_len(i)? + stride(B) };
+        let replaced = if skip == 0 { 0 } else { node.cell_len(i)? + stride(B) };
         let fits_as_it_is = shares && l.free::<B>() + replaced >= size + stride(B);
-        let copy = Scratch::copy_of(self.page);
-        let old = Raw::<B>::open(&copy)?;
-        let run = Run::new([
-            Piece::Part { node: old, from: 0, to: i },
-            Piece::One { key, load },
-            Piece::Part { node: old, from: i + skip, to: old.count() },
-        ])?;
+        let run = run_with(node, i, skip, key, load)?;
         let prefix = if fits_as_it_is { l.prefix.min(key.len()) } else { run.prefix(0..run.len())? };
+        if shares && !fits_as_it_is && prefix <= l.prefix {
+            return Ok(false);
+        }
         let needed = run.size(0..run.len(), prefix)?;
         // A longer prefix must gain a good part of the page: else this would be done for every insert.
         let limit = if fits_as_it_is || !shares { len } else { len - len / 8 };
         if needed > limit {
             return Ok(false);
         }
+        let copy = Scratch::copy_of(self.page);
+        let run = run_with(Raw::<B>::open(&copy)?, i, skip, key, load)?;
         run.fill(0..run.len(), prefix, l.leftmost, self.page)?;
         Ok(true)
     }
