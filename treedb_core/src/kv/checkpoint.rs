@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::edit::Writer;
 use super::store::Inner;
@@ -26,7 +27,7 @@ pub(crate) enum Due {
 }
 
 /// The log may be this many times its limit before commits wait for a checkpoint.
-const PATIENCE: u64 = 4;
+pub(super) const PATIENCE: u64 = 4;
 
 /// Checkpoints that the reclamation of dead values takes: one that has the live values in their new places, one that
 /// is without the old segments, and one more for what was written meanwhile.
@@ -52,8 +53,25 @@ impl Inner {
             Due::No => {}
             Due::Soon if self.options.background => self.worker.wake(),
             Due::Soon | Due::Now => {
+                let begun = Instant::now();
                 let _ = self.checkpoint();
+                self.stalls.note(begun.elapsed());
             }
+        }
+    }
+
+    /// How long the commit of `bytes` just logged is to pause. Call as the writer.
+    pub(super) fn pause_due(&self, writer: &mut Writer, bytes: usize) -> Option<Duration> {
+        let limit = self.options.checkpoint_log_bytes;
+        let most = limit.saturating_mul(PATIENCE);
+        writer.debt.add(bytes, writer.logged, limit, most).filter(|_| self.options.background)
+    }
+
+    /// Pauses, if that is due.
+    pub(super) fn pause(&self, pause: Option<Duration>) {
+        if let Some(pause) = pause {
+            std::thread::sleep(pause);
+            self.stalls.note(pause);
         }
     }
 
@@ -96,6 +114,7 @@ impl Inner {
     /// said. Call with the guard of [`Inner::hold_checkpoints`].
     pub(super) fn write_checkpoint(&self, slack: Option<u32>) -> Result<()> {
         let mut writer = self.gate.take();
+        let begun = Instant::now();
         if let Err(error) = writer.unlogged.settle(&self.log, self.pager.current()) {
             self.gate.give(writer);
             return Err(error);
@@ -108,6 +127,7 @@ impl Inner {
             writer.logged = 0;
         }
         self.gate.give(writer);
+        self.stalls.note(begun.elapsed());
         started.and_then(|checkpoint| {
             let flushed = self
                 .log
@@ -157,6 +177,8 @@ impl Inner {
 #[derive(Debug, Default)]
 struct Wishes {
     wanted: bool,
+    /// A log segment is wanted for when the current one is full.
+    segment: bool,
     stop: bool,
 }
 
@@ -171,15 +193,16 @@ impl Bell {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until there is something to do; false if that is to stop.
-    fn wait(&self) -> bool {
+    /// Sleeps until there is something to do: a log segment, a checkpoint. `None` if that is to stop.
+    fn wait(&self) -> Option<(bool, bool)> {
         let mut wishes = self.wishes();
         loop {
             if wishes.stop {
-                return false;
+                return None;
             }
-            if std::mem::take(&mut wishes.wanted) {
-                return true;
+            let todo = (std::mem::take(&mut wishes.segment), std::mem::take(&mut wishes.wanted));
+            if todo != (false, false) {
+                return Some(todo);
             }
             wishes = self.rung.wait(wishes).unwrap_or_else(PoisonError::into_inner);
         }
@@ -201,10 +224,16 @@ impl Worker {
         }
         let (bell, inner_ref): (_, Weak<Inner>) = (Arc::clone(&self.bell), Arc::downgrade(inner));
         let body = move || {
-            while bell.wait() {
+            while let Some((segment, checkpoint)) = bell.wait() {
                 let Some(inner) = inner_ref.upgrade() else { return };
+                // Without room for a segment now, the writer that needs one finds out.
+                if segment {
+                    let _ = inner.log.prepare();
+                }
                 // Its failures show as poison, or the checkpoint falls due again.
-                let _ = inner.checkpoint();
+                if checkpoint {
+                    let _ = inner.checkpoint();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("treedb-checkpoint".into()).spawn(body);
@@ -220,6 +249,12 @@ impl Worker {
     /// Asks for a checkpoint.
     pub(crate) fn wake(&self) {
         self.bell.wishes().wanted = true;
+        self.bell.rung.notify_one();
+    }
+
+    /// Asks for a log segment to be made ahead.
+    pub(crate) fn wake_for_segment(&self) {
+        self.bell.wishes().segment = true;
         self.bell.rung.notify_one();
     }
 

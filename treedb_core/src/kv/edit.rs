@@ -8,6 +8,7 @@ use super::command::Command;
 use super::fingers::Fingers;
 use super::reads::{Bounds, above, below};
 use super::savepoint::Mark;
+use super::stalls::Debt;
 use super::unlogged::Unlogged;
 use super::values::{INLINE, pointer};
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
@@ -46,6 +47,8 @@ pub(crate) struct Writer {
     pub(crate) unlogged: Unlogged,
     /// Bytes logged since the last checkpoint began.
     pub(crate) logged: u64,
+    /// Pauses due because of them.
+    pub(crate) debt: Debt,
 }
 
 impl Writer {
@@ -62,6 +65,7 @@ impl Writer {
             died: Vec::new(),
             unlogged: Unlogged::new(unlogged),
             logged: 0,
+            debt: Debt::default(),
         }
     }
 

@@ -29,6 +29,7 @@
 //! | `checkpoint` | making the page file catch up, and the thread that does |
 //! | `backup` | copies of a live store, into a directory or a stream |
 //! | `housekeeping` | changes that no command says |
+//! | `stalls` | what holds writers up, and slowing them down before |
 //! | `reclaim` | keeping the value log at most half dead |
 //! | `compact` | making the files small |
 //! | `check` | everything in the directory against everything else |
@@ -84,6 +85,7 @@ mod reclaim;
 mod recover;
 mod savepoint;
 mod snapshot;
+mod stalls;
 mod store;
 mod typed;
 mod unlogged;
@@ -110,6 +112,7 @@ pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};
 pub use savepoint::Savepoint;
 pub use snapshot::{ReadTxn, Snapshot};
+pub use stalls::StallStats;
 pub use store::{Stats, Store};
 pub use typed::{TypedRange, TypedTable};
 pub use write::WriteTxn;

@@ -14,6 +14,7 @@ use super::edit::{Edit, Met, Writer};
 use super::gate::Gate;
 use super::optimistic::History;
 use super::options::Options;
+use super::stalls::Stalls;
 use super::store::Inner;
 use super::values::{Dead, decode_state};
 use crate::btree::TreeRoot;
@@ -80,6 +81,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         history,
         checkpointing: Mutex::new(()),
         worker: Worker::default(),
+        stalls: Stalls::default(),
         failure: OnceLock::new(),
         closed: AtomicBool::new(false),
         _lock: lock,

@@ -11,6 +11,7 @@ use super::optimistic::History;
 use super::options::{Durability, Options};
 use super::recover;
 use super::snapshot::{ReadTxn, Snapshot};
+use super::stalls::{StallStats, Stalls};
 use super::values::Dead;
 use super::write::WriteTxn;
 use crate::error::{Error, Result};
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     /// Held for the length of a checkpoint.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) worker: Worker,
+    pub(crate) stalls: Stalls,
     pub(crate) failure: OnceLock<String>,
     pub(crate) closed: AtomicBool,
     /// Last, so that the directory is free only when everything else is gone.
@@ -76,6 +78,8 @@ pub struct Stats {
     pub oldest_reader: Option<u64>,
     /// The transaction of the last durable checkpoint.
     pub checkpoint: u64,
+    /// How long writes were held up.
+    pub stalls: StallStats,
 }
 
 impl Store {
@@ -145,17 +149,18 @@ impl Store {
     /// Figures. Waits for nobody.
     pub fn stats(&self) -> Stats {
         let inner = &self.inner;
-        let pins = inner.pager.pinned();
+        let (pins, log) = (inner.pager.pinned(), inner.log.stats());
         Stats {
             pages: inner.pager.last_counts(),
             page_file_bytes: inner.pager.file_bytes(),
             cache: inner.pager.cache_stats(),
-            log: inner.log.stats(),
+            log,
             values: inner.values.stats(),
             readers: pins.len(),
             txn: inner.pager.current(),
             oldest_reader: pins.first().copied(),
             checkpoint: inner.pager.durable(),
+            stalls: inner.stalls.stats(log.switches, log.in_switches, log.longest_switch),
         }
     }
 

@@ -372,10 +372,12 @@ impl WriteTxn {
         };
         let durable = inner.pager.durable();
         let gap = writer.unlogged.gap_after(durable);
+        let mut pause = None;
         let lsn = match sync {
             Some(sync) if !gap => {
                 let (lsn, bytes) = writer.unlogged.append(&inner.log, &writer.frame, sync)?;
                 writer.logged += bytes as u64;
+                pause = inner.pause_due(writer, bytes);
                 Some(lsn)
             }
             _ => None,
@@ -398,7 +400,11 @@ impl WriteTxn {
             None if sync.is_some() => return inner.checkpoint_for_commit(),
             _ => Ok(()),
         };
+        if inner.options.background && inner.log.wants_segment() {
+            inner.worker.wake_for_segment();
+        }
         inner.checkpoint_if(due);
+        inner.pause(pause);
         flushed
     }
 

@@ -1,6 +1,7 @@
 //! The writer: where the next frame goes, and how its bytes get there.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
 use super::log::{Log, Sync, lock};
@@ -8,6 +9,7 @@ use super::mapped;
 use super::segment::{FIRST_FRAME, Header, Segment};
 use crate::cipher;
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
 
 /// Frames of at least this many payload bytes are written at once, without a copy.
 const DIRECT: usize = 256 * 1024;
@@ -45,6 +47,17 @@ pub(super) struct Tail {
     /// Segments with frames that no flush has covered, oldest first.
     dirty: Vec<Arc<Segment>>,
     pub(super) closed: bool,
+    pub(super) switched: Switched,
+    /// True if a segment to follow the current one has been asked for.
+    asked: bool,
+}
+
+/// How often and for how long appends went on in another segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Switched {
+    pub(super) count: u64,
+    pub(super) total: Duration,
+    pub(super) longest: Duration,
 }
 
 /// What a group has to flush.
@@ -66,6 +79,8 @@ impl Tail {
             spare_buffer: Vec::new(),
             dirty: Vec::new(),
             closed: false,
+            switched: Switched::default(),
+            asked: false,
         }
     }
 
@@ -167,7 +182,18 @@ impl Log {
         }
         let need = frame::size(len);
         if tail.at + need + SEAL > tail.segment.header.size {
-            self.next_segment(&mut tail, need)?;
+            let begun = Instant::now();
+            let made = self.next_segment(&mut tail, need);
+            let (took, switched) = (begun.elapsed(), &mut tail.switched);
+            switched.count += 1;
+            switched.total += took;
+            switched.longest = switched.longest.max(took);
+            made?;
+        } else if !tail.asked && tail.at > tail.segment.header.size / 2 {
+            tail.asked = true;
+            if lock(&self.files).spares.is_empty() {
+                self.wanting.store(true, Ordering::Relaxed);
+            }
         }
         // Only here it is known which frame it will be.
         let sealed = keys.map(|keys| {
@@ -210,6 +236,7 @@ impl Log {
             .map_err(|e| self.poison(&e))?;
         tail.segment = segment.clone();
         tail.at = FIRST_FRAME;
+        tail.asked = false;
         lock(&self.files).push(segment, used);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::frame::Lsn;
 use super::log::{Log, LogOptions, lock};
-use super::segment::{Header, Segment, name, spare_name};
+use super::segment::{AHEAD, Header, Segment, lay_out, name, spare_name};
 use crate::disk::Disk;
 use crate::error::Result;
 
@@ -95,6 +95,27 @@ impl Files {
 }
 
 impl Log {
+    /// See [`Log::prepare`].
+    pub(super) fn prepare_spare(&self) -> Result<()> {
+        // The frame with the next number goes into the current segment, so no segment is ever named after it.
+        let path = self.dir.join(spare_name(Lsn(lock(&self.tail).next)));
+        let d = self.disk.as_ref();
+        if !lock(&self.files).spares.is_empty() || d.exists(&path)? {
+            return Ok(());
+        }
+        let draft = self.dir.join(AHEAD);
+        let made = lay_out(d, &draft, self.options.segment_bytes, true)
+            .and_then(|()| d.open(&draft, false)?.sync())
+            .and_then(|()| d.rename(&draft, &path))
+            .and_then(|()| d.sync_dir(&self.dir));
+        if let Err(error) = made {
+            let _ = d.remove(&draft);
+            return Err(error);
+        }
+        lock(&self.files).spares.push(path);
+        Ok(())
+    }
+
     /// See [`Log::cut`].
     pub(super) fn cut_files(&self, upto: Lsn) -> Result<()> {
         let (gone, keep) = {

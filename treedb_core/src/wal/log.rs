@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::append::Tail;
 use super::cut::Files;
@@ -12,7 +13,7 @@ use super::recovery::Recovery;
 use crate::cipher::Keys;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
 /// How far a frame gets before its append returns.
@@ -72,6 +73,12 @@ pub struct LogStats {
     pub durable: Lsn,
     /// Flushes since the log was opened, and so the number of durable groups.
     pub groups: u64,
+    /// How often an append had to go on in another segment.
+    pub switches: u64,
+    /// How long that took, all in all.
+    pub in_switches: Duration,
+    /// How long it took at most.
+    pub longest_switch: Duration,
 }
 
 /// An open command log. All methods may be called from any thread; the order of frames is the order of the
@@ -86,6 +93,8 @@ pub struct Log {
     pub(super) group: Mutex<Group>,
     pub(super) durable: AtomicU64,
     pub(super) groups: AtomicU64,
+    /// True once the current segment is half full and there is none to follow it, until that has been asked for.
+    pub(super) wanting: AtomicBool,
     pub(super) failure: OnceLock<String>,
 }
 
@@ -149,6 +158,21 @@ impl Log {
         self.cut_files(upto)
     }
 
+    /// True, once, if somebody should [`prepare`](Log::prepare) a segment for when the current one is full.
+    #[inline]
+    pub fn wants_segment(&self) -> bool {
+        self.wanting.load(Ordering::Relaxed) && self.wanting.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes a segment ahead, so that an append that needs one does not wait while its blocks are written. Beside
+    /// appends, by one thread at a time.
+    ///
+    /// # Errors
+    /// From the disk; the log is as it was.
+    pub fn prepare(&self) -> Result<()> {
+        self.prepare_spare()
+    }
+
     /// Why the log refuses writes, if it does.
     pub fn poisoned(&self) -> Option<String> {
         self.failure.get().cloned()
@@ -169,9 +193,9 @@ impl Log {
 
     /// Figures as of now.
     pub fn stats(&self) -> LogStats {
-        let (last, used) = {
+        let (last, used, switched) = {
             let tail = lock(&self.tail);
-            (Lsn(tail.next - 1), tail.used())
+            (Lsn(tail.next - 1), tail.used(), tail.switched)
         };
         let files = lock(&self.files);
         LogStats {
@@ -181,6 +205,9 @@ impl Log {
             last,
             durable: self.durable_lsn(),
             groups: self.groups.load(Ordering::Relaxed),
+            switches: switched.count,
+            in_switches: switched.total,
+            longest_switch: switched.longest,
         }
     }
 

@@ -9,12 +9,12 @@ use super::frame::{self, Kind, Lsn};
 use super::group::Group;
 use super::log::{Log, LogOptions, Sync};
 use super::recovery::Recovery;
-use super::segment::{FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
+use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
 use super::walk::{Walked, walk};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 
 /// See [`Log::open`].
 pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Result<(Log, Recovery)> {
@@ -31,8 +31,10 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         // A process that died may have left names that only the system knows; what follows builds on them.
         d.sync_dir(dir)?;
     }
-    if names.iter().any(|n| n == UNFINISHED) {
-        d.remove(&dir.join(UNFINISHED))?;
+    for unfinished in [UNFINISHED, AHEAD] {
+        if names.iter().any(|n| n == unfinished) {
+            d.remove(&dir.join(unfinished))?;
+        }
     }
     let mut files = Files::default();
     for first in spares {
@@ -63,6 +65,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         group: Mutex::new(Group::default()),
         durable,
         groups: AtomicU64::new(0),
+        wanting: AtomicBool::new(false),
         failure: OnceLock::new(),
     };
     if clean {

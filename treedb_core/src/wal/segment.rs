@@ -19,6 +19,9 @@ pub(super) const FIRST_FRAME: u64 = 512;
 /// Name of a segment while it is made.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
+/// Name of a segment that is made ahead, while it is made.
+pub(super) const AHEAD: &str = "ahead.tmp";
+
 /// The name of the segment whose first frame is `first`.
 pub(super) fn name(first: Lsn) -> String {
     format!("{:016x}.wal", first.0)
@@ -179,7 +182,7 @@ impl Segment {
 }
 
 /// A file of `size` bytes whose blocks are all there, so that writing into it changes no metadata.
-fn lay_out(disk: &dyn Disk, path: &Path, size: u64, zero_fill: bool) -> Result<()> {
+pub(super) fn lay_out(disk: &dyn Disk, path: &Path, size: u64, zero_fill: bool) -> Result<()> {
     const STEP: u64 = 256 * 1024;
     let file = disk.open(path, true)?;
     file.set_len(0)?;

@@ -333,6 +333,7 @@ impl Run {
                 self.checkpoint(&store)?;
             } else if self.profile.compact > 0 && self.dice.chance(self.profile.compact) {
                 self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
+                store.inner.log.prepare()?;
                 store.compact(|_| {})?;
                 self.acked_checkpoint();
             } else if self.profile.barrier > 0 && self.dice.chance(self.profile.barrier) {

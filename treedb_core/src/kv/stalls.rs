@@ -1,0 +1,103 @@
+//! What holds writers up, and slowing them down before something must.
+//!
+//! The log may grow by as much as its limit while a checkpoint is being written. Beyond that each commit waits a little
+//! behind its own bytes, more the further the log is over its limit: so a writer that is faster than the disk comes down
+//! to the disk's speed by and by, instead of standing still for the rest of a checkpoint.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Nanoseconds that a byte costs when the log is at [`PATIENCE`](super::checkpoint::PATIENCE) times its limit.
+const DEAREST: f64 = 250.0;
+/// A pause shorter than this is saved up: the system sleeps no shorter.
+const SHORTEST: u64 = 200_000;
+/// The longest pause of one commit, in nanoseconds.
+const LONGEST: u64 = 10_000_000;
+
+/// How long writes were held up since the store was opened: by the beginning of a checkpoint, by pauses because the log
+/// was over its limit, by waiting for a checkpoint or making one, by the change to another log segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StallStats {
+    /// How often.
+    pub count: u64,
+    /// All of them together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+/// The account of stalls.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    count: AtomicU64,
+    total: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Stalls {
+    /// A write was held up for so long.
+    pub(crate) fn note(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(ns, Ordering::Relaxed);
+        self.longest.fetch_max(ns, Ordering::Relaxed);
+    }
+
+    /// The account, with the log's own stalls.
+    pub(crate) fn stats(&self, switches: u64, in_switches: Duration, longest_switch: Duration) -> StallStats {
+        StallStats {
+            count: self.count.load(Ordering::Relaxed) + switches,
+            total: Duration::from_nanos(self.total.load(Ordering::Relaxed)) + in_switches,
+            longest: Duration::from_nanos(self.longest.load(Ordering::Relaxed)).max(longest_switch),
+        }
+    }
+}
+
+/// Pauses that are due, of all writers.
+#[derive(Debug, Default)]
+pub(crate) struct Debt(u64);
+
+impl Debt {
+    /// A commit of `bytes` was logged when the log had `logged` bytes since the last checkpoint began, of which `limit`
+    /// are free of charge and `most` the most there may be. Returns how long it is to pause, if at all.
+    pub(crate) fn add(&mut self, bytes: usize, logged: u64, limit: u64, most: u64) -> Option<Duration> {
+        let over = logged.checked_sub(limit).filter(|&over| over > 0)?;
+        let part = (over as f64 / (most.saturating_sub(limit)).max(1) as f64).min(1.0);
+        self.0 = self.0.saturating_add((bytes as f64 * part * DEAREST) as u64);
+        let due = (self.0 >= SHORTEST).then(|| self.0.min(LONGEST))?;
+        // What is beyond the longest pause is forgiven: it was one large commit.
+        self.0 = 0;
+        Some(Duration::from_nanos(due))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 1 << 20;
+
+    /// Nanoseconds a byte costs when so many bytes are logged, over many commits of 100 bytes.
+    fn price(logged: u64) -> f64 {
+        let mut debt = Debt::default();
+        let paused = |_| debt.add(100, logged, LIMIT, 4 * LIMIT).unwrap_or_default().as_nanos();
+        (0..100_000).map(paused).sum::<u128>() as f64 / 1e7
+    }
+
+    #[test]
+    fn writers_pause_the_more_the_further_the_log_is_over_its_limit() {
+        assert_eq!(price(0), 0.0);
+        assert_eq!(price(LIMIT), 0.0);
+        let prices: Vec<f64> = (1..=6).map(|half| price(LIMIT + half * LIMIT / 2)).collect();
+        assert!(prices.is_sorted_by(|a, b| a < b), "{prices:?}");
+        assert!((240.0..=251.0).contains(&prices[5]), "{prices:?}");
+        assert_eq!(price(40 * LIMIT), prices[5]);
+    }
+
+    #[test]
+    fn no_pause_is_long_however_large_the_commit() {
+        let pause = Debt::default().add(1 << 30, 4 * LIMIT, LIMIT, 4 * LIMIT);
+        assert_eq!(pause, Some(Duration::from_millis(10)));
+    }
+}
