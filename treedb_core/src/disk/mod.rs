@@ -103,6 +103,8 @@ pub(crate) fn memory(len: u64) -> Result<Box<dyn Map>> {
 }
 
 #[cfg(test)]
+pub(crate) mod faulty;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

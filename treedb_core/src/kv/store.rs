@@ -99,7 +99,8 @@ impl Store {
         Ok(Store { inner })
     }
 
-    /// Pins the current state for reading.
+    /// Pins the current state for reading. Until it ends, the pages of that state are not used again: however long it
+    /// stays and whatever is written meanwhile, the page file grows by at most one copy of what it sees.
     pub fn begin_read(&self) -> Result<ReadTxn> {
         ReadTxn::new(Arc::clone(&self.inner))
     }

@@ -97,8 +97,8 @@ impl Files {
 impl Log {
     /// See [`Log::prepare`].
     pub(super) fn prepare_spare(&self) -> Result<()> {
-        // The frame with the next number goes into the current segment, so no segment is ever named after it.
-        let path = self.dir.join(spare_name(Lsn(lock(&self.tail).next)));
+        // A number that no frame and so no segment put aside ever has.
+        let path = self.dir.join(spare_name(Lsn(1 << 63 | lock(&self.tail).next)));
         let d = self.disk.as_ref();
         if !lock(&self.files).spares.is_empty() || d.exists(&path)? {
             return Ok(());

@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod dup;
 mod encryption;
+mod faults;
 mod flush;
 mod garbage;
 mod leveldb;

@@ -154,3 +154,34 @@ fn a_log_behind_its_checkpoint_goes_on_above_it() {
     let (_, frames) = open(real(), &dir.0, from(applied)).unwrap();
     assert_eq!(frames, [(next, b"next".to_vec())]);
 }
+
+#[test]
+fn a_segment_made_ahead_is_the_next_one_and_survives_a_restart_as_a_spare() {
+    let dir = TempDir::new();
+    let (log, _) = Log::open(real(), &dir.0, small()).unwrap();
+    assert!(!log.wants_segment());
+    let mut appended = 0;
+    while !log.wants_segment() {
+        log.append(&[7; 100], Sync::Relaxed).unwrap();
+        appended += 1;
+        assert!(appended < 50, "half a segment is full by now");
+    }
+    assert!(!log.wants_segment(), "said once");
+    log.prepare().unwrap();
+    log.prepare().unwrap();
+    assert_eq!(log.stats().spares, 1);
+    drop(log);
+    let (log, mut frames) = Log::open(real(), &dir.0, small()).unwrap();
+    let mut read = 0;
+    while frames.next().unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!(read, appended);
+    // Opening took it, or it is still there for the next change of segments.
+    let left = log.stats().spares;
+    while log.stats().switches == 0 {
+        log.append(&[8; 100], Sync::Relaxed).unwrap();
+    }
+    assert!(log.stats().spares <= left);
+    assert!(log.stats().longest_switch <= log.stats().in_switches);
+}
