@@ -193,7 +193,7 @@ mod tests {
         {
             assert_eq!(Key::parse(&contents).unwrap().bytes(), &raw);
         }
-        for bad in [&b""[..], &raw[1..], hex[1..].as_bytes(), format!("{}g", &hex[1..]).as_bytes()] {
+        for bad in [&b""[..], &raw[1..], &hex.as_bytes()[1..], format!("{}g", &hex[1..]).as_bytes()] {
             assert!(Key::parse(bad).is_none());
         }
         assert_eq!(format!("{:?}", Key::new(raw)), "Key(..)");

@@ -1,6 +1,9 @@
 //! A database many times its cache: memory stays bounded, answers stay right. Alone in its process, whose memory it
 //! looks at.
 
+// Helpers of tests, which clippy does not know as tests.
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -16,7 +16,6 @@ impl Arena {
     }
 
     /// Room for `len` bytes, zeroed.
-    #[expect(clippy::mut_from_ref, reason = "each call gives out other bytes")]
     pub(crate) fn room(&self, len: usize) -> &mut [u8] {
         self.0.alloc_slice_fill_copy(len, 0)
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use treedb_core::{QueryError, Store};
 
+use super::key::KeyArgs;
 use super::{Failure, advice, place};
 
 /// Make the files of a database as small as what is in them allows
@@ -23,6 +24,8 @@ pub(super) struct Compact {
     /// The database's directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
 impl Compact {
@@ -30,7 +33,7 @@ impl Compact {
         place::must_exist(&self.dir)?;
         let started = Instant::now();
         let failed = |error| advice::directory(&self.dir, &QueryError::from(error));
-        let store = Store::open(&self.dir).map_err(failed)?;
+        let store = Store::open_with(&self.dir, self.key.options()?).map_err(failed)?;
         let done = store.compact(|_| {}).map_err(failed)?;
         store.close().map_err(failed)?;
         println!(

@@ -169,6 +169,26 @@ fn the_same_commands_work_through_a_server() {
 }
 
 #[test]
+fn an_encrypted_directory_opens_with_its_key_file_only() {
+    let bench = Bench::new();
+    let lines = bench.file("in.jsonl", &numbers(0..300));
+    let key = bench.file("key", &"0123456789abcdef".repeat(4));
+    let other = bench.file("other", &format!("{}\n", "f".repeat(64)));
+    let short = bench.file("short", "0123");
+    let imported = treedb(&["import", "a.b", &lines, "--dir", &bench.dir, "--key-file", &key]);
+    assert_eq!(imported.status, Some(0), "{imported:?}");
+    let found = treedb(&["find", "a.b", "--dir", &bench.dir, "--key-file", &key]);
+    assert_eq!(found.out.lines().count(), 300, "{found:?}");
+    assert!(treedb(&["check", "--dir", &bench.dir, "--key-file", &key]).out.contains("300 documents"));
+    let without = treedb(&["check", "--dir", &bench.dir]);
+    assert!(without.status == Some(1) && without.err.contains("is encrypted"), "{without:?}");
+    for (file, told) in [(&other, "encrypted with another key"), (&short, "64 hexadecimal digits")] {
+        let refused = treedb(&["check", "--dir", &bench.dir, "--key-file", file]);
+        assert!(refused.status == Some(1) && refused.err.contains(told), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_bad_line_stops_the_import_with_its_number_and_everything_before_it_is_there() {
     let bench = Bench::new();
     for (number, bad, reason) in [
