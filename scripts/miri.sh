@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 filters=("$@")
 if [ ${#filters[@]} -eq 0 ]; then
-    filters=(btree::node btree::rows::leaf kv::codec kv::command page::tests vlog::tests::basics disk::tests::the_sim doc::key)
+    filters=(btree::node btree::rows::leaf kv::codec kv::command page::tests disk::tests::the_sim doc::key)
 fi
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}"
 # Miri knows the C library's calls, not the kernel's.

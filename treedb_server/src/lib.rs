@@ -22,6 +22,8 @@ pub mod server;
 mod admin;
 mod context;
 mod drain;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod listener;
 mod logs;
 mod metrics;

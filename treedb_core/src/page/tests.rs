@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::disk::crash::{Crash, Dice};
-use crate::disk::testing::in_time;
+use crate::disk::testing::{in_time, rounds};
 use crate::disk::{Disk, SimDisk};
 use crate::error::Error;
 
@@ -153,7 +153,7 @@ fn snapshots_keep_what_they_saw_whatever_is_written_later() {
         let mut dice = Dice::new(seed);
         let (mut model, mut stamp) = (vec![0u64; LEN], 0);
         let mut held: Vec<(Pin, Vec<u64>)> = Vec::new();
-        for round in 0..1500 {
+        for round in 0..rounds(1500) {
             let changes = random_changes(&mut dice, LEN, &mut stamp);
             let commit = dice.chance(90);
             array.change(&changes, commit).unwrap();
@@ -170,7 +170,7 @@ fn snapshots_keep_what_they_saw_whatever_is_written_later() {
                 array.pager.unpin(&pin);
             }
             if dice.chance(3) {
-                array.checkpoint(round).unwrap();
+                array.checkpoint(round as u64).unwrap();
             }
             if dice.chance(5) {
                 array.census(LEN).unwrap();
@@ -199,7 +199,7 @@ fn a_pinned_reader_costs_one_copy_of_its_snapshot() {
     array.checkpoint(1).unwrap();
     let pin = array.pager.pin();
     let mut dice = Dice::new(7);
-    for n in 0..5000 {
+    for n in 0..rounds(5000) as u64 {
         array.change(&[(dice.below(LEN), n + 2)], true).unwrap();
         if n % 500 == 0 {
             array.checkpoint(n).unwrap();
@@ -400,7 +400,7 @@ fn readers_on_other_threads_see_whole_transactions() {
                     }
                 });
             }
-            for n in 2..4000 {
+            for n in 2..rounds(4000) as u64 {
                 array.change(&(0..LEN).map(|i| (i, n)).collect::<Vec<_>>(), true).unwrap();
                 if n % 300 == 0 {
                     array.checkpoint(n).unwrap();
@@ -416,7 +416,7 @@ fn readers_on_other_threads_see_whole_transactions() {
 fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durable() {
     in_time(|| {
         let (mut array, _) = Array::open(&fresh()).unwrap();
-        for round in 1..=400 {
+        for round in 1..=rounds(400) {
             array.change(&[(round % 8, round as u64)], true).unwrap();
             let checkpoint = array.pager.start_checkpoint(&mut array.alloc, 0, Vec::new()).unwrap();
             let (txn, pager, done) = (checkpoint.txn(), Arc::clone(&array.pager), AtomicBool::new(false));

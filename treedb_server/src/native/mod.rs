@@ -26,7 +26,7 @@ pub mod frame;
 
 mod connection;
 mod cursors;
-mod execute;
+pub(crate) mod execute;
 
 pub use bytes::Malformed;
 pub use call::Call;

@@ -317,7 +317,7 @@ mod tests {
             let mut pages = vec![Bounded { node: first, bound: None }];
             let mut keys = std::collections::BTreeSet::new();
             let longest = max_key(PAGE) * 3 / 4;
-            for n in 0..1500_u32 {
+            for n in 0..crate::disk::testing::rounds(1500) as u32 {
                 let number = n.to_be_bytes();
                 let key = match (seed, rng.below(3)) {
                     (0, _) => number.to_vec(),

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::super::testing::Rng;
 use super::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
+use crate::disk::testing::rounds;
 
 fn entries(page: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let leaf = Leaf::open(page).unwrap();
@@ -42,7 +43,7 @@ fn odd_order(a: &[u8], b: &[u8]) -> Ordering {
 #[test]
 fn a_leaf_in_an_order_of_the_owners_keeps_it_through_inserts_splits_and_joins() {
     let mut rng = Rng::new(1);
-    for round in 0..60 {
+    for round in 0..rounds(60) {
         let payload = [256, 1000, 4064, 8150][round % 4];
         let mut page = vec![0; payload];
         LeafMut::init(&mut page, Keys::Custom).unwrap();
@@ -105,7 +106,7 @@ fn a_branch_in_an_order_of_the_owners_finds_the_child_of_every_key() {
 #[test]
 fn a_full_node_always_splits_for_the_longest_entry() {
     let mut rng = Rng::new(2);
-    for round in 0..3000 {
+    for round in 0..rounds(3000) {
         let payload = 256 + rng.below(600);
         let (longest_key, longest_value) = (max_key(payload), max_value(payload));
         // One byte of difference at a random place, so that prefixes of every length occur.
@@ -181,7 +182,7 @@ fn what_does_not_fit_leaves_the_page_as_it_was() {
 fn random_bytes_are_never_more_than_an_error() {
     let mut rng = Rng::new(3);
     let mut opened = 0;
-    for round in 0..40_000 {
+    for round in 0..rounds(40_000) {
         let payload = if round % 3 == 0 { 256 } else { 16 + rng.below(600) };
         let mut page: Vec<u8> = (0..payload).map(|_| rng.next() as u8).collect();
         // A header that is nearly right, so that what lies behind it is looked at.
@@ -269,5 +270,5 @@ fn random_bytes_are_never_more_than_an_error() {
             }
         }
     }
-    assert!(opened > 10_000, "{opened} looked like nodes");
+    assert!(opened > rounds(10_000), "{opened} looked like nodes");
 }
