@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub use form::{Form, KeyForm, Maker};
 pub use lmdb::LmdbDocuments;
-pub use peer::{CACHE, Opened, OpenedRows, Peer, rows};
+pub use peer::{CACHE, Opened, OpenedRows, Peer, chosen, rows};
 pub use postgres::Postgres;
 pub use sqlite::{Shape, SqliteDocuments};
 pub use treedb::TreeDbDocuments;

@@ -19,6 +19,11 @@ use crate::Result;
 /// A cache that all fits into.
 pub const CACHE: usize = 1 << 30;
 
+/// The peers that `BENCH_PEERS` asks for.
+pub fn chosen() -> Option<String> {
+    std::env::var("BENCH_PEERS").ok()
+}
+
 /// A side of a key/value contest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
@@ -64,9 +69,11 @@ impl Peer {
         }
     }
 
-    /// Whether the program was built with it.
+    /// Whether the program was built with it, and `BENCH_PEERS` does not ask for others only.
     pub fn is_here(self) -> bool {
-        cfg!(feature = "peers") || matches!(self, Peer::TreeDb | Peer::Lmdb | Peer::Sqlite)
+        let built = cfg!(feature = "peers") || matches!(self, Peer::TreeDb | Peer::Lmdb | Peer::Sqlite);
+        let asked = || chosen().is_none_or(|names| names.split('+').any(|name| name == self.name()));
+        built && (self == Peer::TreeDb || asked())
     }
 
     /// An empty store.

@@ -57,9 +57,14 @@ impl Scale {
     }
 
     /// Whether a workload is wanted: `BENCH_ONLY` may name parts, separated by `+`, that the names
-    /// of those must have.
+    /// of those must have, or with a `!` before them must not have.
     pub fn wants(self, workload: &str) -> bool {
-        only().is_none_or(|parts| parts.split('+').all(|part| workload.contains(part)))
+        only().is_none_or(|parts| {
+            parts.split('+').all(|part| match part.strip_prefix('!') {
+                Some(part) => !workload.contains(part),
+                None => workload.contains(part),
+            })
+        })
     }
 
     /// A count of operations at this scale.
@@ -83,8 +88,10 @@ impl Suite {
         let facts = machine::facts(&sides::base()?)?;
         let rows = (self.run)(scale)?;
         print(self.name, &rows);
-        if only().is_some() || Clock::chosen() != Clock::Wall {
-            println!("a run with BENCH_ONLY or BENCH_CLOCK, for looking into something: no file is written");
+        if only().is_some() || sides::chosen().is_some() || Clock::chosen() != Clock::Wall {
+            println!(
+                "a run with BENCH_ONLY, BENCH_PEERS or BENCH_CLOCK, for looking into something: no file is written"
+            );
         } else if scale.divide > 1 {
             println!("a quick run: 1/{} of the work, and figures that mean nothing", scale.divide);
         } else {
