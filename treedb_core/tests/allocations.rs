@@ -1,0 +1,105 @@
+//! What reading costs the allocator: nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use treedb_core::kv::{Reads, Store, TableKind};
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts what each thread asks of it.
+struct Counting;
+
+fn count() {
+    // While a thread ends its counter may be gone.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is handed on as it came to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `work` asks for memory, the second time it is done: the first warms what a thread keeps for good.
+fn allocations(mut work: impl FnMut()) -> u64 {
+    work();
+    let before = COUNT.with(Cell::get);
+    work();
+    COUNT.with(Cell::get) - before
+}
+
+#[test]
+fn snapshots_gets_rows_and_cursor_steps_allocate_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let table = txn.create_table("keys", TableKind::Ordered).unwrap();
+    let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+    let key = |n: u64| [&b"some/prefix/"[..], &n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat();
+    let keys: Vec<Vec<u8>> = (0..20_000).map(key).collect();
+    for (n, key) in keys.iter().enumerate() {
+        // Every hundredth lies in the value log.
+        txn.put(&table, key, &vec![n as u8; if n % 100 == 0 { 5000 } else { 100 }]).unwrap();
+        txn.append_row(&rows, &[n as u8; 50]).unwrap();
+    }
+    txn.commit().unwrap();
+
+    let snapshots = allocations(|| {
+        for _ in 0..100 {
+            drop(store.snapshot().unwrap());
+            drop(store.begin_read().unwrap());
+        }
+    });
+    assert_eq!(snapshots, 0, "snapshots");
+
+    let gets = allocations(|| {
+        let read = store.snapshot().unwrap();
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(read.get(&table, key).unwrap().map(|value| value[0]), Some(n as u8));
+            assert!(read.get(&table, &key[1..]).unwrap().is_none());
+            assert_eq!(read.row(&rows, n as u64 + 1).unwrap().map(|value| value[0]), Some(n as u8));
+        }
+    });
+    assert_eq!(gets, 0, "gets");
+
+    let read = store.snapshot().unwrap();
+    let mut cursor = read.cursor(&table).unwrap();
+    let steps = allocations(|| {
+        let (mut on, mut seen) = (cursor.first().unwrap(), 0);
+        while on {
+            let (key, value) = cursor.entry().unwrap().unwrap();
+            seen += usize::from(key.len() == 20 && value.len() >= 100);
+            on = cursor.next().unwrap();
+        }
+        while cursor.prev().unwrap() {
+            seen += usize::from(cursor.key().unwrap().is_some());
+        }
+        for key in &keys {
+            assert!(cursor.seek_exact(key).unwrap());
+        }
+        assert_eq!(seen, 2 * keys.len());
+    });
+    assert_eq!(steps, 0, "cursor steps");
+}
