@@ -19,9 +19,9 @@ struct Pinned {
 }
 
 impl Pinned {
-    #[inline]
+    #[inline(always)]
     fn new(inner: &Inner) -> Pinned {
-        let arena = (!inner.pager.is_mapped()).then(Box::default);
+        let arena = if inner.pager.is_mapped() { None } else { new_arena() };
         Pinned { pin: inner.pager.pin(), records: Recent::default(), arena }
     }
 
@@ -45,6 +45,12 @@ impl Pinned {
     fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
         self.records.find(&inner.pager, self.pin.txn(), table, || self.catalog())
     }
+}
+
+/// Out of the way of snapshots that need none.
+#[cold]
+fn new_arena() -> Option<Box<Arena>> {
+    Some(Box::default())
 }
 
 /// A snapshot that holds its store open: it may go to another thread and outlive the handle it was made from.
