@@ -11,6 +11,7 @@
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `context` | what connections share: database, cursors, budget, metrics |
 //! | `drain` | how everything learns that the server stops |
+//! | `importers` | key/value databases of other programs, read (feature `importers`) |
 //! | `logs` | where log lines go |
 
 pub mod cli;
@@ -24,6 +25,8 @@ mod context;
 mod drain;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+#[cfg(feature = "importers")]
+mod importers;
 mod listener;
 mod logs;
 mod metrics;

@@ -6,15 +6,20 @@
 //! checkpoint makes that durable, and only then is the file cut. A snapshot keeps the pages it can reach where they
 //! are, and the file as long as that takes.
 
+use std::ops::Bound;
+
 use super::catalog::TableKind;
+use super::dup::Held;
 use super::edit::Edit;
 use super::store::{Inner, Store};
-use crate::btree::{Place, RowRoot, RowTree, Tree};
+use crate::btree::{Place, RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::error::Result;
-use crate::page::PageId;
+use crate::page::{PageId, Pager};
 
 /// Pages moved by one transaction, at most.
 const STEP: usize = 128;
+/// Keys of a dup table looked at by one transaction, about.
+const LOOK: usize = 10_000;
 /// How often the trees are walked: the first walk moves nearly everything, the next ones what was written meanwhile.
 const WALKS: usize = 3;
 /// Pages that may lie between the live ones: of a path that is copied, and of the ledger.
@@ -111,8 +116,36 @@ impl Inner {
                 progress(*done);
                 place = next;
             }
+            let mut place = table.map(|table| (table, ValuePlace::default()));
+            while let Some((table, from)) = place {
+                let (moved, next) = self.housekeep(|edit| {
+                    let stay = edit.pager.stay();
+                    let moved = edit.move_far_values(table, from);
+                    drop(stay);
+                    edit.pager.relieve();
+                    moved
+                })?;
+                done.moved += moved;
+                done.after = self.file_bytes();
+                progress(*done);
+                place = next.map(|next| (table, next));
+            }
         }
         Ok(())
+    }
+}
+
+/// How far the trees of values of a dup table have been walked.
+struct ValuePlace {
+    /// From which key on there is something to do.
+    key: Bound<Vec<u8>>,
+    /// Where in its tree.
+    place: Place,
+}
+
+impl Default for ValuePlace {
+    fn default() -> Self {
+        ValuePlace { key: Bound::Unbounded, place: Place::new() }
     }
 }
 
@@ -141,7 +174,6 @@ impl Edit<'_> {
             None => Tree::move_far(&mut sink, &mut self.writer.catalog, from, room, &far)?,
             Some((id, mut record)) => {
                 let next = match record.kind {
-                    // The trees of keys with many values stay where they are.
                     TableKind::Ordered | TableKind::Dup => {
                         Tree::move_far(&mut sink, &mut record.root, from, room, &far)?
                     }
@@ -160,4 +192,74 @@ impl Edit<'_> {
         };
         Ok(((self.writer.alloc.taken() - before) as u64, next))
     }
+
+    /// Moves some pages of the trees of values of a dup table: how many, and where to go on.
+    fn move_far_values(&mut self, id: u32, from: ValuePlace) -> Result<(u64, Option<ValuePlace>)> {
+        let pager = self.pager;
+        let Some(mut record) = self.record(id, TableKind::Dup)?.filter(|record| record.large > 0) else {
+            return Ok((0, None));
+        };
+        let end = pager.settle_low(&mut self.writer.alloc) + GAP;
+        let far = |id: PageId| id.0 >= end;
+        let before = self.writer.alloc.taken();
+        let mut from = Some(from);
+        let mut looked = 0;
+        while let Some(ValuePlace { key, place }) = from.take() {
+            let moved = self.writer.alloc.taken() - before;
+            let room = self.writer.alloc.free_before(end, 2 * STEP).div_ceil(2);
+            if moved >= STEP || looked > LOOK {
+                from = Some(ValuePlace { key, place });
+                break;
+            }
+            let Some((found, root)) = next_value_tree(pager, &record.root, &key, &mut looked)? else { break };
+            if room == 0 {
+                break;
+            }
+            let mut tree = root;
+            let rest = Tree::move_far(&mut self.sink(), &mut tree, &place, room.min(STEP), &far)?;
+            if tree != root {
+                let cell = tree.to_bytes();
+                Tree::put(&mut self.sink(), &mut record.root, &found, Value::pointer(&cell))?;
+            }
+            from = Some(match rest {
+                Some(place) => ValuePlace { key: Bound::Included(found), place },
+                None => ValuePlace { key: Bound::Excluded(found), place: Place::new() },
+            });
+        }
+        let moved = self.writer.alloc.taken() - before;
+        if moved > 0 {
+            self.put_record(id, record);
+        }
+        Ok((moved as u64, from))
+    }
+}
+
+/// The next key that has a tree of values, and that tree's root. Counts the keys looked at.
+fn next_value_tree(
+    pager: &Pager,
+    root: &TreeRoot,
+    from: &Bound<Vec<u8>>,
+    looked: &mut usize,
+) -> Result<Option<(Vec<u8>, TreeRoot)>> {
+    let mut cursor = Tree::cursor(pager, root);
+    let mut on = match from {
+        Bound::Included(key) | Bound::Excluded(key) => cursor.seek(key)?,
+        Bound::Unbounded => cursor.first()?,
+    };
+    if let Bound::Excluded(key) = from
+        && on
+        && cursor.key()? == Some(key)
+    {
+        on = cursor.next()?;
+    }
+    while on {
+        *looked += 1;
+        if let Some(cell) = cursor.value().filter(|cell| cell.pointer) {
+            let tree = Held::open(pager, cell)?.tree();
+            let key = cursor.key()?.map(<[u8]>::to_vec);
+            return Ok(key.zip(tree));
+        }
+        on = cursor.next()?;
+    }
+    Ok(None)
 }

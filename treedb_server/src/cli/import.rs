@@ -14,7 +14,7 @@ use super::progress::Progress;
 /// Bad lines that are shown; the rest are only counted.
 const SHOWN: u64 = 20;
 
-/// Load a file of JSON lines into a collection
+/// Load a file of JSON lines into a collection, or the tables of another key/value database
 #[derive(Debug, Args)]
 #[command(after_help = "\
 One document a line, as JSON or MongoDB's extended JSON ({\"$oid\": ..}, {\"$date\": ..}); empty lines are passed over.
@@ -24,16 +24,24 @@ A bad line is one that is no document, or a document that is refused (a duplicat
 with its number and the reason. With `--on-error stop` the lines before the first bad one are in the collection, those
 behind it are not, and the exit status is 1.
 
+With `--from`, every table of an LMDB, MDBX or LevelDB database becomes a table of keys and values, which the native
+protocol and `treedb scan` read; one with many values under a key becomes a dup table. What has no table of its own goes
+to the table `main`. Keys and values are taken as they are. A table of that name must not exist yet.
+
 Examples:
   treedb import shop.films films.jsonl --native 127.0.0.1:27117
-  zcat films.jsonl.gz | treedb import shop.films - --dir ./data --on-error skip")]
+  zcat films.jsonl.gz | treedb import shop.films - --dir ./data --on-error skip
+  treedb import --from lmdb ./old --dir ./data")]
 pub(super) struct Import {
     /// Where the documents go: DATABASE.COLLECTION
-    #[arg(value_name = "DB.COLL", value_parser = namespace)]
-    namespace: String,
+    #[arg(value_name = "DB.COLL", value_parser = namespace, required_unless_present = "from")]
+    namespace: Option<String>,
     /// A file of JSON lines; `-` for standard input
-    #[arg(value_name = "FILE")]
-    file: String,
+    #[arg(value_name = "FILE", required_unless_present = "from")]
+    file: Option<String>,
+    /// Another program's database instead: `lmdb`, `mdbx` or `leveldb`, and where it is. It is not changed
+    #[arg(long, num_args = 2, value_names = ["KIND", "PATH"], conflicts_with_all = ["namespace", "file"])]
+    from: Option<Vec<String>>,
     #[command(flatten)]
     place: PlaceArgs,
     /// Documents stored at a time: each batch is one transaction
@@ -54,12 +62,19 @@ enum OnError {
 
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let (input, size) = open(&self.file)?;
+        if let Some(from) = &self.from {
+            return self.run_tables(from);
+        }
+        // clap asks for both.
+        let (Some(namespace), Some(file)) = (&self.namespace, &self.file) else {
+            return Err(Failure("say what goes where: DB.COLL FILE".into()));
+        };
+        let (input, size) = open(file)?;
         let place = self.place.open(true)?;
         let batches = Batches::read(input, self.batch as usize);
         let mut load = Load {
             place,
-            namespace: &self.namespace,
+            namespace,
             stop: self.on_error == OnError::Stop,
             progress: Progress::of_bytes("imported", size),
             imported: 0,
@@ -69,7 +84,7 @@ impl Import {
         for batch in batches {
             ended = match batch {
                 Ok(batch) => load.store(batch),
-                Err(error) => Err(Failure(format!("{}: {error}", self.file))),
+                Err(error) => Err(Failure(format!("{file}: {error}"))),
             };
             if ended.is_err() {
                 break;
@@ -79,12 +94,30 @@ impl Import {
         if bad > SHOWN {
             progress.say(&format!("and {} more bad lines", bad - SHOWN));
         }
-        progress.finish(imported, &format!("into {}", self.namespace));
+        progress.finish(imported, &format!("into {namespace}"));
         if bad > 0 && ended.is_ok() {
             eprintln!("skipped {bad} bad lines");
         }
         place.close()?;
         ended.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+impl Import {
+    #[cfg(feature = "importers")]
+    fn run_tables(&self, from: &[String]) -> Result<ExitCode, Failure> {
+        if let ([kind, path], true) = (from, self.place.is_directory())
+            && let Place::Directory(database) = self.place.open(true)?
+        {
+            return super::import_tables::run(kind, std::path::Path::new(path), database);
+        }
+        Err(Failure("--from works on a directory: say --dir DIR".into()))
+    }
+
+    #[cfg(not(feature = "importers"))]
+    fn run_tables(&self, _from: &[String]) -> Result<ExitCode, Failure> {
+        let how = "build it with `cargo build --release -p treedb_server --features importers`";
+        Err(Failure(format!("this treedb was built without --from: {how}")))
     }
 }
 

@@ -7,10 +7,13 @@ mod compact;
 mod export;
 mod find;
 mod import;
+#[cfg(feature = "importers")]
+mod import_tables;
 mod key;
 mod lines;
 mod place;
 mod progress;
+mod scan;
 mod serve;
 
 use std::fmt;
@@ -38,6 +41,7 @@ enum Command {
     Import(import::Import),
     Export(export::Export),
     Find(find::Find),
+    Scan(scan::Scan),
     Check(check::Check),
     Compact(compact::Compact),
     Backup(backup::Backup),
@@ -67,6 +71,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Find(find) => find.run(),
+        Command::Scan(scan) => scan.run(),
         Command::Check(check) => check.run(),
         Command::Compact(compact) => compact.run(),
         Command::Backup(backup) => backup.run(),

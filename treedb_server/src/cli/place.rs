@@ -56,6 +56,12 @@ pub(super) struct Search {
 pub(super) type Refused = (usize, String);
 
 impl PlaceArgs {
+    /// Whether it is a directory.
+    #[cfg(feature = "importers")]
+    pub(super) fn is_directory(&self) -> bool {
+        self.dir.is_some()
+    }
+
     /// Opens it. `create` says whether a directory that does not exist is made.
     pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
         match (&self.at.dir, &self.at.native) {

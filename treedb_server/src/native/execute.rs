@@ -295,12 +295,15 @@ fn commit(txn: treedb_core::kv::WriteTxn, ack: Ack) -> Result<(), treedb_core::E
     }
 }
 
+/// What the store's names of the wire's tables begin with.
+pub(crate) const TABLES: &str = "kv/";
+
 /// The store's name for a table of the wire.
 fn table_name(table: &str) -> Result<String, Fault> {
     if table.is_empty() {
         return Err(Fault::new(ErrorCode::BadValue, "table: the name is empty"));
     }
-    Ok(format!("kv/{table}"))
+    Ok(format!("{TABLES}{table}"))
 }
 
 /// Refuses what cannot be sent in one frame.

@@ -27,6 +27,7 @@ pub mod frame;
 mod connection;
 mod cursors;
 pub(crate) mod execute;
+pub(crate) use execute::TABLES;
 
 pub use bytes::Malformed;
 pub use call::Call;

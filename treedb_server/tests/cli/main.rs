@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backup;
+#[cfg(feature = "importers")]
+mod importers;
+mod scan;
 mod stranger;
 
 use std::fs;

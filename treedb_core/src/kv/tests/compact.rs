@@ -168,3 +168,44 @@ fn readers_and_writers_go_on_while_a_real_file_is_compacted() {
     assert_eq!(rest, std::fs::metadata(temp.path().join("pages")).unwrap().len());
     store.check().unwrap();
 }
+
+#[test]
+fn trees_of_values_move_to_the_front_too() {
+    in_mode(Mode::Mapped, values_moved);
+    in_mode(Mode::Cached, values_moved);
+}
+
+fn values_moved() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let pairs = txn.create_table("pairs", TableKind::Dup).unwrap();
+    let filler = txn.create_table("filler", TableKind::Rows).unwrap();
+    for n in 0..6000u32 {
+        txn.append_row(&filler, &[n as u8; 200]).unwrap();
+    }
+    txn.commit().unwrap();
+    // One key with a large tree, some with small ones, and many without, behind what is about to go.
+    let mut txn = store.begin_write().unwrap();
+    for n in 0..20_000u32 {
+        let key = if n % 2 == 0 { 7u32 } else { n % 40 };
+        txn.put_pair(&pairs, &key.to_be_bytes(), format!("a value with number {n}").as_bytes()).unwrap();
+        txn.put_pair(&pairs, format!("one of many {}", n % 500).as_bytes(), b"").unwrap();
+    }
+    txn.commit().unwrap();
+    let mut txn = store.begin_write().unwrap();
+    txn.drop_table("filler").unwrap();
+    txn.commit().unwrap();
+    store.checkpoint().unwrap();
+    let state = dump(&store).unwrap();
+    let done = store.compact(|_| {}).unwrap();
+    let after = store.stats();
+    assert!(done.moved > 100, "{done:?}");
+    assert!(after.page_file_bytes <= bytes_of_pages(&after) + 40 * 4096, "{after:?}");
+    assert_eq!(dump(&store).unwrap(), state);
+    store.check().unwrap();
+    store.close().unwrap();
+    let store = open(&disk).unwrap();
+    store.check().unwrap();
+    assert_eq!(dump(&store).unwrap(), state);
+}
