@@ -7,7 +7,7 @@
 //! checkpoint. The directory is a temporary one.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use treedb_core::kv::{Durability, Options, Reads, Store, TableKind};
 
@@ -25,6 +25,18 @@ fn copy(from: &Path, to: &Path) -> Done {
         }
     }
     Ok(())
+}
+
+/// How long each of a few openings takes, after a close each.
+fn times(dir: &Path, options: &Options) -> Result<Vec<Duration>, Box<dyn std::error::Error>> {
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let store = Store::open_with(dir, options.clone())?;
+        times.push(begun.elapsed());
+        store.close()?;
+    }
+    Ok(times)
 }
 
 fn main() -> Done {
@@ -63,14 +75,7 @@ fn main() -> Done {
     let stats = store.stats();
     store.close()?;
     println!("{keys} keys, page file of {} MiB: {:?}", stats.page_file_bytes >> 20, stats.pages);
-    let mut times = Vec::new();
-    for _ in 0..5 {
-        let begun = Instant::now();
-        let store = Store::open_with(&dir, options.clone())?;
-        times.push(begun.elapsed());
-        store.close()?;
-    }
-    println!("open after a close: {times:?}");
+    println!("open after a close: {:?}", times(&dir, &options)?);
 
     let store = Store::open_with(&dir, options.clone())?;
     for from in (0..commands).step_by(10) {
@@ -86,6 +91,7 @@ fn main() -> Done {
     }
     copy(&dir, &temp.join("copy"))?;
     store.close()?;
+    println!("open after these commands and a close: {:?}", times(&dir, &options)?);
     let begun = Instant::now();
     let store = Store::open_with(temp.join("copy"), options)?;
     let took = begun.elapsed();

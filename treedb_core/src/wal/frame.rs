@@ -51,6 +51,11 @@ pub(super) enum Kind {
     Secret = 5,
 }
 
+impl Kind {
+    /// The kind with the highest number; all numbers from 1 on are kinds.
+    pub(super) const LAST: Kind = Kind::Secret;
+}
+
 /// What an encrypted payload is sealed for: its frame, in its segment.
 pub(super) fn place(generation: u64, lsn: Lsn) -> [u8; 16] {
     let mut place = [0; 16];
