@@ -371,7 +371,7 @@ impl Pager {
         let used = alloc.high().max(self.durable_pages.load(Ordering::Relaxed));
         let pages = self.view.pages();
         let target = used.saturating_add(slack.unwrap_or_else(|| self.step(used)));
-        let least = if slack.is_some() { 1 } else { (pages / 4).max(4 * self.growth) };
+        let least = if slack.is_some() { 1 } else { (pages / 4).max(self.growth.saturating_mul(4)) };
         if target.saturating_add(least) > pages {
             return Ok(());
         }
