@@ -118,9 +118,10 @@ impl PageSink for MemPages {
             return Err(Error::DiskFull { path: PathBuf::from("memory") });
         }
         self.budget -= 1;
+        // Whoever allocates a page writes all of it.
         let id = self.next;
         self.next += 1;
-        self.pages.insert(id, MemPage { bytes: vec![0; self.payload], born: self.txn });
+        self.pages.insert(id, MemPage { bytes: vec![0xdb; self.payload], born: self.txn });
         Ok(PageId(id))
     }
 

@@ -518,12 +518,24 @@ fn keys_put_where_a_finger_points_are_where_a_descent_puts_them() {
         let mut rng = Rng::new(seed + 900);
         let mut pages = MemPages::new(if seed % 2 == 0 { 512 } else { 4032 });
         let (mut root, mut finger, mut model) = (TreeRoot::EMPTY, Finger::new(), BTreeMap::new());
-        for _ in 0..300 {
-            // Runs of keys in order, upwards or downwards, that begin anywhere.
-            let (start, step) = (rng.below(20_000) as u32 + 200, rng.below(7) as u32);
+        for round in 0..300 {
+            // Runs of keys in order, upwards or downwards, that begin anywhere, the later ones further up.
+            let (start, step) = ((round * 50 + rng.below(5000)) as u32 + 200, rng.below(7) as u32);
+            let append = rng.below(3) == 0;
             for n in 0..rng.below(60) as u32 {
                 let key = if step == 0 { start - n } else { start + n * step };
                 let (key, value) = (key.to_be_bytes(), vec![n as u8; rng.below(40)]);
+                if append {
+                    let above =
+                        model.last_key_value().is_none_or(|(last, _): (&Vec<u8>, _)| key[..] > last[..]);
+                    let cell = Value::inline(&value);
+                    let done = Tree::append_at(&mut pages, &mut root, &mut finger, &key, cell).unwrap();
+                    assert_eq!(done, above);
+                    if done {
+                        model.insert(key.to_vec(), value);
+                    }
+                    continue;
+                }
                 let new =
                     Tree::put_at(&mut pages, &mut root, &mut finger, &key, Value::inline(&value)).unwrap();
                 assert_eq!(new, model.insert(key.to_vec(), value).is_none());

@@ -48,20 +48,6 @@ impl Tree {
         Ok(leaf.search(key).at(src, id)? == Err(leaf.count()))
     }
 
-    /// As [`Tree::is_above_all`]; where `finger` points to the last leaf, that one is all it looks at.
-    pub fn is_above_all_at<S: PageSource + ?Sized>(
-        src: &S,
-        root: &TreeRoot,
-        finger: &Finger,
-        key: &[u8],
-    ) -> Result<bool> {
-        if !finger.near || !finger.last || finger.leaf == PageId::NONE {
-            return Tree::is_above_all(src, root, key);
-        }
-        let leaf = Leaf::open(src.page(finger.leaf)?).at(src, finger.leaf)?;
-        Ok(leaf.search(key).at(src, finger.leaf)? == Err(leaf.count()))
-    }
-
     /// A cursor, not yet on any entry.
     pub fn cursor<'a, S: PageSource + ?Sized>(src: &'a S, root: &TreeRoot) -> Cursor<'a, S> {
         Cursor::new(src, root)
@@ -86,37 +72,67 @@ impl Tree {
         key: &[u8],
         value: Value<'_>,
     ) -> Result<bool> {
-        if root.depth == 0 {
-            finger.lift();
-            let id = first_leaf(sink, key, value)?;
-            *root = TreeRoot { root: id, depth: 1, entries: 1 };
-            return Ok(true);
-        }
-        check_limits(sink.page(root.root)?.len(), key, value)?;
-        let found = match place_at(sink, finger, key)? {
-            Some(found) => found,
-            None => {
-                let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
-                finger.path.clear();
-                (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
-                finger.near |= finger.leaf == before;
-                let leaf = Leaf::open(sink.page(finger.leaf)?).and_then(|leaf| leaf.search(key));
-                leaf.at(sink, finger.leaf)?
-            }
-        };
-        let leaf = finger.leaf;
-        let done = LeafMut::open(sink.page_mut(leaf)?).and_then(|mut leaf| match found {
-            Ok(i) => leaf.replace(i, value),
-            Err(i) => leaf.insert(i, key, value),
-        });
-        if !done.at(sink, leaf)? {
-            // The way up is used up by the split. The next put finds its own, and stays near.
-            finger.leaf = PageId::NONE;
-            split_leaf(sink, root, &mut finger.path, leaf, found, key, value)?;
-        }
-        root.entries += u64::from(found.is_err());
-        Ok(found.is_err())
+        Ok(store::<S, false>(sink, root, finger, key, value)? == Some(true))
     }
+
+    /// As [`Tree::put_at`] for a key above every key of the tree; `false` if it is not: then no entry is changed, though
+    /// pages may have been copied.
+    pub fn append_at<S: PageSink + ?Sized>(
+        sink: &mut S,
+        root: &mut TreeRoot,
+        finger: &mut Finger,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<bool> {
+        Ok(store::<S, true>(sink, root, finger, key, value)?.is_some())
+    }
+}
+
+/// Stores an entry; `true` if its key was new. If `ABOVE`, only behind all others: `None` otherwise.
+fn store<S: PageSink + ?Sized, const ABOVE: bool>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    finger: &mut Finger,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<Option<bool>> {
+    if root.depth == 0 {
+        finger.lift();
+        let id = first_leaf(sink, key, value)?;
+        *root = TreeRoot { root: id, depth: 1, entries: 1 };
+        return Ok(Some(true));
+    }
+    check_limits(sink.page(root.root)?.len(), key, value)?;
+    let found = match place_at(sink, finger, key)? {
+        Some(found) => found,
+        None => {
+            let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
+            finger.path.clear();
+            (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
+            finger.near |= finger.leaf == before;
+            let leaf = Leaf::open(sink.page(finger.leaf)?).and_then(|leaf| leaf.search(key));
+            leaf.at(sink, finger.leaf)?
+        }
+    };
+    let leaf = finger.leaf;
+    if ABOVE {
+        let count = Leaf::open(sink.page(leaf)?).at(sink, leaf)?.count();
+        if !finger.last || found != Err(count) {
+            return Ok(None);
+        }
+    }
+    let mut node = LeafMut::over(sink.page_mut(leaf)?);
+    let done = match found {
+        Ok(i) => node.replace(i, value),
+        Err(i) => node.insert(i, key, value),
+    };
+    if !done.at(sink, leaf)? {
+        // The way up is used up by the split. The next put finds its own, and stays near.
+        finger.leaf = PageId::NONE;
+        split_leaf(sink, root, &mut finger.path, leaf, found, key, value)?;
+    }
+    root.entries += u64::from(found.is_err());
+    Ok(Some(found.is_err()))
 }
 
 /// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf.
@@ -179,6 +195,10 @@ pub(super) fn own_path<S: PageSink + ?Sized>(
         let (c, child, last_child) = found.at(sink, id)?;
         last &= last_child;
         path.push(sink, id, c)?;
+        if path.steps().len() + 1 == usize::from(root.depth) {
+            // A leaf is seldom in the cache: what the search and a copy look at is asked for together.
+            sink.expect(PageId(child));
+        }
         id = own_child(sink, id, c, PageId(child))?;
     }
     Ok((id, last))

@@ -11,7 +11,7 @@ use super::savepoint::Mark;
 use super::stalls::Debt;
 use super::unlogged::Unlogged;
 use super::values::{INLINE, pointer};
-use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
+use crate::btree::{Finger, RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::error::{Error, Result};
 use crate::page::{Allocator, PageWriter, Pager};
 use crate::vlog::{self, ValueLog, ValuePtr};
@@ -201,7 +201,46 @@ impl Edit<'_> {
         }
     }
 
+    /// Does a put if `key` is above every key of the table; [`Met::There`] if one at or above it is.
+    pub(super) fn append(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
+        let met = {
+            let _stay = self.pager.stay();
+            self.append_inside(id, key, value)
+        };
+        self.pager.relieve();
+        met
+    }
+
+    fn append_inside(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
+        if let Some((mut sink, root, finger)) = self.plain(id, value) {
+            let done = Tree::append_at(&mut sink, root, finger, key, Value::inline(value));
+            return done.map(|done| Met::from(!done));
+        }
+        let Some(record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
+        if !Tree::is_above_all(self.pager, &record.root, key)? {
+            return Ok(Met::There);
+        }
+        self.put(id, key, value)
+    }
+
+    /// What a put of `value` changes, for most puts: a small value into a table known, without large ones. Its record
+    /// is changed where it is.
+    #[inline]
+    fn plain(&mut self, id: u32, value: &[u8]) -> Option<(PageWriter<'_>, &mut TreeRoot, &mut Finger)> {
+        let Writer { alloc, fingers, tables, .. } = &mut *self.writer;
+        let open = tables.get_mut(&id).filter(|open| {
+            value.len() <= INLINE && open.record.kind == TableKind::Ordered && open.record.large == 0
+        })?;
+        open.changed = true;
+        let finger = fingers.of(id, alloc.own());
+        Some((self.pager.writer(alloc), &mut open.record.root, finger))
+    }
+
     fn put(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
+        if let Some((mut sink, root, finger)) = self.plain(id, value) {
+            return Tree::put_at(&mut sink, root, finger, key, Value::inline(value))
+                .map(|new| Met::from(!new));
+        }
         let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
         let pager = self.pager;
         if record.large > 0 {

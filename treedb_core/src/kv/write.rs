@@ -11,7 +11,7 @@ use super::edit::{Edit, Met, Writer, check_limits, check_row};
 use super::options::Durability;
 use super::reads::{Bounds, Found, Look, Reads};
 use super::store::Inner;
-use crate::btree::{Tree, TreeRoot};
+use crate::btree::TreeRoot;
 use crate::error::{Error, Result};
 use crate::wal;
 
@@ -41,13 +41,24 @@ pub(super) struct Change<'t> {
 impl Change<'_> {
     /// Applies a command and adds it to the frame.
     pub(super) fn run(&mut self, command: &Command<'_>) -> Result<Met> {
+        self.make(command, |edit| edit.apply(command), |met| command.idle(met))
+    }
+
+    /// Makes the change that `command` says, and adds it to the frame unless what it met makes it idle.
+    #[inline]
+    fn make(
+        &mut self,
+        command: &Command<'_>,
+        change: impl FnOnce(&mut Edit<'_>) -> Result<Met>,
+        idle: impl FnOnce(Met) -> bool,
+    ) -> Result<Met> {
         if *self.broken {
             return Err(WriteTxn::ended());
         }
         let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer: self.writer };
-        match edit.apply(command) {
+        match change(&mut edit) {
             Ok(Met::NoTable) => Ok(Met::NoTable),
-            Ok(met) if command.idle(met) => Ok(met),
+            Ok(met) if idle(met) => Ok(met),
             Ok(met) => {
                 command.encode(&mut self.writer.frame);
                 Ok(met)
@@ -220,20 +231,20 @@ impl WriteTxn {
     /// Limits as for [`WriteTxn::put`].
     pub fn append(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
-        let root = self.find(table)?.0.root;
-        let above = {
-            let Change { inner, writer, .. } = self.change()?;
-            let _stay = inner.pager.stay();
-            let finger = writer.fingers.of(table.id, writer.alloc.own());
-            Tree::is_above_all_at(&inner.pager, &root, finger, key)?
-        };
-        if !above {
-            return Err(Error::Invalid(format!(
+        check_limits(key, value.len())?;
+        let command = Command::Put { table: table.id, key, value };
+        match self.change()?.make(
+            &command,
+            |edit| edit.append(table.id, key, value),
+            |met| met == Met::There,
+        )? {
+            Met::Nothing => Ok(()),
+            Met::There => Err(Error::Invalid(format!(
                 "table {:?} has a key at or above the appended one: append in rising order, or put",
                 table.name()
-            )));
+            ))),
+            Met::NoTable => Err(table.gone()),
         }
-        self.put(table, key, value)
     }
 
     /// Removes the keys within `bounds` and returns how many entries there were; bounds that contain nothing remove

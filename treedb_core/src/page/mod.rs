@@ -96,7 +96,7 @@ pub trait PageSource {
 
 /// Changes pages, copy on write.
 pub trait PageSink: PageSource {
-    /// A fresh page, zero-filled.
+    /// A fresh page with whatever bytes it has: the caller writes the whole payload.
     fn allocate(&mut self) -> Result<PageId>;
     /// Makes `id` writable: the same number if this transaction already owns the page, otherwise a new page with
     /// the same payload, the old one being freed (for everybody after this transaction). The caller stores the

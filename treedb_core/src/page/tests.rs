@@ -53,7 +53,12 @@ impl Array {
         self.pager.begin(&mut self.alloc);
         let mut body = || -> Result<PageId> {
             let mut pages = self.pager.writer(&mut self.alloc);
-            root = if root == PageId::NONE { pages.allocate()? } else { pages.writable(root)? };
+            if root == PageId::NONE {
+                root = pages.allocate()?;
+                pages.page_mut(root)?.fill(0);
+            } else {
+                root = pages.writable(root)?;
+            }
             for &(i, stamp) in changes {
                 let old = PageId(entry(pages.page(root)?, i));
                 let new = match (old, stamp) {

@@ -161,6 +161,7 @@ impl View {
         unsafe { AtomicU32::from_ptr(self.start(page).add(at).cast()) }
     }
 
+    #[inline]
     fn word64(&self, page: u32, at: usize) -> &AtomicU64 {
         // SAFETY: as `word32`; the offset is a multiple of 8.
         unsafe { AtomicU64::from_ptr(self.start(page).add(at).cast()) }
@@ -198,6 +199,7 @@ impl View {
     }
 
     /// The transaction that wrote `page`, which must be inside the file.
+    #[inline]
     pub(crate) fn birth(&self, page: u32) -> Result<u64> {
         self.inside(page)?;
         if self.cache.is_some() {
@@ -376,6 +378,7 @@ impl View {
     /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
     /// transaction in progress and lent to nobody else. In a file that is not mapped, the page is in memory and stays
     /// there: [`View::adopt`] or [`View::will_store`] came before, in the same stay, or it is held.
+    #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
     pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {
         self.inside(page)?;

@@ -27,38 +27,9 @@ impl<'a> PageWriter<'a> {
         Ok(page)
     }
 
-    fn own(&self, page: u32) -> Result<bool> {
-        Ok(self.alloc.owns(self.pager.view().birth(page)?))
-    }
-}
-
-impl PageSource for PageWriter<'_> {
-    #[inline]
-    fn page(&self, id: PageId) -> Result<&[u8]> {
-        self.pager.view().page(id)
-    }
-
-    #[cold]
-    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
-        self.pager.view().damaged(id, at, expected, found)
-    }
-}
-
-impl PageSink for PageWriter<'_> {
-    fn allocate(&mut self) -> Result<PageId> {
-        let page = self.take()?;
-        // SAFETY: the page was taken for this transaction just now; nobody else knows its number.
-        unsafe { self.pager.view().payload_mut(page) }?.fill(0);
-        Ok(PageId(page))
-    }
-
-    fn writable(&mut self, id: PageId) -> Result<PageId> {
-        // Reading it first verifies the header too.
-        self.pager.view().page(id)?;
-        if self.own(id.0)? {
-            return Ok(id);
-        }
-        let birth = self.pager.view().birth(id.0)?;
+    /// A copy of a page that transaction `birth` wrote; the page itself is freed.
+    #[inline(never)]
+    fn copy(&mut self, id: PageId, birth: u64) -> Result<PageId> {
         let copy = self.take()?;
         if copy == id.0 {
             // Only a damaged file has a page both in a tree and free.
@@ -70,7 +41,42 @@ impl PageSink for PageWriter<'_> {
         self.alloc.give_back(id.0, birth);
         Ok(PageId(copy))
     }
+}
 
+impl PageSource for PageWriter<'_> {
+    #[inline]
+    fn page(&self, id: PageId) -> Result<&[u8]> {
+        self.pager.view().page(id)
+    }
+
+    #[inline]
+    fn expect(&self, id: PageId) {
+        self.pager.view().expect(id);
+    }
+
+    #[cold]
+    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
+        self.pager.view().damaged(id, at, expected, found)
+    }
+}
+
+impl PageSink for PageWriter<'_> {
+    fn allocate(&mut self) -> Result<PageId> {
+        self.take().map(PageId)
+    }
+
+    #[inline]
+    fn writable(&mut self, id: PageId) -> Result<PageId> {
+        // Reading it first verifies the header too.
+        self.pager.view().page(id)?;
+        let birth = self.pager.view().birth(id.0)?;
+        if self.alloc.owns(birth) {
+            return Ok(id);
+        }
+        self.copy(id, birth)
+    }
+
+    #[inline]
     fn page_mut(&mut self, id: PageId) -> Result<&mut [u8]> {
         let birth = self.pager.view().birth(id.0)?;
         if !self.alloc.owns(birth) {

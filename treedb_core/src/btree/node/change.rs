@@ -35,6 +35,9 @@ pub(crate) fn store_u16(page: &mut [u8], at: usize, number: usize) -> Result<(),
 
 /// Moves `len` bytes within the page; the places may overlap.
 fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Result<(), NodeDamage> {
+    if len == 0 {
+        return Ok(());
+    }
     if from.max(to) + len > page.len() {
         return Err(outside(from.max(to)));
     }
@@ -229,7 +232,7 @@ impl<'a, const B: bool> RawMut<'a, B> {
     pub(super) fn remove(&mut self, i: usize) -> Result<(), NodeDamage> {
         let l = Layout::parse::<B>(self.page)?;
         let (size, slot) = {
-            let node = self.view()?;
+            let node = Raw::<B>::of(self.page, &l)?;
             (node.cell_len(i)?, node.slot(i)?)
         };
         if l.count == 1 {
@@ -255,12 +258,11 @@ impl<'a, const B: bool> RawMut<'a, B> {
     /// Replaces the value of entry `i` of a leaf; `false`, and no change, if the node is full.
     pub(super) fn replace(&mut self, i: usize, load: Load<'_>) -> Result<bool, NodeDamage> {
         let l = Layout::parse::<B>(self.page)?;
-        let (slot, entry) = {
-            let node = self.view()?;
+        let (slot, klen, rest, old) = {
+            let node = Raw::<B>::of(self.page, &l)?;
             let entry = node.entry(i)?;
-            (node.slot(i)?, (entry.klen, entry.rest.len(), entry.load.value.bytes.len()))
+            (node.slot(i)?, entry.klen, entry.rest.len(), entry.load.value.bytes.len())
         };
-        let (klen, rest, old) = entry;
         let new = load.value.bytes;
         if new.len() <= old {
             store_lengths(self.page, slot, klen, &load)?;

@@ -236,6 +236,12 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { raw: RawMut::open(page)? })
     }
 
+    /// A payload that is a leaf to all appearance. Each change checks the header itself, before it stores anything.
+    #[inline]
+    pub(crate) fn over(page: &'a mut [u8]) -> LeafMut<'a> {
+        LeafMut { raw: RawMut { page } }
+    }
+
     /// The leaf for reading.
     #[inline]
     pub fn view(&self) -> Result<Leaf<'_>, NodeDamage> {

@@ -177,7 +177,12 @@ pub(super) struct Raw<'a, const B: bool> {
 impl<'a, const B: bool> Raw<'a, B> {
     #[inline(always)]
     pub(super) fn open(page: &'a [u8]) -> Result<Self, NodeDamage> {
-        let l = Layout::parse_arrays::<B>(page)?;
+        Raw::of(page, &Layout::parse_arrays::<B>(page)?)
+    }
+
+    /// As [`Raw::open`], of a payload whose header has been read.
+    #[inline(always)]
+    pub(super) fn of(page: &'a [u8], l: &Layout) -> Result<Self, NodeDamage> {
         let part = |at: usize, len: usize| {
             page.get(at..at + len).ok_or(NodeDamage {
                 at,
