@@ -148,6 +148,9 @@ impl ValueLog {
 
     fn next_segment(&self, segments: &mut Segments, size: u64) -> Result<Arc<Segment>> {
         let capacity = self.options.segment_bytes.min(LARGEST).max(FIRST + size);
+        if let Some(full) = &segments.active {
+            full.write_out()?;
+        }
         loop {
             let id = segments.next;
             segments.next = following(id);
@@ -220,6 +223,17 @@ impl ValueLog {
         let named = segments.all.values().filter(|s| s.id == active || s.live() > 0);
         let named = named.map(|s| SegmentState { id: s.id, end: s.end(), live: s.live() });
         ValueLogState { active, segments: named.collect() }
+    }
+
+    /// Hands what was appended to the system, so that no read fails for a write that was put off. To be called when a
+    /// transaction commits.
+    ///
+    /// # Errors
+    /// `Poisoned`; a failed write poisons the log.
+    pub fn write_out(&self) -> Result<()> {
+        self.refuse_if_poisoned()?;
+        let active = self.segments().active.clone();
+        active.map_or(Ok(()), |active| active.write_out()).map_err(|e| self.poison(&e))
     }
 
     /// Makes everything appended so far durable: before the checkpoint that remembers a state taken earlier.

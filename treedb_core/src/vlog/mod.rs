@@ -11,6 +11,8 @@
 //! * What is durable is what the checkpoint's [`ValueLogState`] says: the end and the live bytes of each segment.
 //!   Opening takes exactly that. Bytes behind a segment's end are garbage, whatever they look like, and are
 //!   written over; segments that the state does not name are removed.
+//! * Records wait in memory to be written together, up to 1 MiB of them, until one of them is read, their
+//!   transaction commits, or the log is synced. A crash loses nothing by it: it is the same records that the frames hold.
 //! * A pointer carries its record's checksum, so a pointer and a record that do not belong together are an error.
 //!   The checksum is computed once per record and open.
 //! * A segment is removed only when the durable state does not name it any more, and when nobody can hold a slice

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::pointer::ValuePtr;
 use super::record::{ALIGN, HEADER, Header, LEAST, size};
@@ -15,8 +15,10 @@ const MAGIC: [u8; 8] = *b"TreeDBvl";
 const VERSION: u32 = 1;
 /// Offset of the first record.
 pub(super) const FIRST: u64 = 512;
-/// Records up to this length are put together and written with one call.
+/// Records up to this length wait for others to be written with them.
 const TOGETHER: usize = 256 * 1024;
+/// Bytes that wait at most: more are written out.
+const WAITING: usize = 1 << 20;
 /// The least and the most a file grows by at a time.
 const GROW: (u64, u64) = (64 << 10, 4 << 20);
 
@@ -38,8 +40,12 @@ pub(super) struct Segment {
     pub(super) capacity: u64,
     file: Arc<dyn DiskFile>,
     view: OnceLock<View>,
-    /// Offset behind the last record. Stored after the record's bytes are written.
+    /// Offset behind the last record. Stored after the record's bytes are written, or wait to be.
     end: AtomicU64,
+    /// Offset up to which records are in the file; those behind it are in `waiting`. Stored after they are written.
+    written: AtomicU64,
+    /// The bytes `written..end`, which nobody has asked for yet: a write for each value would cost more than its copy.
+    waiting: Mutex<Vec<u8>>,
     live: AtomicU64,
     /// Bytes that the file has; only the appender changes it.
     grown: AtomicU64,
@@ -60,6 +66,8 @@ impl Segment {
             file,
             view: OnceLock::new(),
             end: AtomicU64::new(end),
+            written: AtomicU64::new(end),
+            waiting: Mutex::new(Vec::new()),
             live: AtomicU64::new(live),
             grown: AtomicU64::new(grown),
             verified: OnceLock::new(),
@@ -160,8 +168,30 @@ impl Segment {
         self.file.path()
     }
 
+    /// Makes all records durable.
     pub(super) fn sync(&self) -> Result<()> {
+        self.write_out()?;
         self.file.sync()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings all records into the file.
+    pub(super) fn write_out(&self) -> Result<()> {
+        self.write(&mut self.waiting())
+    }
+
+    /// Writes what waits. After an error it still waits.
+    fn write(&self, waiting: &mut Vec<u8>) -> Result<()> {
+        if !waiting.is_empty() {
+            let at = self.written.load(Ordering::Acquire);
+            self.file.write_at(waiting, at)?;
+            self.written.store(at + waiting.len() as u64, Ordering::Release);
+            waiting.clear();
+        }
+        Ok(())
     }
 
     /// True if a record of `size` bytes fits.
@@ -175,33 +205,42 @@ impl Segment {
         let at = self.end();
         let size = size(value.len() as u64, owner.len() as u64, self.keys.is_some());
         self.grow(at + size)?;
-        if let Some(keys) = &self.keys {
+        let mut waiting = self.waiting();
+        if waiting.len() as u64 + size > WAITING as u64 {
+            self.write(&mut waiting)?;
+        }
+        let header = if let Some(keys) = &self.keys {
             let (header, record) = self.seal(keys, at, owner, value)?;
-            self.file.write_at(&record, at)?;
-            return Ok(self.appended(at, size, &header));
-        }
-        let header = Header::new(self.id, value, owner);
-        let whole = HEADER + value.len() + owner.len();
-        if whole <= TOGETHER {
-            let mut bytes = Vec::with_capacity(whole);
-            bytes.extend_from_slice(&header.encode());
-            bytes.extend_from_slice(value);
-            bytes.extend_from_slice(owner);
-            self.file.write_at(&bytes, at)?;
+            self.put(&mut waiting, at, size, &[&record])?;
+            header
         } else {
-            self.file.write_at(&header.encode(), at)?;
-            self.file.write_at(value, at + HEADER as u64)?;
-            self.file.write_at(owner, at + (HEADER + value.len()) as u64)?;
-        }
-        self.set_verified(at);
-        Ok(self.appended(at, size, &header))
+            let header = Header::new(self.id, value, owner);
+            self.put(&mut waiting, at, size, &[&header.encode(), value, owner])?;
+            self.set_verified(at);
+            header
+        };
+        self.end.store(at + size, Ordering::Release);
+        drop(waiting);
+        self.dirty.store(true, Ordering::Release);
+        Ok(ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check })
     }
 
-    /// Moves the end behind the record just written.
-    fn appended(&self, at: u64, size: u64, header: &Header) -> ValuePtr {
-        self.end.store(at + size, Ordering::Release);
-        self.dirty.store(true, Ordering::Release);
-        ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check }
+    /// Puts a record of `size` bytes, given in parts, behind those that wait, or writes a long one by itself.
+    fn put(&self, waiting: &mut Vec<u8>, at: u64, size: u64, parts: &[&[u8]]) -> Result<()> {
+        if size <= TOGETHER as u64 {
+            let whole = waiting.len() + size as usize;
+            parts.iter().for_each(|part| waiting.extend_from_slice(part));
+            waiting.resize(whole, 0);
+            return Ok(());
+        }
+        self.write(waiting)?;
+        let mut to = at;
+        for part in parts {
+            self.file.write_at(part, to)?;
+            to += part.len() as u64;
+        }
+        self.written.store(at + size, Ordering::Release);
+        Ok(())
     }
 
     /// An encrypted record for the place `at`, header and all.
@@ -333,12 +372,15 @@ impl Segment {
         Err(Error::damaged(self.path(), at, expected, format!("{computed:08x}")))
     }
 
-    /// Checks that the bytes `at..at + len` are of the records so far.
+    /// Checks that the bytes `at..at + len` are of the records so far, and sees to it that they are in the file.
     fn inside(&self, at: u64, len: u64) -> Result<()> {
         let end = self.end();
         if at.checked_add(len).is_none_or(|to| to > end) {
             let expected = format!("{len} bytes at {at}");
             return Err(Error::damaged(self.path(), at, expected, format!("records that end at {end}")));
+        }
+        if at + len > self.written.load(Ordering::Acquire) {
+            self.write_out()?;
         }
         Ok(())
     }

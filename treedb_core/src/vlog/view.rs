@@ -12,15 +12,15 @@ impl View {
         View { map }
     }
 
-    /// The bytes `at..at + len`; `None` if they are outside the mapping. The caller has seen the segment's end
-    /// behind them.
+    /// The bytes `at..at + len`; `None` if they are outside the mapping. The caller has seen the end of
+    /// what is written behind them.
     pub(super) fn written(&self, at: usize, len: usize) -> Option<&[u8]> {
         if at.checked_add(len)? > self.map.len() {
             return None;
         }
         // SAFETY: the range lies inside the mapping (checked above), which lives as long as `self`, and inside the
-        // file, which is never shortened below the segment's end while the segment is open. Bytes before the end
-        // are never written again: the appender writes behind it only, and moves it when it is done.
+        // file, which is never shortened below the segment's end while the segment is open. Bytes that have been
+        // written are never written again: the appender writes behind them only, and moves their end when it is done.
         Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(at), len) })
     }
 }

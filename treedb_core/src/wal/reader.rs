@@ -84,6 +84,7 @@ impl Reader {
         const WORD: usize = ALIGN as usize;
         /// Words looked at together.
         const BLOCK: usize = 16;
+        const ZEROES: &[[u8; WORD]] = &[[0; WORD]; BLOCK];
         let start = at.saturating_sub(self.from) as usize;
         let (words, _) = self.buf.get(start + WORD..).unwrap_or_default().as_chunks::<WORD>();
         // Of a header at word n of the buffer's rest, `words[n]` is the number, and the half word behind the next one
@@ -95,13 +96,17 @@ impl Reader {
         let lasts = words.get(1..).unwrap_or_default();
         let mut clear = 0;
         for (numbers, lasts) in words.chunks(BLOCK).zip(lasts.chunks(BLOCK)) {
-            let any = numbers.iter().zip(lasts).fold(false, |any, (number, last)| any | likely(number, last));
-            if any {
-                let first = numbers.iter().zip(lasts).position(|(number, last)| likely(number, last));
-                clear += first.unwrap_or(0);
+            let zeroes = numbers == ZEROES;
+            let tried = numbers.len().min(lasts.len());
+            let first = if zeroes {
+                None
+            } else {
+                numbers.iter().zip(lasts).position(|(number, last)| likely(number, last))
+            };
+            clear += first.unwrap_or(tried);
+            if first.is_some() {
                 break;
             }
-            clear += numbers.len().min(lasts.len());
         }
         clear as u64 * ALIGN
     }
