@@ -32,8 +32,7 @@ pub struct CheckReport {
 pub(super) fn check(inner: &Inner) -> Result<CheckReport> {
     // No checkpoint, no writer: the free pages and the roots stay as they are.
     let _quiet = inner.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-    let writer = inner.gate.take();
-    let report = (|| {
+    inner.as_writer(|writer| {
         let mut census = inner.pager.census(&writer.alloc);
         let mut report = CheckReport::default();
         let _stay = inner.pager.stay();
@@ -56,9 +55,7 @@ pub(super) fn check(inner: &Inner) -> Result<CheckReport> {
         report.tables = names as u64;
         report.pages = census.finish()?;
         Ok(report)
-    })();
-    inner.gate.give(writer);
-    report
+    })
 }
 
 fn check_table(

@@ -13,6 +13,7 @@ use super::edit::Writer;
 use super::store::Inner;
 use super::values::{decode_state, encode_state};
 use crate::error::{Error, Result};
+use crate::page::Checkpoint;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Lsn;
 
@@ -113,31 +114,36 @@ impl Inner {
     /// Makes a checkpoint whatever the last one was, and cuts the page file down to so many pages to spare, if that is
     /// said. Call with the guard of [`Inner::hold_checkpoints`].
     pub(super) fn write_checkpoint(&self, slack: Option<u32>) -> Result<()> {
-        let mut writer = self.gate.take();
-        let begun = Instant::now();
-        if let Err(error) = writer.unlogged.settle(&self.log, self.pager.current()) {
-            self.gate.give(writer);
-            return Err(error);
-        }
+        let (begun, started) = self.as_writer(|writer| {
+            let begun = Instant::now();
+            (begun, self.start_checkpoint(writer, slack))
+        });
+        self.stalls.note(begun.elapsed());
+        let (checkpoint, lsn, state) = started?;
+        let flushed = self
+            .log
+            .wait_durable(lsn)
+            .and_then(|()| self.values.sync())
+            .and_then(|()| self.pager.finish_checkpoint(checkpoint))
+            .and_then(|()| self.tidy(lsn, &state));
+        flushed.inspect_err(|error| self.poison(error))?;
+        // A file that stays long does no harm.
+        self.as_writer(|writer| self.pager.shrink(&writer.alloc, slack))
+    }
+
+    /// What of a checkpoint only the writer can do: it, the last frame in it, and the state of the values.
+    fn start_checkpoint(
+        &self,
+        writer: &mut Writer,
+        slack: Option<u32>,
+    ) -> Result<(Checkpoint, Lsn, Vec<u8>)> {
+        writer.unlogged.settle(&self.log, self.pager.current())?;
         self.pager.trim(&mut writer.alloc, slack.is_some());
         let lsn = self.log.last_lsn();
         let state = encode_state(&self.values.state(), &self.dead);
-        let started = self.pager.start_checkpoint(&mut writer.alloc, lsn.0, state.clone());
-        if started.is_ok() {
-            writer.logged = 0;
-        }
-        self.gate.give(writer);
-        self.stalls.note(begun.elapsed());
-        started.and_then(|checkpoint| {
-            let flushed = self
-                .log
-                .wait_durable(lsn)
-                .and_then(|()| self.values.sync())
-                .and_then(|()| self.pager.finish_checkpoint(checkpoint))
-                .and_then(|()| self.tidy(lsn, &state));
-            // A file that stays long does no harm.
-            flushed.inspect_err(|error| self.poison(error)).and_then(|()| self.shrink(slack))
-        })
+        let checkpoint = self.pager.start_checkpoint(&mut writer.alloc, lsn.0, state.clone())?;
+        writer.logged = 0;
+        Ok((checkpoint, lsn, state))
     }
 
     /// Makes a commit durable that the log cannot, because it lacks commits before it. A failure is that of the
@@ -150,14 +156,6 @@ impl Inner {
                 Error::Poisoned { reason: error.to_string() }
             }
         })
-    }
-
-    /// Cuts off the page file's end.
-    fn shrink(&self, slack: Option<u32>) -> Result<()> {
-        let writer = self.gate.take();
-        let done = self.pager.shrink(&writer.alloc, slack);
-        self.gate.give(writer);
-        done
     }
 
     /// Gives back what the checkpoint that is durable now made superfluous.

@@ -13,27 +13,25 @@ impl Inner {
     /// Becomes the writer, makes changes with `work`, and publishes them.
     pub(super) fn housekeep<T>(&self, work: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
         self.refuse_poisoned()?;
-        let mut writer = self.gate.take();
-        self.pager.begin(&mut writer.alloc);
-        writer.frame.clear();
-        writer.frame.push(FORMAT);
-        let mut edit = Edit { pager: &self.pager, values: &self.values, writer: &mut writer };
-        let done = work(&mut edit).and_then(|done| Ok((done, edit.finish()?)));
-        let done = match done {
-            Ok((done, root)) => {
-                let txn = self.pager.publish(&mut writer.alloc, &root);
-                self.dead.add(txn, &writer.committed());
-                Ok(done)
-            }
-            Err(error) => {
-                self.pager.roll_back(&mut writer.alloc);
-                if let Err(error) = writer.rolled_back(&self.values) {
-                    self.poison(&error);
+        self.as_writer(|writer| {
+            self.pager.begin(&mut writer.alloc);
+            writer.frame.clear();
+            writer.frame.push(FORMAT);
+            let mut edit = Edit { pager: &self.pager, values: &self.values, writer };
+            match work(&mut edit).and_then(|done| Ok((done, edit.finish()?))) {
+                Ok((done, root)) => {
+                    let txn = self.pager.publish(&mut writer.alloc, &root);
+                    self.dead.add(txn, &writer.committed());
+                    Ok(done)
                 }
-                Err(error)
+                Err(error) => {
+                    self.pager.roll_back(&mut writer.alloc);
+                    if let Err(error) = writer.rolled_back(&self.values) {
+                        self.poison(&error);
+                    }
+                    Err(error)
+                }
             }
-        };
-        self.gate.give(writer);
-        done
+        })
     }
 }

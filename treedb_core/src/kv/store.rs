@@ -1,5 +1,6 @@
 //! A directory opened.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -201,6 +202,18 @@ impl Inner {
         let _ = self.failure.set(error.to_string());
     }
 
+    /// Becomes the writer for the length of `work`. Should that panic, the store is poisoned, because nobody knows what
+    /// is half done, and the writer is there for those who wait.
+    pub(crate) fn as_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
+        let mut writer = self.gate.take();
+        let done = catch_unwind(AssertUnwindSafe(|| work(&mut writer)));
+        if done.is_err() {
+            self.poison(&Error::Invalid("a writer of this store panicked".into()));
+        }
+        self.gate.give(writer);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
     /// `Err` if the store is poisoned.
     pub(crate) fn refuse_poisoned(&self) -> Result<()> {
         self.poisoned().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
@@ -216,9 +229,7 @@ impl Inner {
 
     /// The last checkpoint, and the end of writing. Does nothing the second time.
     fn shut(&self) -> Result<()> {
-        let writer = self.gate.take();
-        let first = !self.closed.swap(true, Ordering::AcqRel);
-        self.gate.give(writer);
+        let first = self.as_writer(|_| !self.closed.swap(true, Ordering::AcqRel));
         if !first {
             return Ok(());
         }

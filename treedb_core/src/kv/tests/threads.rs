@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::*;
 use crate::disk::crash::{Crash, Dice};
 use crate::disk::testing::in_time;
+use crate::error::Error;
 
 const THREADS: u8 = 4;
 const EACH: u64 = 60;
@@ -94,4 +95,17 @@ fn threads_that_are_done_have_all_their_commits_in_the_closed_store() {
             assert_eq!(kept(&disk.crash(Crash::Nothing), "closed"), vec![EACH; THREADS.into()]);
         }
     });
+}
+
+#[test]
+fn a_panic_while_it_holds_the_writer_poisons_the_store_and_leaves_nobody_waiting() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let inner = Arc::clone(&store.inner);
+    let panicked = std::thread::spawn(move || inner.as_writer(|_| panic!("on purpose"))).join();
+    assert!(panicked.is_err());
+    assert!(matches!(store.begin_write(), Err(Error::Poisoned { .. })));
+    assert!(store.snapshot().unwrap().tables().unwrap().is_empty());
+    assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
+    assert!(open(&disk).unwrap().begin_write().is_ok());
 }
