@@ -20,7 +20,7 @@ pub(super) fn directory(dir: &Path, error: &QueryError) -> Failure {
         ErrorKind::PermissionDenied
         | ErrorKind::AlreadyExists
         | ErrorKind::NotADirectory
-        | ErrorKind::ReadOnlyFilesystem => format!("{told}, or name another with --dir"),
+        | ErrorKind::ReadOnlyFilesystem => format!("{told}: name a directory with --dir"),
         ErrorKind::NotFound => {
             format!("{told}: {dir} cannot be made there: name another directory with --dir")
         }
