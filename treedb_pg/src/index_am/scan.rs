@@ -19,7 +19,7 @@ use super::range::Wanted;
 use super::schema::{Schema, row_of};
 use super::tree::{Reached, Tree};
 use crate::shim::buffer::{self, Lock};
-use crate::shim::{error, server};
+use crate::shim::{error, heap, server};
 
 /// An entry to hand out.
 pub(super) struct Item {
@@ -31,6 +31,8 @@ pub(super) struct Item {
 
 /// The wanted entries of one leaf.
 pub(super) struct Loaded {
+    /// The leaf's block, for messages.
+    block: u32,
     pub(super) items: Vec<Item>,
     pub(super) bytes: Vec<u8>,
     /// Number of the range they are of.
@@ -154,7 +156,7 @@ impl Ask<'_> {
                 items.push(item);
             }
             let kept = self.pin && !items.is_empty();
-            (Loaded { items, bytes, range, floor, bound, next }, kept)
+            (Loaded { block, items, bytes, range, floor, bound, next }, kept)
         };
         let pin = if kept { page.into_pin() } else { 0 };
         Some(Place { loaded: Rc::new(loaded), at: 0, pin })
@@ -339,6 +341,16 @@ unsafe fn prepare(scan: pg_sys::IndexScanDesc, state: &mut Scan) {
     }
 }
 
+/// Raises an error if the table has no block that the row could be in: only a damaged entry says so, since a table is
+/// made shorter only when nobody scans it.
+fn expect_row(table: pg_sys::Relation, tree: &Tree<'_>, leaf: u32, row: pg_sys::ItemPointerData) {
+    let (block, offset) = heap::tid_parts(row);
+    if !table.is_null() && !buffer::has_block(table, block) {
+        let what = format!("an entry is of row ({block},{offset}), which is not in the table");
+        error::corrupted(&tree.name(), leaf, what);
+    }
+}
+
 /// `amgettuple`.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn get_tuple(
@@ -366,6 +378,7 @@ pub(super) unsafe extern "C-unwind" fn get_tuple(
         *place = ask.next(place.take(), way);
         let Some(place) = place else { return false };
         let Some(item) = place.loaded.items.get(place.at) else { return false };
+        expect_row((*scan).heapRelation, &ask.tree, place.loaded.block, item.row);
         (*scan).xs_heaptid = item.row;
         (*scan).xs_recheck = false;
         if keys {

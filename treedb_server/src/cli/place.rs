@@ -59,7 +59,7 @@ impl PlaceArgs {
     /// Whether it is a directory.
     #[cfg(feature = "importers")]
     pub(super) fn is_directory(&self) -> bool {
-        self.dir.is_some()
+        self.at.dir.is_some()
     }
 
     /// Opens it. `create` says whether a directory that does not exist is made.
