@@ -59,10 +59,6 @@ impl Keys for FjallKeys {
         Ok(())
     }
 
-    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        self.put(numbers, batch, version)
-    }
-
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
         let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         for numbers in numbers.chunks(batch) {
@@ -72,10 +68,6 @@ impl Keys for FjallKeys {
             }
         }
         Ok(answer.finish())
-    }
-
-    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
-        self.get(numbers, numbers.len())
     }
 
     fn seek(&self, numbers: &[u64]) -> Result<u64> {

@@ -97,10 +97,6 @@ impl Keys for LmdbKeys {
         Ok(answer.finish())
     }
 
-    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
-        self.get(numbers, numbers.len())
-    }
-
     fn seek(&self, numbers: &[u64]) -> Result<u64> {
         let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         let txn = self.env.read_txn()?;

@@ -244,10 +244,6 @@ impl Keys for MdbxKeys {
         Ok(answer.finish())
     }
 
-    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
-        self.get(numbers, numbers.len())
-    }
-
     fn seek(&self, numbers: &[u64]) -> Result<u64> {
         let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         let txn = self.env.begin(MDBX_TXN_RDONLY)?;

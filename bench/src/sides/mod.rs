@@ -67,13 +67,17 @@ pub enum Walk {
 pub trait Keys: Send + Sync {
     /// Puts numbers, `batch` to a transaction.
     fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()>;
-    /// The same for numbers in key order, in the way a side has for that: a cursor where there is one.
-    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()>;
+    /// The same for numbers in key order, in the way a side has for that: a cursor where there is one, else as ever.
+    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
+        self.put(numbers, batch, version)
+    }
     /// Gets numbers, `batch` to a snapshot, and returns a checksum of what they are.
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64>;
     /// Gets numbers in one snapshot, `group` with one call where a side has such a call. The checksum of
     /// [`Keys::get`].
-    fn get_many(&self, numbers: &[u64], group: usize) -> Result<u64>;
+    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
+        self.get(numbers, numbers.len())
+    }
     /// Moves one cursor to each of the numbers. The checksum of [`Keys::get`].
     fn seek(&self, numbers: &[u64]) -> Result<u64>;
     /// Walks the whole table, and returns a checksum of keys and values.

@@ -62,10 +62,6 @@ impl Keys for RocksDbKeys {
         Ok(())
     }
 
-    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        self.put(numbers, batch, version)
-    }
-
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
         let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         for numbers in numbers.chunks(batch) {

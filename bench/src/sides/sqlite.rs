@@ -61,10 +61,6 @@ impl Keys for SqliteKeys {
         Ok(())
     }
 
-    fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        self.put(numbers, batch, version)
-    }
-
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
         let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
         let db = lock(&self.db);
@@ -83,10 +79,6 @@ impl Keys for SqliteKeys {
             }
         }
         Ok(answer.finish())
-    }
-
-    fn get_many(&self, numbers: &[u64], _group: usize) -> Result<u64> {
-        self.get(numbers, numbers.len())
     }
 
     fn seek(&self, numbers: &[u64]) -> Result<u64> {

@@ -104,34 +104,35 @@ impl Inner {
         for table in tables {
             let mut place = Some(Place::new());
             while let Some(from) = place {
-                let (moved, next) = self.housekeep(|edit| {
-                    let stay = edit.pager.stay();
-                    let moved = edit.move_far(table, &from);
-                    drop(stay);
-                    edit.pager.relieve();
-                    moved
-                })?;
-                done.moved += moved;
-                done.after = self.file_bytes();
-                progress(*done);
-                place = next;
+                place = self.move_some(done, progress, |edit| edit.move_far(table, &from))?;
             }
             let mut place = table.map(|table| (table, ValuePlace::default()));
             while let Some((table, from)) = place {
-                let (moved, next) = self.housekeep(|edit| {
-                    let stay = edit.pager.stay();
-                    let moved = edit.move_far_values(table, from);
-                    drop(stay);
-                    edit.pager.relieve();
-                    moved
-                })?;
-                done.moved += moved;
-                done.after = self.file_bytes();
-                progress(*done);
+                let next = self.move_some(done, progress, |edit| edit.move_far_values(table, from))?;
                 place = next.map(|next| (table, next));
             }
         }
         Ok(())
+    }
+
+    /// One small transaction of a compaction: how many pages `work` moved is added to `done`. Returns where to go on.
+    fn move_some<T>(
+        &self,
+        done: &mut Compacted,
+        progress: &mut dyn FnMut(Compacted),
+        work: impl FnOnce(&mut Edit<'_>) -> Result<(u64, Option<T>)>,
+    ) -> Result<Option<T>> {
+        let (moved, next) = self.housekeep(|edit| {
+            let stay = edit.pager.stay();
+            let moved = work(edit);
+            drop(stay);
+            edit.pager.relieve();
+            moved
+        })?;
+        done.moved += moved;
+        done.after = self.file_bytes();
+        progress(*done);
+        Ok(next)
     }
 }
 
