@@ -171,6 +171,21 @@ impl Map for Mapping {
         }
     }
 
+    fn read_ahead(&self, on: bool) {
+        let advice = if on { Advice::Normal } else { Advice::Random };
+        // SAFETY: the range is exactly the mapping; the advice changes no byte of it.
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) };
+    }
+
+    fn want(&self, from: usize, to: usize) {
+        let from = from / UNIT * UNIT;
+        let to = to.min(self.len);
+        if from < to {
+            // SAFETY: the range is inside the mapping; the advice changes no byte of it.
+            let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), to - from, Advice::WillNeed) };
+        }
+    }
+
     fn discard(&self, from: usize, to: usize) {
         let from = from.next_multiple_of(UNIT);
         let to = to.min(self.len) / UNIT * UNIT;

@@ -5,12 +5,14 @@
 //! boundary.
 
 pub mod crash;
+mod limit;
 mod map;
 mod platter;
 pub mod real;
 pub mod replay;
 pub mod sim;
 
+pub(crate) use limit::memory_limit;
 pub use map::Mapping;
 pub use real::RealDisk;
 pub use sim::SimDisk;
@@ -86,6 +88,11 @@ pub trait Map: Send + Sync + 'static {
     /// Gives the memory of the bytes `from..to` back to the system, whole pages of it; of [`memory`] they read as zero
     /// from then on. The caller vouches that nobody looks at them. A hint: it never fails.
     fn discard(&self, _from: usize, _to: usize) {}
+    /// Says whether the system is to read what lies around a byte that is missing, as it does until it is told. A hint:
+    /// it never fails.
+    fn read_ahead(&self, _on: bool) {}
+    /// Asks for the bytes `from..to` to be read, all in one. A hint: it never fails.
+    fn want(&self, _from: usize, _to: usize) {}
     /// True if nothing is mapped.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -127,6 +127,7 @@ impl Inner {
             .and_then(|()| self.pager.finish_checkpoint(checkpoint))
             .and_then(|()| self.tidy(lsn, &state));
         flushed.inspect_err(|error| self.poison(error))?;
+        self.set_read_ahead();
         // A file that stays long does no harm.
         self.as_writer(|writer| self.pager.shrink(&writer.alloc, slack))
     }

@@ -30,6 +30,7 @@
 //! | `backup` | copies of a live store, into a directory or a stream |
 //! | `housekeeping` | changes that no command says |
 //! | `stalls` | what holds writers up, and slowing them down before |
+//! | `read_ahead` | whether the system reads ahead in the files |
 //! | `reclaim` | keeping the value log at most half dead |
 //! | `compact` | making the files small |
 //! | `check` | everything in the directory against everything else |
@@ -80,6 +81,7 @@ mod housekeeping;
 pub mod leveldb;
 mod optimistic;
 mod options;
+mod read_ahead;
 mod reads;
 mod reclaim;
 mod recover;

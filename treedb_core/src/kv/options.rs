@@ -64,6 +64,10 @@ pub struct Options {
     /// (see [`ReadTxn::forget`](super::ReadTxn::forget)). Large values are read from their files each time. `None`, the
     /// default: the file is mapped, the system decides what is in memory, and nothing is copied.
     pub cache_bytes: Option<u64>,
+    /// Whether the system is to read what lies around a page that is not in memory, with a mapped file. That fills the
+    /// memory soon if all fits into it, and wastes disk and memory if it does not. `None`, the default: if the files
+    /// have at most half of the memory that the process may use, its control group's limit included.
+    pub read_ahead: Option<bool>,
     /// The database's key: every page, every log frame with changes and every large value is encrypted and authenticated,
     /// see [`cipher`](crate::cipher). An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
     /// 64 MiB if that says nothing. A database is made with or without a key for good; a copy by
@@ -89,6 +93,7 @@ impl Default for Options {
             background: true,
             max_bytes: 1 << 40,
             cache_bytes: None,
+            read_ahead: None,
             key: None,
             growth: 256,
             log_segment_bytes: 16 << 20,

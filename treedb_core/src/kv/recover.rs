@@ -70,7 +70,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let dead = Dead::default();
     replay(&pager, &values, &dead, &mut writer, &mut frames, &dir.join(LOG))?;
     let history = History::new(options.optimistic_bytes);
-    Ok(Inner {
+    let inner = Inner {
         dir: dir.to_path_buf(),
         options,
         pager,
@@ -84,8 +84,11 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         stalls: Stalls::default(),
         failure: OnceLock::new(),
         closed: AtomicBool::new(false),
+        reads_ahead: AtomicBool::new(true),
         _lock: lock,
-    })
+    };
+    inner.set_read_ahead();
+    Ok(inner)
 }
 
 fn log_options(options: &Options, applied: Lsn, must_exist: bool) -> LogOptions {

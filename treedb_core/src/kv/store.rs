@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) stalls: Stalls,
     pub(crate) failure: OnceLock<String>,
     pub(crate) closed: AtomicBool,
+    /// True if the system reads ahead in the mapped files.
+    pub(crate) reads_ahead: AtomicBool,
     /// Last, so that the directory is free only when everything else is gone.
     pub(crate) _lock: Box<dyn Send + Sync>,
 }

@@ -186,6 +186,11 @@ impl Pager {
         self.view.cache.is_none()
     }
 
+    /// Says whether the system is to read what lies around a page that is missing.
+    pub fn read_ahead(&self, on: bool) {
+        self.view.read_ahead(on);
+    }
+
     /// Begins a stay. Pages of a file that is not mapped are read during one, and slices of them are not used behind
     /// its end, unless the page is held.
     #[inline]

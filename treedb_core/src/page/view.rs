@@ -140,6 +140,13 @@ impl View {
         self.file.set_len(offset_of(pages))
     }
 
+    /// Says whether the system is to read what lies around a page that is missing.
+    pub(crate) fn read_ahead(&self, on: bool) {
+        if self.cache.is_none() {
+            self.map.read_ahead(on);
+        }
+    }
+
     /// Makes the pages `from..to` present before they are stored to.
     pub(crate) fn prefault(&self, from: u32, to: u32) {
         if self.cache.is_some() {

@@ -56,6 +56,8 @@ pub struct ValueLog {
     segments: Mutex<Segments>,
     /// True if a segment was made whose name no sync has covered.
     new_names: AtomicBool,
+    /// True if the system reads ahead in the segments.
+    ahead: AtomicBool,
     failure: OnceLock<String>,
 }
 
@@ -101,6 +103,7 @@ impl ValueLog {
             table,
             segments: Mutex::new(segments),
             new_names: AtomicBool::new(false),
+            ahead: AtomicBool::new(true),
             failure: OnceLock::new(),
         })
     }
@@ -159,6 +162,7 @@ impl ValueLog {
             }
             let mut segment = Segment::create(self.disk.as_ref(), &self.dir, id, capacity)?;
             segment.keys.clone_from(&self.options.keys);
+            segment.read_ahead(self.ahead.load(Ordering::Relaxed));
             let segment = Arc::new(segment);
             self.new_names.store(true, Ordering::Release);
             if !self.table.insert(&segment) {
@@ -313,6 +317,12 @@ impl ValueLog {
             bytes: segments.all.values().map(|s| s.end() - FIRST).sum(),
             live: segments.all.values().map(|s| s.live()).sum(),
         }
+    }
+
+    /// Says whether the system is to read what lies around bytes that are missing.
+    pub fn read_ahead(&self, on: bool) {
+        self.ahead.store(on, Ordering::Relaxed);
+        self.segments().all.values().for_each(|segment| segment.read_ahead(on));
     }
 
     /// Why the log refuses writes, if it does.

@@ -17,6 +17,9 @@ const VERSION: u32 = 1;
 pub(super) const FIRST: u64 = 512;
 /// Records up to this length wait for others to be written with them.
 const TOGETHER: usize = 256 * 1024;
+/// Records of at least this length are asked for as a whole where the system does not read ahead: page by page would
+/// take longer than the call does.
+const LONG: usize = 16 * 1024;
 /// Bytes that wait at most: more are written out.
 const WAITING: usize = 1 << 20;
 /// The least and the most a file grows by at a time.
@@ -49,6 +52,8 @@ pub(super) struct Segment {
     live: AtomicU64,
     /// Bytes that the file has; only the appender changes it.
     grown: AtomicU64,
+    /// True if the system reads ahead in the view.
+    ahead: AtomicBool,
     /// One bit for each `LEAST` bytes: the record that starts there has been verified.
     verified: OnceLock<Box<[AtomicU64]>>,
     /// True if there are records that no sync has covered.
@@ -65,6 +70,7 @@ impl Segment {
             capacity,
             file,
             view: OnceLock::new(),
+            ahead: AtomicBool::new(true),
             end: AtomicU64::new(end),
             written: AtomicU64::new(end),
             waiting: Mutex::new(Vec::new()),
@@ -352,9 +358,20 @@ impl Segment {
         }
     }
 
+    /// Says whether the system is to read what lies around bytes that are missing.
+    pub(super) fn read_ahead(&self, on: bool) {
+        self.ahead.store(on, Ordering::Relaxed);
+        if let Some(view) = self.view.get() {
+            view.read_ahead(on);
+        }
+    }
+
     /// Value and owner's name of the record at `at`, its checksum verified.
     pub(super) fn body(&self, at: u64, header: &Header) -> Result<(&[u8], &[u8])> {
         let body = self.bytes(at + HEADER as u64, header.body())?;
+        if body.len() >= LONG && !self.ahead.load(Ordering::Relaxed) {
+            self.view.get().inspect(|view| view.want(at as usize, body.len()));
+        }
         if !self.is_verified(at) {
             self.intact(at, header, &[body])?;
             self.set_verified(at);
@@ -390,6 +407,9 @@ impl Segment {
         self.inside(at, len)?;
         if self.view.get().is_none() {
             let made = View::new(self.file.map(self.capacity)?);
+            if !self.ahead.load(Ordering::Relaxed) {
+                made.read_ahead(false);
+            }
             // If two threads map, one mapping is dropped again.
             let _ = self.view.set(made);
         }

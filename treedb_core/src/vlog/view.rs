@@ -12,6 +12,16 @@ impl View {
         View { map }
     }
 
+    /// See [`Map::read_ahead`].
+    pub(super) fn read_ahead(&self, on: bool) {
+        self.map.read_ahead(on);
+    }
+
+    /// See [`Map::want`].
+    pub(super) fn want(&self, at: usize, len: usize) {
+        self.map.want(at, at.saturating_add(len));
+    }
+
     /// The bytes `at..at + len`; `None` if they are outside the mapping. The caller has seen the end of
     /// what is written behind them.
     pub(super) fn written(&self, at: usize, len: usize) -> Option<&[u8]> {

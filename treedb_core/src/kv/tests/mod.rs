@@ -14,6 +14,7 @@ mod garbage;
 mod leveldb;
 mod model;
 mod optimistic;
+mod read_ahead;
 mod reads;
 mod savepoints;
 #[cfg(feature = "shuttle")]
