@@ -22,11 +22,12 @@ fuzz_target!(|data: &[u8]| {
     let (Ok(asked), Ok(about)) = (validate(asked), validate(about)) else { return };
     let filter = Filter::parse(asked);
     if let Ok(filter) = &filter {
-        filter.matches(about);
+        let _ = filter.matches(about);
+        filter.position(about);
         filter.equalities();
     }
     if let Ok(update) = Update::parse(asked) {
-        if let Ok(Some(changed)) = update.apply(about) {
+        if let Ok(Some(changed)) = update.apply(about, &Filter::all()) {
             validate(changed.as_bytes()).expect("an update makes a valid document");
         }
         if let Ok(filter) = Filter::parse(about) {

@@ -146,6 +146,12 @@ codes! {
     Location40352 = 40352,
     /// An argument a command does not know.
     Location40415 = 40415,
+    /// The options of a regular expression are given twice.
+    Location51075 = 51075,
+    /// A regular expression cannot be understood.
+    Location51091 = 51091,
+    /// A regular expression has an option that does not exist.
+    Location51108 = 51108,
 }
 
 impl ErrorCode {

@@ -154,7 +154,7 @@ impl Collection {
     /// # Errors
     /// Those of the update's parts, each naming the field; the first error undoes the whole request.
     pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        let update = Update::parse(&request.update)?;
+        let update = Update::with_array_filters(&request.update, &request.array_filters)?;
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
         let done = self.edit(request.upsert, |edit| {
@@ -178,11 +178,11 @@ impl Collection {
     /// # Errors
     /// Those of [`Collection::find`] and [`Collection::update`].
     pub fn find_and_modify(&self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        let FindAndModifyRequest { mut find, update, upsert, after } = request;
+        let FindAndModifyRequest { mut find, update, array_filters, upsert, after } = request;
         let projection =
             find.projection.take().map(|fields| Projection::parse(&fields)).transpose()?.flatten();
         let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
-        let update = update.map(|update| Update::parse(&update)).transpose()?;
+        let update = update.map(|update| Update::with_array_filters(&update, &array_filters)).transpose()?;
         let done = self.edit(upsert && update.is_some(), |edit| {
             let old = first(edit, query.clone())?;
             let mut outcome =
@@ -190,9 +190,11 @@ impl Collection {
             let new = match (&old, &update) {
                 (Some(old), update) => {
                     let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
-                    let same = Query::new(Filter::parse(&same)?);
+                    // What the search asked for tells which elements of arrays the update means.
+                    let both = rawdoc! { "$and": [same.clone(), query.filter.source().to_owned()] };
+                    let (same, both) = (Query::new(Filter::parse(&same)?), Query::new(Filter::parse(&both)?));
                     match update {
-                        Some(update) => query::update(edit, &same, update, false, false).map(drop)?,
+                        Some(update) => query::update(edit, &both, update, false, false).map(drop)?,
                         None => query::delete(edit, &same, 1).map(drop)?,
                     }
                     if after { first(edit, same)? } else { None }

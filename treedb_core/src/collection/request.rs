@@ -60,6 +60,8 @@ pub struct UpdateRequest {
     pub filter: RawDocumentBuf,
     /// Operators, or the new document.
     pub update: RawDocumentBuf,
+    /// The filters of the `$[id]`s in the update's paths.
+    pub array_filters: Vec<RawDocumentBuf>,
     /// All of them, or the first found.
     pub multi: bool,
     /// Insert a document made of filter and update when none matches.
@@ -71,12 +73,17 @@ pub struct UpdateRequest {
 impl UpdateRequest {
     /// Changes the first document found.
     pub fn one(filter: RawDocumentBuf, update: RawDocumentBuf) -> Self {
-        UpdateRequest { filter, update, multi: false, upsert: false, hint: None }
+        UpdateRequest { filter, update, array_filters: Vec::new(), multi: false, upsert: false, hint: None }
     }
 
     /// Changes every document found.
     pub fn many(filter: RawDocumentBuf, update: RawDocumentBuf) -> Self {
         UpdateRequest { multi: true, ..Self::one(filter, update) }
+    }
+
+    /// The same, its `$[id]`s meaning the elements that `filters` match.
+    pub fn array_filters(self, filters: Vec<RawDocumentBuf>) -> Self {
+        UpdateRequest { array_filters: filters, ..self }
     }
 
     /// The same, inserting when none is found.
@@ -126,6 +133,8 @@ pub struct FindAndModifyRequest {
     pub find: FindRequest,
     /// Operators or a replacement; `None` deletes the document.
     pub update: Option<RawDocumentBuf>,
+    /// The filters of the `$[id]`s in the update's paths.
+    pub array_filters: Vec<RawDocumentBuf>,
     /// Insert a document made of filter and update if none matches.
     pub upsert: bool,
     /// Hand out the document as it is after the change.

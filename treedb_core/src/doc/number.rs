@@ -86,6 +86,39 @@ impl Decimal {
         i64::try_from(if negative { -value } else { value }).ok()
     }
 
+    /// The number without its fraction, if it fits.
+    pub(crate) fn whole_part(self) -> Option<i64> {
+        let Decimal::Finite { negative, coefficient, exponent } = self else { return None };
+        if exponent >= 0 {
+            return self.as_integer();
+        }
+        let whole = 10u128.checked_pow(exponent.unsigned_abs()).map_or(0, |unit| coefficient / unit);
+        let value = i128::try_from(whole).ok()?;
+        i64::try_from(if negative { -value } else { value }).ok()
+    }
+
+    /// The product, rounded half to even to 34 digits.
+    pub(crate) fn mul(self, other: Decimal) -> Decimal {
+        match (self, other) {
+            (Decimal::Nan, _) | (_, Decimal::Nan) => Decimal::Nan,
+            (
+                Decimal::Finite { negative: a, coefficient: x, exponent: e },
+                Decimal::Finite { negative: b, coefficient: y, exponent: f },
+            ) => Self::rounded(a != b, Big::new(x).times(&Big::new(y)), e + f),
+            (Decimal::Infinite { negative: a }, Decimal::Infinite { negative: b }) => {
+                Decimal::Infinite { negative: a != b }
+            }
+            (Decimal::Infinite { negative: a }, Decimal::Finite { negative: b, coefficient, .. })
+            | (Decimal::Finite { negative: b, coefficient, .. }, Decimal::Infinite { negative: a }) => {
+                if coefficient == 0 {
+                    Decimal::Nan
+                } else {
+                    Decimal::Infinite { negative: a != b }
+                }
+            }
+        }
+    }
+
     /// The sum, rounded half to even to 34 digits.
     pub(crate) fn add(self, other: Decimal) -> Decimal {
         let (a, b) = match (self, other) {
@@ -132,7 +165,7 @@ impl Decimal {
     /// `sum * 10^exponent` in 34 digits.
     fn rounded(negative: bool, mut sum: Big, mut exponent: i32) -> Decimal {
         let (mut last, mut sticky) = (0, false);
-        while sum.as_u128().is_none_or(|value| value > MAX_COEFFICIENT) {
+        while exponent < -EXPONENT_BIAS || sum.as_u128().is_none_or(|value| value > MAX_COEFFICIENT) {
             sticky |= last != 0;
             last = sum.div_small(10);
             exponent += 1;
@@ -379,6 +412,18 @@ impl Big {
         let mut sum = Big(sum);
         sum.trim();
         sum
+    }
+
+    fn times(&self, other: &Big) -> Big {
+        let mut product = Big(Vec::new());
+        for &digit in other.0.iter().rev() {
+            // One digit up, then what this digit adds.
+            product.0.insert(0, 0);
+            let mut part = Big(self.0.clone());
+            part.mul_small(digit);
+            product = product.plus(&part);
+        }
+        product
     }
 
     /// `self - other`; `other` is not greater.

@@ -81,7 +81,17 @@ impl Path {
         expand: bool,
         visit: &mut dyn FnMut(Option<Value<'a>>) -> bool,
     ) -> bool {
-        walk(doc, &self.parts, expand, visit)
+        walk(doc, &self.parts, expand, None, &mut |value, _| visit(value))
+    }
+
+    /// [`Path::visit`], telling for each value its position in the outermost array that was not entered by position.
+    pub fn visit_positions<'a>(
+        &self,
+        doc: Doc<'a>,
+        expand: bool,
+        visit: &mut dyn FnMut(Option<Value<'a>>, Option<usize>) -> bool,
+    ) -> bool {
+        walk(doc, &self.parts, expand, None, &mut |value, at| visit(value, at))
     }
 
     /// The value at the path, going through documents only.
@@ -136,47 +146,51 @@ impl fmt::Debug for Path {
     }
 }
 
-fn walk<'a>(
+fn walk<'a, V: FnMut(Option<Value<'a>>, Option<usize>) -> bool>(
     doc: Doc<'a>,
     parts: &[Part],
     expand: bool,
-    visit: &mut dyn FnMut(Option<Value<'a>>) -> bool,
+    at: Option<usize>,
+    visit: &mut V,
 ) -> bool {
     let Some((part, rest)) = parts.split_first() else { return false };
-    let Some(element) = doc.find(part.name.as_bytes()) else { return visit(None) };
+    let Some(element) = doc.find(part.name.as_bytes()) else { return visit(None, at) };
     match element.value() {
         Value::Array(array) if rest.is_empty() && expand => {
-            array.elements().any(|element| visit(Some(element.value()))) || visit(Some(Value::Array(array)))
+            let mut elements = array.elements().enumerate();
+            elements.any(|(own, element)| visit(Some(element.value()), at.or(Some(own))))
+                || visit(Some(Value::Array(array)), at)
         }
-        value if rest.is_empty() => visit(Some(value)),
-        Value::Document(inner) => walk(inner, rest, expand, visit),
-        Value::Array(array) => walk_array(array, rest, expand, visit),
-        _ => visit(None),
+        value if rest.is_empty() => visit(Some(value), at),
+        Value::Document(inner) => walk(inner, rest, expand, at, visit),
+        Value::Array(array) => walk_array(array, rest, expand, at, visit),
+        _ => visit(None, at),
     }
 }
 
-fn walk_array<'a>(
+fn walk_array<'a, V: FnMut(Option<Value<'a>>, Option<usize>) -> bool>(
     array: Doc<'a>,
     parts: &[Part],
     expand: bool,
-    visit: &mut dyn FnMut(Option<Value<'a>>) -> bool,
+    at: Option<usize>,
+    visit: &mut V,
 ) -> bool {
     let Some((part, rest)) = parts.split_first() else { return false };
     let selected = part.position.filter(|&position| array.at(position).is_some());
-    for (at, element) in array.elements().enumerate() {
+    for (own, element) in array.elements().enumerate() {
         let value = element.value();
         // A position that exists takes the part's place: a document then only counts if it has the name as well.
         if let Value::Document(inner) = value
             && (selected.is_none() || inner.find(part.name.as_bytes()).is_some())
-            && walk(inner, parts, expand, visit)
+            && walk(inner, parts, expand, at.or(Some(own)), visit)
         {
             return true;
         }
-        if selected == Some(at) {
+        if selected == Some(own) {
             let stop = match value {
-                _ if rest.is_empty() => visit(Some(value)),
-                Value::Document(inner) => walk(inner, rest, expand, visit),
-                Value::Array(inner) => walk_array(inner, rest, expand, visit),
+                _ if rest.is_empty() => visit(Some(value), at),
+                Value::Document(inner) => walk(inner, rest, expand, at, visit),
+                Value::Array(inner) => walk_array(inner, rest, expand, at, visit),
                 _ => false,
             };
             if stop {

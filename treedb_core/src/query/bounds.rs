@@ -7,10 +7,12 @@
 use std::cmp::Ordering;
 
 use crate::access::{KeyRange, after_prefix};
-use crate::doc::Value;
 use crate::doc::compare::class;
 use crate::doc::key::{bracket, encode_value, invert};
+use crate::doc::{Doc, Value};
 use crate::index::ordered::Direction;
+
+use super::filter::{Pattern, Test, Types};
 
 /// Most values of an index's first field that are looked up one by one; of more, all between the first and the last
 /// are walked.
@@ -74,6 +76,104 @@ impl Interval {
             _ => {}
         }
         Some(found)
+    }
+
+    /// The values between two tags of the encoding, the last included.
+    fn tags(first: u8, last: u8) -> Interval {
+        Interval {
+            low: Cut { bytes: vec![first], after: false },
+            high: Cut { bytes: vec![last + 1], after: false },
+        }
+    }
+
+    /// The values that may pass a test; `None` if an index cannot find all of them.
+    pub(super) fn passing(test: &Test) -> Option<Vec<Interval>> {
+        let numbers = Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1);
+        match test {
+            Test::Type(types) => Self::typed(*types),
+            Test::Regex(pattern) => Self::beginning(pattern),
+            Test::Mod(_) => Some(vec![numbers]),
+            Test::Bits(_) => {
+                let binary = class(&Value::Binary(0, b""));
+                Some(vec![numbers, Self::tags(binary, binary)])
+            }
+        }
+    }
+
+    fn typed(types: Types) -> Option<Vec<Interval>> {
+        // An array is indexed by its elements.
+        if types.has(Value::Array(Doc::EMPTY)) {
+            return None;
+        }
+        // One value of each class; numbers and booleans have several tags.
+        const ID: [u8; 12] = [0; 12];
+        let one = [
+            Value::MinKey,
+            Value::Undefined,
+            Value::Null,
+            Value::Document(Doc::EMPTY),
+            Value::Binary(0, b""),
+            Value::ObjectId(&ID),
+            Value::Date(0),
+            Value::Timestamp(0),
+            Value::Regex(b"", b""),
+            Value::DbPointer(b"", &ID),
+            Value::Code(b""),
+            Value::CodeScope(b"", Doc::EMPTY),
+            Value::MaxKey,
+        ];
+        let mut found: Vec<Interval> = one
+            .iter()
+            .filter(|value| types.has(**value))
+            .map(|value| Self::tags(class(value), class(value)))
+            .collect();
+        let number = [Value::Double(0.0), Value::Int32(0), Value::Int64(0), Value::Decimal([0; 16])];
+        if number.iter().any(|value| types.has(*value)) {
+            found.push(Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1));
+        }
+        if types.has(Value::String(b"")) || types.has(Value::Symbol(b"")) {
+            let text = class(&Value::String(b""));
+            found.push(Self::tags(text, text));
+        }
+        if types.has(Value::Bool(true)) {
+            let bool = class(&Value::Bool(true));
+            found.push(Self::tags(bool, bool + 2));
+        }
+        Some(found)
+    }
+
+    /// The texts that begin as all that match do, and the pattern as a value; `None` if they begin in any way.
+    fn beginning(pattern: &Pattern) -> Option<Vec<Interval>> {
+        let (source, options) = pattern.source();
+        let mut low = encoded(Value::String(pattern.prefix().as_bytes()));
+        // Without the mark of its end.
+        low.pop();
+        if pattern.prefix().is_empty() {
+            return None;
+        }
+        let high = after_prefix(&low)?;
+        Some(vec![
+            Interval { low: Cut { bytes: low, after: false }, high: Cut { bytes: high, after: false } },
+            Self::point(Value::Regex(source.as_bytes(), options.as_bytes())),
+        ])
+    }
+
+    /// All of them in order and apart from each other.
+    pub(super) fn union(mut all: Vec<Interval>) -> Vec<Interval> {
+        all.sort_by(Interval::order);
+        let mut apart: Vec<Interval> = Vec::with_capacity(all.len());
+        for interval in all {
+            match apart.last_mut() {
+                Some(last) if !last.high.is_before(&interval.low) && *last != interval => {
+                    if last.high.is_before(&interval.high) {
+                        last.high = interval.high;
+                    }
+                }
+                Some(last) if *last == interval => {}
+                _ => apart.push(interval),
+            }
+        }
+        apart
     }
 
     fn point(value: Value<'_>) -> Interval {

@@ -272,7 +272,7 @@ impl Walk {
                 source.scan(Way::Forward, *last, &mut |row, document| {
                     counters.docs_examined += 1;
                     *last = Some(row);
-                    if filter.matches(document) && visit(row, document)? == Flow::Break(()) {
+                    if filter.matches(document)? && visit(row, document)? == Flow::Break(()) {
                         stopped = true;
                         return Ok(Flow::Break(()));
                     }
@@ -292,7 +292,7 @@ impl Walk {
                         if *distinct || seen.insert(row) {
                             source.fetch(row, &mut |document| {
                                 counters.docs_examined += 1;
-                                if filter.matches(document) {
+                                if filter.matches(document)? {
                                     flow = visit(row, document)?;
                                 }
                                 Ok(())

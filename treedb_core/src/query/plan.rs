@@ -106,10 +106,28 @@ impl Plan {
 /// True if a condition may bound a walk of the index: seen at a glance, before anything is built.
 fn bounds(index: &IndexInfo, conditions: &[&Node]) -> bool {
     let Some(first) = index.def.keys.first() else { return false };
-    conditions.iter().any(|condition| match condition {
-        Node::In { path, .. } | Node::Compare { path, .. } => *path == first.path,
-        _ => false,
-    })
+    conditions.iter().any(|condition| mentions(condition, first.path.as_str()))
+}
+
+/// True if a condition on the values at `path` may bound a walk of them.
+fn mentions(condition: &Node, path: &str) -> bool {
+    match condition {
+        Node::In { path: at, .. } | Node::Compare { path: at, .. } | Node::Value { path: at, .. } => {
+            at.as_str() == path
+        }
+        Node::Element { path: at, condition } => at.as_str() == path && mentions(condition, path),
+        Node::Member { path: at, filter } => {
+            inside(path, at.as_str()).is_some_and(|inner| mentions(filter, inner))
+        }
+        Node::And(nodes) => nodes.iter().any(|node| mentions(node, path)),
+        Node::Or(nodes) => nodes.iter().all(|node| mentions(node, path)),
+        Node::Not(_) | Node::Exists { .. } | Node::Size { .. } | Node::Schema(_) => false,
+    }
+}
+
+/// What is left of `path` behind `way` and a dot.
+fn inside<'p>(path: &'p str, way: &str) -> Option<&'p str> {
+    path.strip_prefix(way)?.strip_prefix('.')
 }
 
 /// The best use of one index.
@@ -232,13 +250,32 @@ fn gives_least_key_first(
 
 /// The values the conditions leave for a field, in order and apart from each other; `None` if they leave all.
 fn intervals(part: &KeyPart, conditions: &[&Node], multikey: bool) -> Option<Vec<Interval>> {
+    let of = if multikey { Of::Several } else { Of::One };
+    all_of(part.path.as_str(), conditions.iter().copied(), of)
+}
+
+/// What the conditions at a path are about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// The one value it leads to in a document.
+    One,
+    /// The several values it may lead to: two conditions may be met by two of them.
+    Several,
+    /// One element of an array at its end. Should that be an array itself, its elements are not in the index.
+    Element,
+}
+
+/// The values that all conditions leave at a path; `None` if they leave all.
+fn all_of<'n>(path: &str, conditions: impl Iterator<Item = &'n Node>, of: Of) -> Option<Vec<Interval>> {
     let mut left: Option<Vec<Interval>> = None;
     for condition in conditions {
-        let Some(allowed) = allowed(part, condition) else { continue };
+        let Some(allowed) = allowed(path, condition, of) else { continue };
         left = match left {
             None => Some(allowed),
             // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
-            Some(old) if multikey => Some(if points(&allowed) && !points(&old) { allowed } else { old }),
+            Some(old) if of == Of::Several => {
+                Some(if points(&allowed) && !points(&old) { allowed } else { old })
+            }
             Some(old) => Some(common(&old, &allowed)),
         };
     }
@@ -265,33 +302,45 @@ fn points(intervals: &[Interval]) -> bool {
     intervals.iter().all(|interval| interval.single().is_some())
 }
 
-/// The values one condition allows a field, in order and apart from each other; `None` if it says nothing that an
+/// The values one condition allows at a path, in order and apart from each other; `None` if it says nothing that an
 /// index could use.
-fn allowed(part: &KeyPart, condition: &Node) -> Option<Vec<Interval>> {
-    let mut intervals = one_by_one(part, condition)?;
-    intervals.sort_by(Interval::order);
-    intervals.dedup();
-    Some(intervals)
-}
-
-fn one_by_one(part: &KeyPart, condition: &Node) -> Option<Vec<Interval>> {
-    match condition {
-        Node::In { path, values } if *path == part.path => values
+fn allowed(path: &str, condition: &Node, of: Of) -> Option<Vec<Interval>> {
+    let found = match condition {
+        Node::In { path: at, values } if at.as_str() == path => values
             .iter()
             .map(|value| Interval::equal(value.value()))
             .collect::<Option<Vec<_>>>()
-            .map(|all| all.concat()),
-        Node::Compare { path, op, value } if *path == part.path => {
+            .map(|all| all.concat())?,
+        Node::Compare { path: at, op, value } if at.as_str() == path => {
             let value = value.value();
-            let one = match op {
-                Op::Eq => return Interval::equal(value),
-                Op::Gt => Interval::above(value, false),
-                Op::Gte => Interval::above(value, true),
-                Op::Lt => Interval::below(value, false),
-                Op::Lte => Interval::below(value, true),
-            };
-            one.map(|interval| vec![interval])
+            match op {
+                Op::Eq => Interval::equal(value)?,
+                Op::Gt => vec![Interval::above(value, false)?],
+                Op::Gte => vec![Interval::above(value, true)?],
+                Op::Lt => vec![Interval::below(value, false)?],
+                Op::Lte => vec![Interval::below(value, true)?],
+            }
         }
-        _ => None,
-    }
+        Node::Value { path: at, test } if at.as_str() == path => Interval::passing(test)?,
+        // All of it is about one element, which is one value; but where a path goes on by positions, the elements of
+        // what it ends in are not in the index.
+        Node::Element { path: at, condition }
+            if of != Of::Element && at.as_str() == path && !at.has_positions() =>
+        {
+            return allowed(path, condition, Of::Element);
+        }
+        Node::Member { path: at, filter } if of != Of::Element && !at.has_positions() => {
+            let inner = inside(path, at.as_str())?;
+            if crate::doc::Path::new(inner).has_positions() {
+                return None;
+            }
+            return allowed(inner, filter, Of::Several);
+        }
+        Node::And(nodes) => return all_of(path, nodes.iter(), of),
+        Node::Or(nodes) => {
+            nodes.iter().map(|node| allowed(path, node, of)).collect::<Option<Vec<_>>>()?.concat()
+        }
+        _ => return None,
+    };
+    Some(Interval::union(found))
 }

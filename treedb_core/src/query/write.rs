@@ -42,13 +42,14 @@ pub fn update(
         ));
     }
     let mut done = Updated::default();
-    done.matched = change_rows(sink, query, u64::from(!multi), &mut |old| match update.apply(old)? {
-        Some(new) => {
-            done.modified += 1;
-            Ok(Change::Replace(new))
-        }
-        None => Ok(Change::Keep),
-    })?;
+    done.matched =
+        change_rows(sink, query, u64::from(!multi), &mut |old| match update.apply(old, &query.filter)? {
+            Some(new) => {
+                done.modified += 1;
+                Ok(Change::Replace(new))
+            }
+            None => Ok(Change::Keep),
+        })?;
     if done.matched == 0 && upsert {
         let new = update.upsert(&query.filter)?;
         let new = with_id(&new)?.into_owned();
@@ -78,7 +79,7 @@ fn change_rows(
         for row in rows.into_iter().skip(usize::try_from(tried).unwrap_or(usize::MAX)) {
             let mut matches = false;
             sink.modify(row, &mut |old| {
-                matches = query.filter.matches(old);
+                matches = query.filter.matches(old)?;
                 if matches { change(old) } else { Ok(Change::Keep) }
             })?;
             changed += u64::from(matches);

@@ -16,7 +16,7 @@ pg_function! {
     fn treedb_matches(args) {
         let (bytes, wanted) = (args.bytes(0), args.bytes(1));
         let (document, wanted) = (document(&bytes), document(&wanted));
-        let matches = match args.kept::<Kept>() {
+        let matches = accept(match args.kept::<Kept>() {
             Some(Kept(kept)) => {
                 if kept.as_ref().is_none_or(|kept| kept.source().as_bytes() != wanted.as_bytes()) {
                     *kept = None;
@@ -24,7 +24,7 @@ pg_function! {
                 kept.get_or_insert_with(|| accept(Filter::parse(wanted))).matches(document)
             }
             None => accept(Filter::parse(wanted)).matches(document),
-        };
+        });
         pg_sys::Datum::from(matches)
     }
 }

@@ -89,6 +89,17 @@ impl<'a> Arg<'a> {
         self.value.as_array().ok_or_else(|| self.wrong_type("array"))
     }
 
+    /// An array of documents.
+    pub(crate) fn documents(&self) -> Result<Vec<RawDocumentBuf>> {
+        self.array()?
+            .into_iter()
+            .map(|element| match element? {
+                RawBsonRef::Document(document) => Ok(document.to_owned()),
+                _ => Err(self.wrong_type("object")),
+            })
+            .collect()
+    }
+
     /// A truth value: a boolean, or a number that is not zero.
     pub(crate) fn bool(&self) -> Result<bool> {
         match self.value {

@@ -165,6 +165,7 @@ impl Session {
         let outcome = self.collection(update.namespace, update.ack)?.update(UpdateRequest {
             filter: valid(update.filter)?,
             update: valid(update.update)?,
+            array_filters: Vec::new(),
             multi: update.multi,
             upsert: update.upsert,
             hint: None,

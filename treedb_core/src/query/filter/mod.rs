@@ -2,17 +2,40 @@
 //!
 //! [`Filter::parse`] turns MongoDB's filter document into a tree of [`Node`]s, [`Filter::matches`] asks it about a
 //! document, the planner reads the tree to find index bounds. `$ne` and `$nin` are the negations of `$eq` and `$in`,
-//! `$exists: false` that of `$exists: true`.
+//! `$exists: false` that of `$exists: true`; `$all` is an `$and`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `parse` | the filter document, logical operators, the operators of a field |
+//! | `matches` | evaluation of the tree |
+//! | `position` | which element of an array matched: what a `$` in an update or projection means |
+//! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
+//! | `schema` | `$jsonSchema` |
 
+mod array;
+mod bits;
+mod compare;
+mod element;
 mod matches;
+mod modulo;
 mod parse;
+mod position;
+mod regex;
+mod schema;
 #[cfg(test)]
 mod tests;
 
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::Result;
-use crate::doc::{OwnedValue, Path};
+use crate::doc::{Doc, OwnedValue, Path, Value};
+
+pub use bits::Bits;
+pub use compare::Op;
+pub use element::Types;
+pub use modulo::Modulo;
+pub use regex::Pattern;
+pub use schema::Schema;
 
 /// A condition on documents.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,22 +74,60 @@ pub enum Node {
         /// Where.
         path: Path,
     },
+    /// A value at the path passes a test.
+    Value {
+        /// Where.
+        path: Path,
+        /// Which.
+        test: Test,
+    },
+    /// An array of this many elements lies at the path.
+    Size {
+        /// Where.
+        path: Path,
+        /// How many.
+        size: u64,
+    },
+    /// An array at the path has an element that fits conditions on itself.
+    Element {
+        /// Where.
+        path: Path,
+        /// What it fits; its nodes have the same path, and are about the element itself.
+        condition: Box<Node>,
+    },
+    /// An array at the path has a document (or array) that matches a filter.
+    Member {
+        /// Where.
+        path: Path,
+        /// The filter; its paths begin in the element.
+        filter: Box<Node>,
+    },
+    /// The document is as a schema says.
+    Schema(Box<Schema>),
 }
 
-/// How a value is compared with a constant. All but equality only meet values of the constant's own type class;
-/// the exceptions are MinKey and MaxKey, which are compared with everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// `$eq`
-    Eq,
-    /// `$gt`
-    Gt,
-    /// `$gte`
-    Gte,
-    /// `$lt`
-    Lt,
-    /// `$lte`
-    Lte,
+/// A test of one value, which nothing at a path never passes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// `$type`
+    Type(Types),
+    /// `$regex`
+    Regex(Pattern),
+    /// `$mod`
+    Mod(Modulo),
+    /// `$bitsAllSet` and its like
+    Bits(Bits),
+}
+
+impl Test {
+    fn passes(&self, value: Value<'_>) -> bool {
+        match self {
+            Test::Type(types) => types.has(value),
+            Test::Regex(pattern) => pattern.passes(value),
+            Test::Mod(modulo) => modulo.passes(value),
+            Test::Bits(bits) => bits.passes(value),
+        }
+    }
 }
 
 impl Filter {
@@ -99,8 +160,17 @@ impl Filter {
     }
 
     /// Whether `doc`, which is valid BSON, matches.
-    pub fn matches(&self, doc: &RawDocument) -> bool {
+    ///
+    /// # Errors
+    /// Those of the expressions of an `$expr`.
+    pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
         matches::matches(&self.root, doc.into())
+    }
+
+    /// The position of the element of an array by which `doc` matches: of the outermost array on the way to the value
+    /// that the last condition was met by. `None` if no condition needed an array, or the document does not match.
+    pub fn position(&self, doc: &RawDocument) -> Option<usize> {
+        position::matched(&self.root, Doc::from(doc)).flatten()
     }
 
     /// The nodes that must all match: the root, with every `$and` taken apart.

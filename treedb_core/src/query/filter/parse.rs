@@ -2,25 +2,38 @@
 
 use bson::RawDocument;
 
-use super::{Node, Op};
-use crate::code::{QueryError, Result};
+use super::bits::Bits;
+use super::element::Types;
+use super::modulo::Modulo;
+use super::regex::Pattern;
+use super::schema::Schema;
+use super::{Node, Op, Test, array};
+use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::compare::compare;
 use crate::doc::{Doc, Element, MESSAGE, OwnedValue, Path, Value, validate_with};
 
 pub(super) fn filter(filter: &RawDocument) -> Result<Node> {
     validate_with(filter.as_bytes(), MESSAGE)?;
-    document(filter.into())
+    document(filter.into(), false)
 }
 
-fn document(doc: Doc<'_>) -> Result<Node> {
+/// Reads a filter; `nested` inside of an `$elemMatch`, where conditions on the whole document have no place.
+pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
     let mut nodes = Vec::new();
     for element in doc.elements() {
         let name = element.name_str();
         match name {
-            "$and" => nodes.push(Node::And(clauses(&element)?)),
-            "$or" => nodes.push(Node::Or(clauses(&element)?)),
-            "$nor" => nodes.push(Node::Not(Box::new(Node::Or(clauses(&element)?)))),
+            "$and" => nodes.push(only(clauses(&element, nested)?, Node::And)),
+            "$or" => nodes.push(only(clauses(&element, nested)?, Node::Or)),
+            "$nor" => nodes.push(Node::Not(Box::new(only(clauses(&element, nested)?, Node::Or)))),
             "$comment" => {}
+            "$jsonSchema" => nodes.push(Node::Schema(Box::new(Schema::parse(&element)?))),
+            "$where" => {
+                return Err(QueryError::new(
+                    ErrorCode::NotImplemented,
+                    "$where is not supported, since no JavaScript is run here: use $expr",
+                ));
+            }
             _ if name.starts_with('$') => {
                 return Err(QueryError::bad_value(format!(
                     "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
@@ -34,7 +47,7 @@ fn document(doc: Doc<'_>) -> Result<Node> {
 }
 
 /// The list, or its only member.
-fn only(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
+pub(super) fn only(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(node) if nodes.is_empty() => node,
         Some(node) => {
@@ -45,7 +58,7 @@ fn only(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
     }
 }
 
-fn clauses(element: &Element<'_>) -> Result<Vec<Node>> {
+fn clauses(element: &Element<'_>, nested: bool) -> Result<Vec<Node>> {
     let name = element.name_str();
     let Value::Array(array) = element.value() else {
         return Err(QueryError::bad_value(format!("{name} must be an array")));
@@ -54,20 +67,45 @@ fn clauses(element: &Element<'_>) -> Result<Vec<Node>> {
         return Err(QueryError::bad_value(format!("{name} argument must be a non-empty array")));
     }
     let clause = |element: Element<'_>| match element.value() {
-        Value::Document(doc) => document(doc),
+        Value::Document(doc) => document(doc, nested),
         _ => Err(QueryError::bad_value(format!("{name} argument's entries must be objects"))),
     };
     array.elements().map(clause).collect()
 }
 
-fn no_regex(path: &Path) -> QueryError {
-    QueryError::bad_value(format!("regular expressions are not supported in filters (field '{path}')"))
+/// A value at the path matches a pattern.
+pub(super) fn regex(path: &Path, pattern: &[u8], options: &[u8]) -> Result<Node> {
+    Ok(Node::Value { path: path.clone(), test: Test::Regex(Pattern::of(pattern, options)?) })
+}
+
+/// `$regex`, with the `$options` next to it.
+fn regex_operator(path: &Path, operand: &Element<'_>, all: Doc<'_>) -> Result<Node> {
+    let options = match all.get("$options") {
+        None => None,
+        Some(Value::String(options)) => Some(options),
+        Some(_) => {
+            return Err(QueryError::bad_value(format!("$options has to be a string (field '{path}')")));
+        }
+    };
+    match (operand.value(), options) {
+        (Value::String(pattern), options) => regex(path, pattern, options.unwrap_or_default()),
+        (Value::Regex(pattern, own), None) => regex(path, pattern, own),
+        (Value::Regex(pattern, b""), Some(options)) => regex(path, pattern, options),
+        (Value::Regex(..), Some(_)) => Err(QueryError::new(
+            ErrorCode::Location51075,
+            format!("options set in both $regex and $options (field '{path}')"),
+        )),
+        _ => Err(QueryError::bad_value(format!("$regex has to be a string (field '{path}')"))),
+    }
 }
 
 fn field(path: &Path, element: &Element<'_>, nodes: &mut Vec<Node>) -> Result<()> {
     match element.value() {
         Value::Document(doc) if holds_operators(doc) => operators(path, doc, nodes),
-        Value::Regex(..) => Err(no_regex(path)),
+        Value::Regex(pattern, options) => {
+            nodes.push(regex(path, pattern, options)?);
+            Ok(())
+        }
         _ => {
             nodes.push(comparison(path, Op::Eq, element)?);
             Ok(())
@@ -76,13 +114,13 @@ fn field(path: &Path, element: &Element<'_>, nodes: &mut Vec<Node>) -> Result<()
 }
 
 /// `{ $gt: 5 }` is operators, `{ a: 5 }` a value, and so is a DBRef, whose names begin with `$` too.
-fn holds_operators(doc: Doc<'_>) -> bool {
+pub(super) fn holds_operators(doc: Doc<'_>) -> bool {
     doc.elements().next().is_some_and(|element| {
         element.name.starts_with(b"$") && !matches!(element.name, b"$ref" | b"$id" | b"$db")
     })
 }
 
-fn operators(path: &Path, doc: Doc<'_>, nodes: &mut Vec<Node>) -> Result<()> {
+pub(super) fn operators(path: &Path, doc: Doc<'_>, nodes: &mut Vec<Node>) -> Result<()> {
     for element in doc.elements() {
         let name = element.name_str();
         nodes.push(match name {
@@ -106,12 +144,29 @@ fn operators(path: &Path, doc: Doc<'_>, nodes: &mut Vec<Node>) -> Result<()> {
                 if element.value().truthy() { exists } else { Node::Not(Box::new(exists)) }
             }
             "$not" => negation(path, &element)?,
-            _ => {
-                return Err(QueryError::bad_value(format!("unknown operator: {name} (field '{path}')")));
+            "$type" => value(path, Test::Type(Types::parse(path.as_str(), &element)?)),
+            "$mod" => value(path, Test::Mod(Modulo::parse(path.as_str(), &element)?)),
+            "$regex" => regex_operator(path, &element, doc)?,
+            "$options" if doc.get("$regex").is_some() => continue,
+            "$options" => {
+                return Err(QueryError::bad_value(format!("$options needs a $regex (field '{path}')")));
             }
+            "$size" => array::size(path, &element)?,
+            "$elemMatch" => array::elem_match(path, &element)?,
+            "$all" => array::all(path, &element)?,
+            _ => match Bits::parse(name, path.as_str(), &element) {
+                Some(bits) => value(path, Test::Bits(bits?)),
+                None => {
+                    return Err(QueryError::bad_value(format!("unknown operator: {name} (field '{path}')")));
+                }
+            },
         });
     }
     Ok(())
+}
+
+fn value(path: &Path, test: Test) -> Node {
+    Node::Value { path: path.clone(), test }
 }
 
 fn comparison(path: &Path, op: Op, element: &Element<'_>) -> Result<Node> {
@@ -131,13 +186,13 @@ fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
     let Value::Array(array) = element.value() else {
         return Err(QueryError::bad_value(format!("{name} needs an array (field '{path}')")));
     };
-    let mut values = Vec::new();
+    let (mut values, mut patterns) = (Vec::new(), Vec::new());
     for element in array.elements() {
         match element.value() {
             Value::Document(doc) if holds_operators(doc) => {
                 return Err(QueryError::bad_value(format!("cannot nest $ under {name} (field '{path}')")));
             }
-            Value::Regex(..) => return Err(no_regex(path)),
+            Value::Regex(pattern, options) => patterns.push(regex(path, pattern, options)?),
             Value::Undefined => {
                 return Err(QueryError::bad_value(format!("{name} cannot hold undefined (field '{path}')")));
             }
@@ -146,7 +201,12 @@ fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
     }
     values.sort_by(|a, b| compare(a.value(), b.value()));
     values.dedup_by(|a, b| compare(a.value(), b.value()).is_eq());
-    Ok(Node::In { path: path.clone(), values })
+    let node = Node::In { path: path.clone(), values };
+    if patterns.is_empty() {
+        return Ok(node);
+    }
+    patterns.insert(0, node);
+    Ok(Node::Or(patterns))
 }
 
 fn negation(path: &Path, element: &Element<'_>) -> Result<Node> {
@@ -159,7 +219,7 @@ fn negation(path: &Path, element: &Element<'_>) -> Result<Node> {
             operators(path, doc, &mut nodes)?;
             Ok(Node::Not(Box::new(only(nodes, Node::And))))
         }
-        Value::Regex(..) => Err(no_regex(path)),
+        Value::Regex(pattern, options) => Ok(Node::Not(Box::new(regex(path, pattern, options)?))),
         _ => Err(QueryError::bad_value(format!("$not needs a regex or a document (field '{path}')"))),
     }
 }

@@ -1,24 +1,48 @@
-//! Updates: `$set $unset $inc $setOnInsert`, or a whole new document.
+//! Updates: operators on fields, or a whole new document.
 //!
 //! [`Update::parse`] reads the update once; [`Update::apply`] gives the document it makes of another one. Paths are
-//! MongoDB's: dotted, numbers index arrays, missing documents on the way are created. Operators take their fields in
-//! the order of the paths (numbers by value), so new fields come in that order, as in MongoDB since 5.0.
+//! MongoDB's: dotted, numbers index arrays, missing documents on the way are created, `$`, `$[]` and `$[id]` mean elements
+//! of arrays. Operators take their fields in the order of the paths (numbers by value), so new fields come in that
+//! order, as in MongoDB since 5.0.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `parse` | the update document, operator by operator |
+//! | `action` | what is done to one field |
+//! | `number` | `$inc $mul $bit` |
+//! | `push` | `$push` with its modifiers, `$addToSet` |
+//! | `pull` | `$pull $pullAll` |
+//! | `path`, `positional` | where: one place, or those that `$`, `$[]` and `$[id]` mean |
+//! | `upsert` | what an upsert takes from its filter |
 
+mod action;
+mod number;
+mod parse;
 mod path;
+mod positional;
+mod pull;
+mod push;
 mod upsert;
 
-use bson::{Bson, Decimal128, Document, RawDocument, RawDocumentBuf};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Decimal, Doc, MESSAGE, validate, validate_with};
+use crate::doc::compare::compare;
+use crate::doc::{Doc, MESSAGE, Value, validate, validate_with};
 use crate::query::filter::Filter;
 
+use action::Action;
 use path::Path;
+use positional::ArrayFilters;
 
 /// A parsed update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     kind: Kind,
+    filters: ArrayFilters,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,28 +59,40 @@ struct FieldUpdate {
     action: Action,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum Action {
-    Set(Bson),
-    SetOnInsert(Bson),
-    Unset,
-    Inc(Bson),
-}
-
 impl Update {
     /// Reads an update: operators if the first field starts with `$`, otherwise the new document.
     ///
     /// # Errors
     /// `FailedToParse` for an unknown operator or a wrong shape, `ConflictingUpdateOperators` if two changes touch
-    /// the same path, `TypeMismatch` for an operand of the wrong type, `DollarPrefixedFieldName` for a new document
-    /// with such a field.
+    /// the same path, `TypeMismatch` and `BadValue` for an operand that an operator cannot have,
+    /// `DollarPrefixedFieldName` for a new document with such a field.
     pub fn parse(update: &RawDocument) -> Result<Self> {
+        Self::with_array_filters(update, &[])
+    }
+
+    /// [`Self::parse`] with the filters of its `$[id]`s.
+    ///
+    /// # Errors
+    /// As there; `BadValue` for an identifier without its filter, `FailedToParse` for a filter that is not used or not
+    /// about one identifier.
+    pub fn with_array_filters(update: &RawDocument, filters: &[RawDocumentBuf]) -> Result<Self> {
         validate_with(update.as_bytes(), MESSAGE)?;
         let document = Document::try_from(update)?;
         let operators = document.keys().next().is_some_and(|name| name.starts_with('$'));
         let kind =
-            if operators { Kind::Fields(parse_operators(document)?) } else { parse_replacement(document)? };
-        Ok(Update { kind })
+            if operators { Kind::Fields(parse::operators(document)?) } else { parse_replacement(document)? };
+        let filters = ArrayFilters::parse(filters)?;
+        match &kind {
+            Kind::Fields(fields) => filters.check(fields.iter().map(|field| &field.path))?,
+            Kind::Replace(_) if filters.is_empty() => {}
+            Kind::Replace(_) => {
+                return Err(QueryError::new(
+                    ErrorCode::FailedToParse,
+                    "arrayFilters may not be specified for replacement-style updates",
+                ));
+            }
+        }
+        Ok(Update { kind, filters })
     }
 
     /// True if the update is a whole new document, which can only apply to one.
@@ -64,22 +100,20 @@ impl Update {
         matches!(self.kind, Kind::Replace(_))
     }
 
-    /// The document this update makes of `old`; `None` if that is the same, byte for byte.
+    /// The document this update makes of `old`, which `filter` found (it tells what `$` means); `None` if that is the
+    /// same, byte for byte.
     ///
     /// # Errors
     /// `ImmutableField` if `_id` would change, `PathNotViable` if a path leads through a value that has no fields,
-    /// `TypeMismatch` for `$inc` of something that is not a number.
-    pub fn apply(&self, old: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+    /// `TypeMismatch` and `BadValue` for an operator on a field that it cannot be applied to,
+    /// `ConflictingUpdateOperators` if positional paths come to mean the same element.
+    pub fn apply(&self, old: &RawDocument, filter: &Filter) -> Result<Option<RawDocumentBuf>> {
         let before = Document::try_from(old)?;
         let after = match &self.kind {
             Kind::Replace(new) => replace(&before, new)?,
             Kind::Fields(fields) => {
-                let mut after = before.clone();
-                for field in fields {
-                    field.apply(&mut after, false)?;
-                }
-                check_id(&before, &after, fields)?;
-                after
+                let matched = positional::matched(fields.iter().map(|field| &field.path), filter, old);
+                self.change(fields, &before, matched, false)?
             }
         };
         let after = encode(&after)?;
@@ -92,14 +126,7 @@ impl Update {
         let base = upsert::equalities(filter)?;
         let mut new = match &self.kind {
             Kind::Replace(new) => replace(&base, new)?,
-            Kind::Fields(fields) => {
-                let mut new = base.clone();
-                for field in fields {
-                    field.apply(&mut new, true)?;
-                }
-                check_id(&base, &new, fields)?;
-                new
-            }
+            Kind::Fields(fields) => self.change(fields, &base, None, true)?,
         };
         if let Some(id) = new.remove("_id") {
             let rest = std::mem::take(&mut new);
@@ -108,103 +135,55 @@ impl Update {
         }
         encode(&new)
     }
-}
 
-impl FieldUpdate {
-    fn apply(&self, document: &mut Document, inserting: bool) -> Result<()> {
-        match &self.action {
-            Action::Set(value) => self.path.set(document, value.clone()),
-            Action::SetOnInsert(value) if inserting => self.path.set(document, value.clone()),
-            Action::SetOnInsert(_) => Ok(()),
-            Action::Unset => {
-                self.path.unset(document);
-                Ok(())
+    /// What changing fields makes of a document.
+    fn change(
+        &self,
+        fields: &[FieldUpdate],
+        before: &Document,
+        matched: Option<usize>,
+        inserting: bool,
+    ) -> Result<Document> {
+        let mut after = before.clone();
+        if fields.iter().any(|field| field.path.is_positional()) {
+            let mut places: Vec<(Cow<'_, Path>, &Action)> = Vec::new();
+            for field in fields {
+                if field.path.is_positional() {
+                    let found = positional::places(&field.path, before, matched, &self.filters)?;
+                    places.extend(found.into_iter().map(|path| (Cow::Owned(path), &field.action)));
+                } else {
+                    places.push((Cow::Borrowed(&field.path), &field.action));
+                }
             }
-            Action::Inc(by) => {
-                let sum = match self.path.get(document) {
-                    None => by.clone(),
-                    Some(old) => add(old, by).map_err(|why| why.explain(&self.path, document, old, by))?,
-                };
-                self.path.set(document, sum)
+            places.sort_by(|(a, _), (b, _)| a.cmp(b));
+            for pair in places.windows(2) {
+                if let [(a, _), (b, _)] = pair {
+                    parse::no_conflict(a, b)?;
+                }
+            }
+            for (path, action) in places {
+                action.apply(&path, &mut after, inserting)?;
+            }
+        } else {
+            for field in fields {
+                field.action.apply(&field.path, &mut after, inserting)?;
             }
         }
+        check_id(before, &after, fields)?;
+        Ok(after)
     }
 }
 
-/// Why two values cannot be added.
-enum NoSum {
-    NotANumber,
-    TooLarge,
+/// MongoDB's order of two values.
+fn compare_values(a: &Bson, b: &Bson) -> Result<Ordering> {
+    let (a, b) = (positional::holding("", a)?, positional::holding("", b)?);
+    let (a, b) = (Doc::from(&a).get(""), Doc::from(&b).get(""));
+    Ok(compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined)))
 }
 
-impl NoSum {
-    fn explain(&self, path: &Path, document: &Document, old: &Bson, by: &Bson) -> QueryError {
-        let id = document
-            .get("_id")
-            .map(|id| format!("{{_id: {id}}}"))
-            .unwrap_or_else(|| "the document".to_owned());
-        match self {
-            NoSum::NotANumber => QueryError::new(
-                ErrorCode::TypeMismatch,
-                format!(
-                    "Cannot apply $inc to a value of non-numeric type. {id} has the field '{}' of non-numeric type {}",
-                    path.last(),
-                    type_name(old)
-                ),
-            ),
-            NoSum::TooLarge => QueryError::bad_value(format!(
-                "Failed to apply $inc operations to current value ({old}) of field '{path}' for document {id}: {old} + \
-                 {by} is over 64 bits"
-            )),
-        }
-    }
-}
-
-/// The sum of two numbers, in the wider of their types; 32 bits become 64 when they must.
-fn add(old: &Bson, by: &Bson) -> Result<Bson, NoSum> {
-    Ok(match (old, by) {
-        (Bson::Int32(a), Bson::Int32(b)) => match a.checked_add(*b) {
-            Some(sum) => Bson::Int32(sum),
-            None => Bson::Int64(i64::from(*a) + i64::from(*b)),
-        },
-        (Bson::Int32(_) | Bson::Int64(_), Bson::Int32(_) | Bson::Int64(_)) => {
-            Bson::Int64(integer(old).checked_add(integer(by)).ok_or(NoSum::TooLarge)?)
-        }
-        (a @ Bson::Decimal128(_), b) | (a, b @ Bson::Decimal128(_)) => match (decimal(a), decimal(b)) {
-            (Some(a), Some(b)) => Bson::Decimal128(Decimal128::from_bytes(a.add(b).to_bytes())),
-            _ => return Err(NoSum::NotANumber),
-        },
-        (a, b) if is_number(a) && is_number(b) => Bson::Double(double(a) + double(b)),
-        _ => return Err(NoSum::NotANumber),
-    })
-}
-
-fn is_number(value: &Bson) -> bool {
-    matches!(value, Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) | Bson::Decimal128(_))
-}
-
-fn integer(value: &Bson) -> i64 {
-    match value {
-        Bson::Int32(n) => i64::from(*n),
-        Bson::Int64(n) => *n,
-        _ => 0,
-    }
-}
-
-fn double(value: &Bson) -> f64 {
-    match value {
-        Bson::Double(n) => *n,
-        other => integer(other) as f64,
-    }
-}
-
-fn decimal(value: &Bson) -> Option<Decimal> {
-    match value {
-        Bson::Decimal128(value) => Some(Decimal::new(value.bytes())),
-        Bson::Double(value) => Some(Decimal::from_double(*value)),
-        Bson::Int32(_) | Bson::Int64(_) => Some(Decimal::from_integer(integer(value))),
-        _ => None,
-    }
+/// A document as messages name it.
+fn described(document: &Document) -> String {
+    document.get("_id").map(|id| format!("{{_id: {id}}}")).unwrap_or_else(|| "the document".to_owned())
 }
 
 /// MongoDB's name of a value's type.
@@ -268,59 +247,6 @@ fn parse_replacement(document: Document) -> Result<Kind> {
         )),
         None => Ok(Kind::Replace(document)),
     }
-}
-
-fn parse_operators(document: Document) -> Result<Vec<FieldUpdate>> {
-    let mut fields: Vec<FieldUpdate> = Vec::new();
-    for (operator, operand) in document {
-        let action: fn(Bson) -> Action = match operator.as_str() {
-            "$set" => Action::Set,
-            "$setOnInsert" => Action::SetOnInsert,
-            "$unset" => |_| Action::Unset,
-            "$inc" => Action::Inc,
-            _ => {
-                return Err(QueryError::new(
-                    ErrorCode::FailedToParse,
-                    format!(
-                        "Unknown modifier: {operator}. Expected a valid update modifier or pipeline-style update \
-                         specified as an array. Known are $set, $unset, $inc and $setOnInsert."
-                    ),
-                ));
-            }
-        };
-        let Bson::Document(operand) = operand else {
-            return Err(QueryError::new(
-                ErrorCode::FailedToParse,
-                format!(
-                    "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} \
-                     not {{{operator}: {operand}}}",
-                    type_name(&operand)
-                ),
-            ));
-        };
-        for (path, value) in operand {
-            if operator == "$inc" && !is_number(&value) {
-                return Err(QueryError::new(
-                    ErrorCode::TypeMismatch,
-                    format!("Cannot increment with non-numeric argument: {{{path}: {value}}}"),
-                ));
-            }
-            fields.push(FieldUpdate { path: Path::parse(&path)?, action: action(value) });
-        }
-    }
-    fields.sort_by(|a, b| a.path.cmp(&b.path));
-    // In path order a path that contains another stands right before what it contains.
-    for pair in fields.windows(2) {
-        if let [a, b] = pair
-            && b.path.starts_with(&a.path)
-        {
-            return Err(QueryError::new(
-                ErrorCode::ConflictingUpdateOperators,
-                format!("Updating the path '{}' would create a conflict at '{}'", b.path, a.path),
-            ));
-        }
-    }
-    Ok(fields)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Dotted paths of updates: reading, setting and removing the one value a path means.
+//! Dotted paths of updates: reading, setting and removing the one value a path means. A path with `$`, `$[]` or `$[id]`
+//! in it means several; `positional` turns it into those without.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -38,21 +39,54 @@ impl Path {
                 ),
             ));
         }
-        if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
-            if *part == "$" || part.starts_with("$[") {
-                return Err(QueryError::new(
-                    ErrorCode::NotImplemented,
-                    format!(
-                        "the positional operator '{part}' in '{text}' is not supported: name the position, as in 'a.0'"
-                    ),
-                ));
-            }
+        if parts.first().is_some_and(|part| is_positional(part)) {
+            return Err(QueryError::bad_value(format!(
+                "Cannot have array filter identifier or positional (i.e. '$') element in the first position in path \
+                 '{text}'"
+            )));
+        }
+        if parts.iter().filter(|part| *part == "$").count() > 1 {
+            return Err(QueryError::bad_value(format!(
+                "Too many positional (i.e. '$') elements found in path '{text}'"
+            )));
+        }
+        if let Some(part) = parts.iter().find(|part| part.starts_with('$') && !is_positional(part)) {
             return Err(QueryError::new(
                 ErrorCode::DollarPrefixedFieldName,
                 format!("The dollar ($) prefixed field '{part}' in '{text}' is not valid for storage."),
             ));
         }
         Ok(Path(parts))
+    }
+
+    /// A path whose parts are known to be good.
+    pub(super) fn of(parts: Vec<String>) -> Self {
+        Path(parts)
+    }
+
+    /// Its parts.
+    pub(super) fn parts(&self) -> &[String] {
+        &self.0
+    }
+
+    /// True if it has `$`, `$[]` or `$[id]` in it.
+    pub(super) fn is_positional(&self) -> bool {
+        self.0.iter().any(|part| is_positional(part))
+    }
+
+    /// The name of the first array on the way to the value, the value itself not counted.
+    pub(super) fn array_on_way(&self, document: &Document) -> Option<&str> {
+        let (first, rest) = self.0.split_first()?;
+        let (mut name, mut value) = (first, document.get(first)?);
+        for part in rest {
+            value = match value {
+                Bson::Array(_) => return Some(name),
+                Bson::Document(document) => document.get(part)?,
+                _ => return None,
+            };
+            name = part;
+        }
+        None
     }
 
     /// The path's last name.
@@ -73,6 +107,20 @@ impl Path {
             value = match value {
                 Bson::Document(document) => document.get(part)?,
                 Bson::Array(array) => array.get(position(part)?)?,
+                _ => return None,
+            };
+        }
+        Some(value)
+    }
+
+    /// [`Path::get`], to change it.
+    pub(super) fn get_mut<'d>(&self, document: &'d mut Document) -> Option<&'d mut Bson> {
+        let (first, rest) = self.0.split_first()?;
+        let mut value = document.get_mut(first)?;
+        for part in rest {
+            value = match value {
+                Bson::Document(document) => document.get_mut(part)?,
+                Bson::Array(array) => array.get_mut(position(part)?)?,
                 _ => return None,
             };
         }
@@ -173,8 +221,13 @@ impl Path {
     }
 }
 
+/// True for `$`, `$[]` and `$[id]`.
+pub(super) fn is_positional(part: &str) -> bool {
+    part == "$" || part.starts_with("$[") && part.ends_with(']')
+}
+
 /// The array position a name means: digits without a leading zero.
-fn position(name: &str) -> Option<usize> {
+pub(super) fn position(name: &str) -> Option<usize> {
     let digits = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_digit())
         && (name == "0" || !name.starts_with('0'));

@@ -18,7 +18,7 @@ fn parse(update: Document) -> Result<Update> {
 
 /// The document `update` makes of `old`, `None` if nothing changes.
 fn apply(old: Document, update: Document) -> Result<Option<Document>> {
-    Ok(parse(update)?.apply(&raw(old))?.map(|new| Document::try_from(&*new).unwrap()))
+    Ok(parse(update)?.apply(&raw(old), &Filter::all())?.map(|new| Document::try_from(&*new).unwrap()))
 }
 
 fn applied(old: Document, update: Document) -> Document {
@@ -112,7 +112,6 @@ fn malformed_updates_have_mongodbs_codes() {
         (doc! { "$set": { "a..b": 1 } }, ErrorCode::EmptyFieldName),
         (doc! { "$set": { "": 1 } }, ErrorCode::EmptyFieldName),
         (doc! { "$set": { "a.$b": 1 } }, ErrorCode::DollarPrefixedFieldName),
-        (doc! { "$set": { "a.$[]": 1 } }, ErrorCode::NotImplemented),
     ];
     for (update, expected) in cases {
         assert_eq!(code(parse(update.clone())), expected, "{update}");
@@ -172,5 +171,270 @@ fn an_upsert_takes_the_equalities_of_its_filter() {
     assert_eq!(
         code(upsert(doc! { "a": 1, "a.b": 2 }, doc! { "$set": { "x": 1 } })),
         ErrorCode::NotSingleValueField
+    );
+}
+
+#[test]
+fn products_widen_as_they_must_and_nothing_is_zero() {
+    for (old, by, product) in [
+        (Bson::Int32(3), Bson::Int32(2), Bson::Int32(6)),
+        (Bson::Int32(1 << 30), Bson::Int32(4), Bson::Int64(1 << 32)),
+        (Bson::Int64(3), Bson::Double(0.5), Bson::Double(1.5)),
+        (decimal("1.10"), decimal("3"), decimal("3.30")),
+        (decimal("9.999999999999999999999999999999999E+6144"), decimal("10"), decimal("Infinity")),
+        (
+            decimal("1.234567890123456789012345678901234"),
+            decimal("1.000000000000000000000000000000001"),
+            decimal("1.234567890123456789012345678901235"),
+        ),
+        (decimal("1E-6176"), decimal("0.5"), decimal("0E-6176")),
+        (decimal("3E-6176"), decimal("0.5"), decimal("2E-6176")),
+    ] {
+        let made = applied(doc! { "a": old }, doc! { "$mul": { "a": by } });
+        assert_eq!(made, doc! { "a": product });
+    }
+    assert_eq!(applied(doc! {}, doc! { "$mul": { "a": 5_i64 } }), doc! { "a": 0_i64 });
+    assert_eq!(code(apply(doc! { "a": i64::MAX }, doc! { "$mul": { "a": 2 } })), ErrorCode::BadValue);
+    assert_eq!(code(apply(doc! { "a": "x" }, doc! { "$mul": { "a": 2 } })), ErrorCode::TypeMismatch);
+}
+
+#[test]
+fn min_and_max_go_by_the_order_of_all_types() {
+    assert_eq!(applied(doc! { "a": 5 }, doc! { "$min": { "a": 4.5 } }), doc! { "a": 4.5 });
+    assert_eq!(apply(doc! { "a": 5 }, doc! { "$min": { "a": 5.0 } }).unwrap(), None);
+    assert_eq!(apply(doc! { "a": 5 }, doc! { "$min": { "a": "x" } }).unwrap(), None);
+    assert_eq!(applied(doc! { "a": 5 }, doc! { "$max": { "a": "x" } }), doc! { "a": "x" });
+    assert_eq!(applied(doc! {}, doc! { "$max": { "a.b": 1 } }), doc! { "a": { "b": 1 } });
+}
+
+#[test]
+fn bits_stay_in_32_when_both_sides_are() {
+    assert_eq!(applied(doc! { "a": 13 }, doc! { "$bit": { "a": { "and": 10 } } }), doc! { "a": 8 });
+    assert_eq!(applied(doc! { "a": 1 }, doc! { "$bit": { "a": { "or": 4, "xor": 1 } } }), doc! { "a": 4 });
+    assert_eq!(applied(doc! { "a": 1 }, doc! { "$bit": { "a": { "or": 4_i64 } } }), doc! { "a": 5_i64 });
+    assert_eq!(applied(doc! {}, doc! { "$bit": { "a": { "or": 4 } } }), doc! { "a": 4 });
+    assert_eq!(code(apply(doc! { "a": 1.0 }, doc! { "$bit": { "a": { "or": 4 } } })), ErrorCode::BadValue);
+    assert_eq!(code(parse(doc! { "$bit": { "a": { "not": 4 } } })), ErrorCode::BadValue);
+    assert_eq!(code(parse(doc! { "$bit": { "a": { "or": 4.0 } } })), ErrorCode::BadValue);
+}
+
+#[test]
+fn rename_moves_a_value_that_is_there() {
+    assert_eq!(
+        applied(doc! { "a": 1, "b": 2, "c": 3 }, doc! { "$rename": { "a": "b" } }),
+        doc! { "b": 1, "c": 3 }
+    );
+    assert_eq!(
+        applied(doc! { "a": { "x": 1, "y": 2 } }, doc! { "$rename": { "a.x": "n.m" } }),
+        doc! { "a": { "y": 2 }, "n": { "m": 1 } }
+    );
+    assert_eq!(apply(doc! { "a": 1 }, doc! { "$rename": { "z": "a" } }).unwrap(), None);
+    for (old, update, expected) in [
+        (doc! { "a": [{ "b": 1 }] }, doc! { "$rename": { "a.0.b": "c" } }, ErrorCode::BadValue),
+        (doc! { "a": 1, "b": [{}] }, doc! { "$rename": { "a": "b.0.c" } }, ErrorCode::BadValue),
+        (doc! { "a": 1 }, doc! { "$rename": { "a": "a" } }, ErrorCode::BadValue),
+        (doc! { "a": 1 }, doc! { "$rename": { "a": 1 } }, ErrorCode::BadValue),
+        (doc! { "a": 1 }, doc! { "$rename": { "a": "a.b" } }, ErrorCode::ConflictingUpdateOperators),
+        (
+            doc! { "a": 1 },
+            doc! { "$rename": { "a": "b" }, "$set": { "b": 1 } },
+            ErrorCode::ConflictingUpdateOperators,
+        ),
+        (doc! { "_id": 1 }, doc! { "$rename": { "_id": "b" } }, ErrorCode::ImmutableField),
+    ] {
+        assert_eq!(code(apply(old, update.clone())), expected, "{update}");
+    }
+}
+
+#[test]
+fn the_current_date_is_a_date_or_a_timestamp() {
+    let new = applied(
+        doc! {},
+        doc! { "$currentDate": { "a": true, "b": { "$type": "timestamp" }, "c": { "$type": "date" } } },
+    );
+    assert!(matches!(new.get("a"), Some(Bson::DateTime(at)) if at.timestamp_millis() > 1_600_000_000_000));
+    assert!(matches!(new.get("b"), Some(Bson::Timestamp(at)) if at.time > 1_600_000_000));
+    assert!(matches!(new.get("c"), Some(Bson::DateTime(_))));
+    assert_eq!(code(parse(doc! { "$currentDate": { "a": 1 } })), ErrorCode::BadValue);
+    assert_eq!(code(parse(doc! { "$currentDate": { "a": { "$type": "x" } } })), ErrorCode::BadValue);
+}
+
+#[test]
+fn push_puts_sorts_and_cuts() {
+    let push = |old: Document, operand: Bson| applied(old, doc! { "$push": { "a": operand } });
+    assert_eq!(push(doc! { "a": [1] }, Bson::Int32(2)), doc! { "a": [1, 2] });
+    assert_eq!(push(doc! {}, Bson::Int32(2)), doc! { "a": [2] });
+    assert_eq!(push(doc! { "a": [1] }, doc! { "x": 1 }.into()), doc! { "a": [1, { "x": 1 }] });
+    assert_eq!(push(doc! { "a": [1] }, bson::bson!([2, 3])), doc! { "a": [1, [2, 3]] });
+    assert_eq!(
+        push(doc! { "a": [5, 1] }, doc! { "$each": [3, 4], "$sort": 1, "$slice": -3 }.into()),
+        doc! { "a": [3, 4, 5] }
+    );
+    assert_eq!(
+        push(doc! { "a": [1, 2] }, doc! { "$each": [9, 8], "$position": 1 }.into()),
+        doc! { "a": [1, 9, 8, 2] }
+    );
+    assert_eq!(
+        push(doc! { "a": [1, 2] }, doc! { "$each": [9], "$position": -1 }.into()),
+        doc! { "a": [1, 9, 2] }
+    );
+    assert_eq!(
+        push(doc! { "a": [1, 2] }, doc! { "$each": [9], "$position": -9 }.into()),
+        doc! { "a": [9, 1, 2] }
+    );
+    assert_eq!(push(doc! { "a": [1, 2] }, doc! { "$each": [], "$slice": 1 }.into()), doc! { "a": [1] });
+    assert_eq!(
+        push(
+            doc! { "a": [{ "x": 1, "y": 1 }, { "x": 3 }] },
+            doc! { "$each": [{ "x": 2 }, 7], "$sort": { "x": -1 } }.into()
+        ),
+        doc! { "a": [{ "x": 3 }, { "x": 2 }, { "x": 1, "y": 1 }, 7] }
+    );
+    for (old, update, expected) in [
+        (doc! { "a": 1 }, doc! { "$push": { "a": 1 } }, ErrorCode::BadValue),
+        (doc! {}, doc! { "$push": { "a": { "$each": 1 } } }, ErrorCode::BadValue),
+        (doc! {}, doc! { "$push": { "a": { "$each": [], "$foo": 1 } } }, ErrorCode::BadValue),
+        (doc! {}, doc! { "$push": { "a": { "$each": [], "$sort": 2 } } }, ErrorCode::BadValue),
+        (doc! {}, doc! { "$push": { "a": { "$each": [], "$slice": "x" } } }, ErrorCode::BadValue),
+        (doc! { "a": 1 }, doc! { "$push": { "a.b": 1 } }, ErrorCode::PathNotViable),
+    ] {
+        assert_eq!(code(apply(old, update.clone())), expected, "{update}");
+    }
+}
+
+#[test]
+fn sets_hold_each_value_once() {
+    let add = |old: Document, operand: Bson| apply(old, doc! { "$addToSet": { "a": operand } }).unwrap();
+    assert_eq!(add(doc! { "a": [1] }, Bson::Int32(2)), Some(doc! { "a": [1, 2] }));
+    assert_eq!(add(doc! { "a": [1] }, Bson::Double(1.0)), None);
+    assert_eq!(add(doc! {}, doc! { "$each": [1, 1, 2] }.into()), Some(doc! { "a": [1, 2] }));
+    assert_eq!(
+        add(doc! { "a": [{ "x": 1, "y": 2 }] }, doc! { "y": 2, "x": 1 }.into()),
+        Some(doc! { "a": [{ "x": 1, "y": 2 }, { "y": 2, "x": 1 }] })
+    );
+    assert_eq!(code(apply(doc! { "a": 1 }, doc! { "$addToSet": { "a": 1 } })), ErrorCode::BadValue);
+    assert_eq!(code(parse(doc! { "$addToSet": { "a": { "$each": 1 } } })), ErrorCode::TypeMismatch);
+}
+
+#[test]
+fn pop_and_pull_take_elements_out() {
+    assert_eq!(applied(doc! { "a": [1, 2, 3] }, doc! { "$pop": { "a": 1 } }), doc! { "a": [1, 2] });
+    assert_eq!(applied(doc! { "a": [1, 2, 3] }, doc! { "$pop": { "a": -1 } }), doc! { "a": [2, 3] });
+    assert_eq!(apply(doc! { "a": [] }, doc! { "$pop": { "a": 1, "b.c": 1 } }).unwrap(), None);
+    assert_eq!(code(apply(doc! { "a": 1 }, doc! { "$pop": { "a": 1 } })), ErrorCode::TypeMismatch);
+    assert_eq!(code(parse(doc! { "$pop": { "a": 2 } })), ErrorCode::FailedToParse);
+
+    let pull = |old: Document, operand: Bson| apply(old, doc! { "$pull": { "a": operand } }).unwrap();
+    assert_eq!(pull(doc! { "a": [1, 2, 1.0, [1]] }, Bson::Int32(1)), Some(doc! { "a": [2, [1]] }));
+    assert_eq!(pull(doc! { "a": [1, 5, 9] }, doc! { "$gte": 5 }.into()), Some(doc! { "a": [1] }));
+    assert_eq!(pull(doc! { "a": [1, [9], 2] }, doc! { "$gte": 5 }.into()), Some(doc! { "a": [1, 2] }));
+    assert_eq!(
+        pull(doc! { "a": [{ "x": 1, "y": 2 }, { "x": 2 }, 1] }, doc! { "x": 1 }.into()),
+        Some(doc! { "a": [{ "x": 2 }, 1] })
+    );
+    assert_eq!(
+        pull(doc! { "a": [{ "x": 1 }, { "x": 5 }] }, doc! { "$or": [{ "x": { "$gt": 3 } }] }.into()),
+        Some(doc! { "a": [{ "x": 1 }] })
+    );
+    assert_eq!(
+        pull(
+            doc! { "a": ["ab", "b"] },
+            Bson::RegularExpression(bson::Regex {
+                pattern: bson::raw::cstr!("^a").into(),
+                options: bson::raw::cstr!("").into()
+            })
+        ),
+        Some(doc! { "a": ["b"] })
+    );
+    assert_eq!(pull(doc! { "b": 1 }, Bson::Int32(1)), None);
+    assert_eq!(code(apply(doc! { "a": 1 }, doc! { "$pull": { "a": 1 } })), ErrorCode::BadValue);
+    assert_eq!(applied(doc! { "a": [1, 2, 3, 2] }, doc! { "$pullAll": { "a": [2, 3] } }), doc! { "a": [1] });
+    assert_eq!(code(parse(doc! { "$pullAll": { "a": 1 } })), ErrorCode::BadValue);
+}
+
+/// What `update` makes of a document that `filter` found.
+fn found(filter: Document, old: Document, update: Document, filters: &[Document]) -> Result<Document> {
+    let filters: Vec<RawDocumentBuf> = filters.iter().cloned().map(raw).collect();
+    let update = Update::with_array_filters(&raw(update), &filters)?;
+    let filter = Filter::parse(&raw(filter))?;
+    assert!(filter.matches(&raw(old.clone()))?);
+    let new = update.apply(&raw(old.clone()), &filter)?;
+    Ok(new.map_or(old, |new| Document::try_from(&*new).unwrap()))
+}
+
+#[test]
+fn a_dollar_is_the_element_the_filter_matched() {
+    assert_eq!(
+        found(doc! { "a": { "$gt": 5 } }, doc! { "a": [1, 7, 9] }, doc! { "$set": { "a.$": 0 } }, &[])
+            .unwrap(),
+        doc! { "a": [1, 0, 9] }
+    );
+    assert_eq!(
+        found(
+            doc! { "a": { "$elemMatch": { "x": 2, "y": 1 } } },
+            doc! { "a": [{ "x": 2 }, { "x": 2, "y": 1 }] },
+            doc! { "$inc": { "a.$.y": 5 }, "$set": { "b": 1 } },
+            &[]
+        )
+        .unwrap(),
+        doc! { "a": [{ "x": 2 }, { "x": 2, "y": 6 }], "b": 1 }
+    );
+    assert_eq!(
+        code(found(doc! {}, doc! { "a": [1] }, doc! { "$set": { "a.$": 0 } }, &[])),
+        ErrorCode::BadValue
+    );
+    for update in [doc! { "$set": { "$": 1 } }, doc! { "$set": { "a.$.b.$": 1 } }] {
+        assert_eq!(code(parse(update)), ErrorCode::BadValue);
+    }
+}
+
+#[test]
+fn all_elements_or_those_that_filters_match_are_changed() {
+    let change = |old: Document, update: Document, filters: &[Document]| found(doc! {}, old, update, filters);
+    assert_eq!(
+        change(doc! { "a": [1, 2] }, doc! { "$inc": { "a.$[]": 10 } }, &[]).unwrap(),
+        doc! { "a": [11, 12] }
+    );
+    assert_eq!(
+        change(
+            doc! { "a": [{ "x": 1, "y": [1, 2] }, { "x": 2, "y": [2] }] },
+            doc! { "$set": { "a.$[e].y.$[f]": 0, "a.$[].z": 1 } },
+            &[doc! { "e.x": { "$lt": 9 } }, doc! { "f": 2 }]
+        )
+        .unwrap(),
+        doc! { "a": [{ "x": 1, "y": [1, 0], "z": 1 }, { "x": 2, "y": [0], "z": 1 }] }
+    );
+    assert_eq!(
+        change(doc! { "a": [1, 2] }, doc! { "$unset": { "a.$[e]": 1 } }, &[doc! { "e": 2 }]).unwrap(),
+        doc! { "a": [1, Bson::Null] }
+    );
+    let e = || doc! { "e": 1 };
+    for (old, update, filters, expected) in [
+        (doc! { "a": 1 }, doc! { "$set": { "a.$[]": 1 } }, vec![], ErrorCode::BadValue),
+        (doc! {}, doc! { "$set": { "a.$[]": 1 } }, vec![], ErrorCode::BadValue),
+        (doc! {}, doc! { "$set": { "a.$[e]": 1 } }, vec![], ErrorCode::BadValue),
+        (doc! {}, doc! { "$set": { "a": 1 } }, vec![e()], ErrorCode::FailedToParse),
+        (doc! {}, doc! { "a": 1 }, vec![e()], ErrorCode::FailedToParse),
+        (doc! {}, doc! { "$set": { "a.$[e]": 1 } }, vec![e(), e()], ErrorCode::FailedToParse),
+        (doc! {}, doc! { "$set": { "a.$[e]": 1 } }, vec![doc! { "e": 1, "f": 1 }], ErrorCode::FailedToParse),
+        (doc! {}, doc! { "$set": { "a.$[E]": 1 } }, vec![doc! { "E": 1 }], ErrorCode::BadValue),
+        (doc! {}, doc! { "$set": { "a.$[]": 1, "a.0": 2 } }, vec![], ErrorCode::ConflictingUpdateOperators),
+        (
+            doc! { "a": [1] },
+            doc! { "$set": { "a.$[e]": 1 }, "$inc": { "a.$[]": 2 } },
+            vec![e()],
+            ErrorCode::ConflictingUpdateOperators,
+        ),
+    ] {
+        assert_eq!(code(change(old, update.clone(), &filters)), expected, "{update}");
+    }
+    assert_eq!(
+        change(
+            doc! { "a": [1, 2] },
+            doc! { "$set": { "a.$[e]": 5 }, "$inc": { "a.$[f]": 2 } },
+            &[e(), doc! { "f": { "$ne": 1 } }]
+        )
+        .unwrap(),
+        doc! { "a": [5, 4] }
     );
 }

@@ -14,9 +14,14 @@ pub(super) fn equalities(filter: &Filter) -> Result<Document> {
     let mut base = Document::new();
     for (at, (path, value)) in found.iter().enumerate() {
         if let Some((other, _)) = found.iter().take(at).find(|(other, _)| path.overlaps(other)) {
+            let what = if other == path {
+                format!("path '{path}' is matched twice")
+            } else {
+                format!("both paths '{other}' and '{path}' are matched")
+            };
             return Err(QueryError::new(
                 ErrorCode::NotSingleValueField,
-                format!("cannot infer query fields to set, both paths '{other}' and '{path}' are matched"),
+                format!("cannot infer query fields to set, {what}"),
             ));
         }
         if let Some(value) = value.as_raw() {

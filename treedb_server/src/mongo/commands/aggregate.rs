@@ -290,9 +290,13 @@ fn open(collection: &Collection, stages: Vec<Stage>, hint: Option<String>) -> Re
         documents = match stage {
             Stage::Match(filter) => {
                 let filter = Filter::parse(&filter)?;
-                Box::new(
-                    documents.filter(move |found| found.as_ref().map_or(true, |found| filter.matches(found))),
-                )
+                Box::new(documents.filter_map(move |found| match found {
+                    Ok(found) => match filter.matches(&found) {
+                        Ok(matches) => matches.then_some(Ok(found)),
+                        Err(error) => Some(Err(error.into())),
+                    },
+                    Err(error) => Some(Err(error)),
+                }))
             }
             Stage::Skip(n) => Box::new(Skip { documents, left: n }),
             Stage::Limit(n) => Box::new(documents.take(usize::try_from(n).unwrap_or(usize::MAX))),

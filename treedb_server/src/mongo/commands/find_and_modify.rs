@@ -16,6 +16,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut options = Options::new();
     let mut find = FindRequest::default();
     let (mut remove, mut update, mut after, mut upsert) = (false, None, false, false);
+    let mut array_filters = Vec::new();
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -33,7 +34,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "update" => update = Some(arg.document()?.to_owned()),
             "new" => after = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
-            "arrayFilters" | "let" => arg.unsupported()?,
+            "arrayFilters" => array_filters = arg.documents()?,
+            "let" => arg.unsupported()?,
             "ordered" => arg.generic()?,
             _ if options.read(&arg)? => {}
             _ => arg.generic()?,
@@ -52,7 +54,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Err(CommandError::new(ErrorCode::FailedToParse, message));
     }
     let collection = options.acknowledge(collection);
-    let done = collection.find_and_modify(FindAndModifyRequest { find, update, upsert, after })?;
+    let done =
+        collection.find_and_modify(FindAndModifyRequest { find, update, array_filters, upsert, after })?;
     let mut last = rawdoc! { "n": i32::from(done.matched || done.upserted.is_some()) };
     if !remove {
         last.append(cstr!("updatedExisting"), done.matched);

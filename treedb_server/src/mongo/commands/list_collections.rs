@@ -31,7 +31,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             entry.append(cstr!("info"), rawdoc! { "readOnly": false, "uuid": uuid });
             entry.append(cstr!("idIndex"), rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
         }
-        if filter.as_ref().is_none_or(|filter| filter.matches(&entry)) {
+        let wanted = filter.as_ref().map(|filter| filter.matches(&entry)).transpose()?;
+        if wanted != Some(false) {
             entries.push(Ok(entry));
         }
     }

@@ -26,7 +26,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         } else {
             rawdoc! { "name": name, "sizeOnDisk": 0_i64, "empty": false }
         };
-        if filter.as_ref().is_none_or(|filter| filter.matches(&entry)) {
+        let wanted = filter.as_ref().map(|filter| filter.matches(&entry)).transpose()?;
+        if wanted != Some(false) {
             databases.push(entry);
         }
     }

@@ -44,6 +44,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut by) = (None, None, false, false, None);
+    let mut array_filters = Vec::new();
     for arg in args("update.updates", statement) {
         let arg = arg?;
         match arg.name {
@@ -60,7 +61,8 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
             "upsert" => upsert = arg.bool()?,
             "hint" => by = hint(collection, &arg)?,
             "collation" => simple_collation(&arg)?,
-            "arrayFilters" | "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
+            "arrayFilters" => array_filters = arg.documents()?,
+            "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
             _ => arg.generic()?,
         }
     }
@@ -79,5 +81,5 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
             "multi update is not supported for replacement-style update",
         ));
     }
-    Ok(UpdateRequest { filter, update, multi, upsert, hint: by })
+    Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by })
 }

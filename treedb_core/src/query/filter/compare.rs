@@ -1,0 +1,53 @@
+//! Comparing a found value with constants: `$eq $gt $gte $lt $lte $in`.
+
+use std::cmp::Ordering;
+
+use crate::doc::compare::{class, compare};
+use crate::doc::{OwnedValue, Value};
+
+/// How a value is compared with a constant. All but equality only meet values of the constant's own type class;
+/// the exceptions are MinKey and MaxKey, which are compared with everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// `$eq`
+    Eq,
+    /// `$gt`
+    Gt,
+    /// `$gte`
+    Gte,
+    /// `$lt`
+    Lt,
+    /// `$lte`
+    Lte,
+}
+
+fn is_nan(value: Value<'_>) -> bool {
+    value.is_number() && compare(value, Value::Double(f64::NAN)).is_eq()
+}
+
+/// Whether a value found at a path compares as asked. Nothing at a path counts as null.
+pub(super) fn meets(found: Option<Value<'_>>, op: Op, constant: Value<'_>) -> bool {
+    let value = found.unwrap_or(Value::Null);
+    let unbounded = matches!(constant, Value::MinKey | Value::MaxKey);
+    if !unbounded && class(&value) != class(&constant) {
+        return false;
+    }
+    let order = compare(value, constant);
+    // NaN equals NaN and is neither below nor above anything.
+    if !unbounded && order.is_ne() && (is_nan(value) || is_nan(constant)) {
+        return false;
+    }
+    match op {
+        Op::Eq => order == Ordering::Equal,
+        Op::Gt => order == Ordering::Greater,
+        Op::Gte => order != Ordering::Less,
+        Op::Lt => order == Ordering::Less,
+        Op::Lte => order != Ordering::Greater,
+    }
+}
+
+/// Whether a value found at a path is one of `values`, which are in order.
+pub(super) fn is_one_of(found: Option<Value<'_>>, values: &[OwnedValue]) -> bool {
+    let value = found.unwrap_or(Value::Null);
+    values.binary_search_by(|candidate| compare(candidate.value(), value)).is_ok()
+}

@@ -1,0 +1,60 @@
+//! Which element of an array a document matches by: what a `$` in an update or a projection stands for.
+
+use super::compare::{is_one_of, meets};
+use super::matches::{element_fits, fitting, matches};
+use super::{Node, Test};
+use crate::doc::{Doc, Path, Value};
+
+/// `None` if `doc` does not match; otherwise the position in the outermost array on the way to the value that met the
+/// last condition with such a way.
+pub(super) fn matched(node: &Node, doc: Doc<'_>) -> Option<Option<usize>> {
+    match node {
+        Node::And(nodes) => {
+            let mut last = None;
+            for node in nodes {
+                last = matched(node, doc)?.or(last);
+            }
+            Some(last)
+        }
+        Node::Or(nodes) => nodes.iter().find_map(|node| matched(node, doc)),
+        Node::Compare { path, op, value } => {
+            let constant = value.value();
+            first(path, doc, true, &|found| meets(found, *op, constant))
+        }
+        Node::In { path, values } => first(path, doc, true, &|found| is_one_of(found, values)),
+        Node::Value { path, test } => first(path, doc, true, &|found| passes(test, found)),
+        Node::Exists { path } => first(path, doc, false, &|found| found.is_some()),
+        Node::Size { path, .. } => {
+            first(path, doc, false, &|found| found.is_some_and(|value| element_fits(node, value)))
+        }
+        Node::Element { path, .. } | Node::Member { path, .. } => {
+            let mut at = None;
+            path.visit_positions(doc, false, &mut |found, outer| {
+                at = found.and_then(|value| fitting(node, value)).map(|own| outer.unwrap_or(own));
+                at.is_some()
+            })
+            .then_some(at)
+        }
+        // What is not there has no position.
+        Node::Not(_) | Node::Schema(_) => matches(node, doc).unwrap_or(false).then_some(None),
+    }
+}
+
+fn passes(test: &Test, found: Option<Value<'_>>) -> bool {
+    found.is_some_and(|value| test.passes(value))
+}
+
+/// The position of the first value that fits.
+fn first(
+    path: &Path,
+    doc: Doc<'_>,
+    expand: bool,
+    fits: &dyn Fn(Option<Value<'_>>) -> bool,
+) -> Option<Option<usize>> {
+    let mut at = None;
+    let found = path.visit_positions(doc, expand, &mut |value, position| {
+        at = position;
+        fits(value)
+    });
+    found.then_some(at)
+}
