@@ -4,9 +4,10 @@ PG_CONFIG ?= pg_config
 SUITE ?= all
 ROUNDS ?= 300
 SECONDS_EACH ?= 60
+SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: schedules kill miri fuzz help demo test build release install bench bench-docs lint setup clean
+.PHONY: schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,6 +42,9 @@ schedules: ## Thousands of orders in which threads may take their steps
 kill: ## kill -9 of a process that uses the library and of the server, 300 rounds each (ROUNDS=n)
 	@TREEDB_KILL_ROUNDS=$(ROUNDS) cargo test -p treedb_core --test kill -- --nocapture
 	@scripts/kill_rounds.sh $(ROUNDS)
+
+soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory held against their bounds
+	@cargo run -q --release -p treedb_core --example soak -- $(SECONDS_LONG)
 
 miri: ## Miri over codecs, nodes, pages and trees in memory (needs a nightly toolchain with miri)
 	@scripts/miri.sh

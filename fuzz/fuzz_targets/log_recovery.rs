@@ -24,7 +24,7 @@ fn payload(n: u64) -> Vec<u8> {
 fn written() -> &'static SimDisk {
     static DISK: OnceLock<SimDisk> = OnceLock::new();
     DISK.get_or_init(|| {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = Log::open(Arc::new(disk.clone()), Path::new(DIR), options()).unwrap();
         for n in 0..40 {
             let sync = if n % 3 == 0 { Sync::Relaxed } else { Sync::Durable };

@@ -8,13 +8,21 @@
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::{
     sync::{Condvar, Mutex, MutexGuard, atomic},
-    thread,
+    thread, thread_local,
 };
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::{
     sync::{Condvar, Mutex, MutexGuard, atomic},
-    thread,
+    thread, thread_local,
 };
+
+/// A point at which a schedule may let others go on: beside an atomic that is the standard library's because it lies in
+/// the middle of other memory.
+#[inline]
+pub(crate) fn point() {
+    #[cfg(feature = "shuttle")]
+    thread::yield_now();
+}
 
 /// Runs `test` under `count` schedules chosen by dice and as many that put threads aside for long.
 #[cfg(all(test, feature = "shuttle"))]

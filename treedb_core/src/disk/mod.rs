@@ -7,6 +7,7 @@
 pub mod crash;
 mod limit;
 mod map;
+mod names;
 mod platter;
 pub mod real;
 pub mod replay;
@@ -25,15 +26,16 @@ use crate::error::Result;
 /// A place with files: the operating system's, or a simulated one.
 ///
 /// Durability contract: a file's bytes are durable after [`DiskFile::sync`] returned `Ok`; a created, renamed or
-/// removed name is durable after [`Disk::sync_dir`] of its directory returned `Ok`. Nothing else is promised.
+/// removed name, of a directory too, is durable after [`Disk::sync_dir`] of the directory it is in returned `Ok`.
+/// Nothing else is promised.
 pub trait Disk: Send + Sync + 'static {
     /// Opens `path` for reading and writing; creates it, empty, when `create` is set and it does not exist.
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>>;
     /// True if the file exists.
     fn exists(&self, path: &Path) -> Result<bool>;
-    /// Names (not paths) of the files in `dir`, sorted.
+    /// Names (not paths) of the files and directories in `dir`, sorted.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
-    /// Creates `dir` and its parents; no error if it is there.
+    /// Creates `dir` and its parents; no error if it is there. Each is durable after `sync_dir` of the one it is in.
     fn create_dir(&self, dir: &Path) -> Result<()>;
     /// Removes a file; durable after `sync_dir`.
     fn remove(&self, path: &Path) -> Result<()>;

@@ -1,18 +1,19 @@
 //! The medium under a simulated disk: what is durable, and every version of every sector, length and name that
 //! was written since the last sync and may or may not be there after a power cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::crash::{Crash, Dice};
+use super::names::{NameChange, Names, Target};
 
 /// What a disk writes at once.
 pub(super) const SECTOR: usize = 512;
 /// Versions remembered per sector and sync interval; beyond that, one in the middle is forgotten.
 const VERSIONS: usize = 4;
 
-/// A file's identity, whatever its name.
+/// The identity of a file or directory, whatever its name.
 pub(super) type Inode = u64;
 
 /// One thing done to the disk.
@@ -27,55 +28,7 @@ pub(super) enum Change {
     /// A name created, removed or moved.
     Name(NameChange),
     /// The names of a directory made durable.
-    SyncDir(PathBuf),
-}
-
-/// A change of names, durable after `SyncDir` of its directory.
-#[derive(Debug, Clone)]
-pub(super) enum NameChange {
-    Create { path: PathBuf, inode: Inode },
-    Remove { path: PathBuf },
-    Rename { from: PathBuf, to: PathBuf, inode: Inode },
-    RenameDir { from: PathBuf, to: PathBuf },
-}
-
-/// What `path` is called after the directory `from` became `to`.
-pub(super) fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
-    match path.strip_prefix(from) {
-        Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
-        Ok(rest) => to.join(rest),
-        Err(_) => path.to_path_buf(),
-    }
-}
-
-impl NameChange {
-    fn dir(&self) -> Option<&Path> {
-        match self {
-            NameChange::Create { path, .. } | NameChange::Remove { path } => path.parent(),
-            NameChange::Rename { to, .. } | NameChange::RenameDir { to, .. } => to.parent(),
-        }
-    }
-
-    fn apply(&self, names: &mut BTreeMap<PathBuf, Inode>) {
-        match self {
-            NameChange::Create { path, inode } => {
-                names.insert(path.clone(), *inode);
-            }
-            NameChange::Remove { path } => {
-                names.remove(path);
-            }
-            NameChange::Rename { from, to, inode } => {
-                names.remove(from);
-                names.insert(to.clone(), *inode);
-            }
-            NameChange::RenameDir { from, to } => {
-                *names = std::mem::take(names)
-                    .into_iter()
-                    .map(|(p, inode)| (moved(&p, from, to), inode))
-                    .collect();
-            }
-        }
-    }
+    SyncDir { dir: Inode },
 }
 
 type Sector = Box<[u8; SECTOR]>;
@@ -170,26 +123,59 @@ impl Medium {
 pub(super) struct Platter {
     media: BTreeMap<Inode, Medium>,
     /// Names as programs see them.
-    names: BTreeMap<PathBuf, Inode>,
-    durable_names: BTreeMap<PathBuf, Inode>,
+    names: Names,
+    durable_names: Names,
     unsynced_names: Vec<NameChange>,
     /// The last `Bytes` change: inode, first and last sector.
     last_write: Option<(Inode, usize, usize)>,
     last_inode: Inode,
 }
 
+/// What a power cut leaves: files with their bytes, and directories, empty ones too.
+#[derive(Debug, Default)]
+pub(super) struct Image {
+    files: BTreeMap<PathBuf, Arc<Vec<u8>>>,
+    dirs: BTreeSet<PathBuf>,
+}
+
 impl Platter {
-    /// A platter on which exactly `files` are durable.
-    pub(super) fn with(files: BTreeMap<PathBuf, Arc<Vec<u8>>>) -> Platter {
+    /// A platter on which exactly this is durable.
+    pub(super) fn with(image: Image) -> Platter {
         let mut platter = Platter::default();
-        for (path, bytes) in files {
+        image.dirs.iter().for_each(|dir| platter.lay_dir(dir));
+        for (path, bytes) in image.files {
             let inode = platter.new_inode();
             let medium = Medium { durable: Arc::clone(&bytes), newest: bytes, ..Medium::default() };
             platter.media.insert(inode, medium);
-            platter.names.insert(path.clone(), inode);
-            platter.durable_names.insert(path, inode);
+            platter.lay(&path, Target::File(inode));
         }
         platter
+    }
+
+    /// Gives a name, durably, to what has none yet. Its directory must be there.
+    pub(super) fn lay(&mut self, path: &Path, target: Target) {
+        if let Some(place) = self.names.place(path) {
+            let link = NameChange::Link { place, target };
+            self.names.apply(&link);
+            self.durable_names.apply(&link);
+        }
+    }
+
+    /// Makes a directory, and those above it, durably.
+    pub(super) fn lay_dir(&mut self, dir: &Path) {
+        for dir in dir.ancestors().collect::<Vec<_>>().into_iter().rev() {
+            match self.names.lookup(dir) {
+                Some(target) => {
+                    if let Some(place) = self.names.place(dir) {
+                        self.durable_names.apply(&NameChange::Link { place, target });
+                    }
+                }
+                None => {
+                    let inode = self.new_inode();
+                    self.lay(dir, Target::Dir(inode));
+                }
+            }
+        }
     }
 
     pub(super) fn new_inode(&mut self) -> Inode {
@@ -197,12 +183,25 @@ impl Platter {
         self.last_inode
     }
 
-    pub(super) fn lookup(&self, path: &Path) -> Option<Inode> {
-        self.names.get(path).copied()
+    /// Names as programs see them.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = (&Path, Inode)> {
-        self.names.iter().map(|(path, &inode)| (path.as_path(), inode))
+    /// The file of this name.
+    pub(super) fn lookup(&self, path: &Path) -> Option<Inode> {
+        match self.names.lookup(path) {
+            Some(Target::File(inode)) => Some(inode),
+            _ => None,
+        }
+    }
+
+    /// The directory of this name.
+    pub(super) fn dir(&self, path: &Path) -> Option<Inode> {
+        match self.names.lookup(path) {
+            Some(Target::Dir(inode)) => Some(inode),
+            _ => None,
+        }
     }
 
     /// The bytes of a file as programs see them (stores through a map since the last sample aside).
@@ -212,7 +211,7 @@ impl Platter {
 
     /// Bytes in all named files together.
     pub(super) fn used(&self) -> u64 {
-        self.names.values().map(|&inode| self.newest(inode).len() as u64).sum()
+        self.names.walk().0.values().map(|&inode| self.newest(inode).len() as u64).sum()
     }
 
     pub(super) fn apply(&mut self, change: &Change) {
@@ -225,15 +224,15 @@ impl Platter {
             Change::Len { inode, len } => self.media.entry(*inode).or_default().set_len(*len),
             Change::Sync { inode } => self.media.entry(*inode).or_default().sync(),
             Change::Name(name) => {
-                name.apply(&mut self.names);
+                self.names.apply(name);
                 self.unsynced_names.push(name.clone());
             }
-            Change::SyncDir(dir) => {
+            Change::SyncDir { dir } => {
                 let names = &mut self.durable_names;
                 self.unsynced_names.retain(|change| {
-                    let here = change.dir() == Some(dir.as_path());
+                    let here = change.dir() == *dir;
                     if here {
-                        change.apply(names);
+                        names.apply(change);
                     }
                     !here
                 });
@@ -241,8 +240,8 @@ impl Platter {
         }
     }
 
-    /// The files found after a power cut now.
-    pub(super) fn after(&self, crash: Crash) -> BTreeMap<PathBuf, Arc<Vec<u8>>> {
+    /// What is found after a power cut now.
+    pub(super) fn after(&self, crash: Crash) -> Image {
         let mut dice = Dice::new(match crash {
             Crash::Random(seed) => seed,
             _ => 0,
@@ -255,18 +254,20 @@ impl Platter {
                 _ => true,
             };
             if reached {
-                change.apply(&mut names);
+                names.apply(change);
             }
         }
         let empty = Medium::default();
-        names
+        let (files, dirs) = names.walk();
+        let files = files
             .into_iter()
             .map(|(path, inode)| {
                 let medium = self.media.get(&inode).unwrap_or(&empty);
                 let bytes = self.file_after(inode, medium, crash, &mut dice);
                 (path, bytes)
             })
-            .collect()
+            .collect();
+        Image { files, dirs }
     }
 
     fn file_after(&self, inode: Inode, medium: &Medium, crash: Crash, dice: &mut Dice) -> Arc<Vec<u8>> {

@@ -9,7 +9,8 @@
 //! * [`SimDisk::revive`] after a cut makes it the death of the process alone.
 //! * [`SimDisk::record`] and [`SimDisk::replay`]: run a workload once, then visit every boundary of it.
 //!
-//! Directories are durable at once; everything else follows the contract of [`Disk`].
+//! All of it follows the contract of [`Disk`], directories included: a new one is lost, with everything in it, unless
+//! the directory above it was synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,7 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crash::Crash;
 use super::map::Mapping;
-use super::platter::{Change, Inode, NameChange, Platter, SECTOR, moved};
+use super::names::{NameChange, Place, Target};
+use super::platter::{Change, Image, Inode, Platter, SECTOR};
 use super::replay::{Replay, Step};
 use super::{Disk, DiskFile, Map};
 use crate::error::{Error, Result};
@@ -44,8 +46,6 @@ pub struct SimDisk {
 #[derive(Debug, Default)]
 struct State {
     platter: Platter,
-    dirs: BTreeSet<PathBuf>,
-    synced: BTreeSet<PathBuf>,
     locks: BTreeSet<PathBuf>,
     maps: BTreeMap<Inode, Arc<Mapping>>,
     /// Calls that changed something, done so far.
@@ -72,11 +72,16 @@ impl SimDisk {
         SimDisk::default()
     }
 
-    /// A disk on which exactly `files` are durable.
-    pub(super) fn holding(files: BTreeMap<PathBuf, Arc<Vec<u8>>>) -> SimDisk {
-        let dirs = files.keys().filter_map(|path| path.parent()).flat_map(|dir| dir.ancestors());
-        let dirs = dirs.map(Path::to_path_buf).collect();
-        let state = State { platter: Platter::with(files), dirs, ..State::default() };
+    /// A disk with an empty directory and those above it, durable.
+    pub fn with_dir(dir: &Path) -> SimDisk {
+        let disk = SimDisk::new();
+        disk.state().platter.lay_dir(dir);
+        disk
+    }
+
+    /// A disk on which exactly this is durable.
+    pub(super) fn holding(image: Image) -> SimDisk {
+        let state = State { platter: Platter::with(image), ..State::default() };
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -122,11 +127,6 @@ impl SimDisk {
     /// Limits the bytes all files together may have; growing beyond fails with `Error::DiskFull`. `None`: no limit.
     pub fn set_room(&self, room: Option<u64>) {
         self.state().room = room;
-    }
-
-    /// True if the names in `dir` have been synced. Directories need it nowhere else here: they are durable at once.
-    pub fn was_synced(&self, dir: &Path) -> bool {
-        self.state().synced.contains(dir)
     }
 
     /// Bytes of all files together.
@@ -181,21 +181,17 @@ impl SimDisk {
     /// Replaces a file's bytes, durably, without passing a boundary: damage for tests of damage.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
-        let inode = state.platter.lookup(path).unwrap_or_else(|| {
-            let inode = state.platter.new_inode();
-            let create = NameChange::Create { path: path.to_path_buf(), inode };
-            state.platter.apply(&Change::Name(create));
-            inode
-        });
+        if let Some(dir) = path.parent() {
+            state.platter.lay_dir(dir);
+        }
+        let inode = state.platter.lookup(path).unwrap_or_else(|| state.platter.new_inode());
+        state.platter.lay(path, Target::File(inode));
         if let Some(map) = state.maps.get(&inode) {
             map.copy_in(0, &bytes);
         }
         state.platter.apply(&Change::Len { inode, len: bytes.len() });
         state.platter.apply(&Change::Bytes { inode, offset: 0, bytes });
         state.platter.apply(&Change::Sync { inode });
-        if let Some(dir) = path.parent() {
-            state.platter.apply(&Change::SyncDir(dir.to_path_buf()));
-        }
     }
 }
 
@@ -278,21 +274,17 @@ impl State {
         Ok(())
     }
 
-    /// `Err` if something is in `dir`.
-    fn empty(&self, op: &'static str, dir: &Path) -> Result<()> {
-        let inside = |path: &Path| path != dir && path.starts_with(dir);
-        if self.dirs.iter().any(|path| inside(path)) || self.platter.names().any(|(path, _)| inside(path)) {
-            let source = io::ErrorKind::DirectoryNotEmpty.into();
-            return Err(Error::Io { op, path: dir.to_path_buf(), source });
-        }
-        Ok(())
+    /// The place of `path`; `Err` if the directory is missing that it would be in.
+    fn place(&self, op: &'static str, path: &Path) -> Result<Place> {
+        self.platter.names().place(path).ok_or_else(|| missing(op, path))
     }
 
-    fn rename_dir(&mut self, from: &Path, to: &Path) -> Result<()> {
-        self.empty("rename", to)?;
-        let rename = NameChange::RenameDir { from: from.to_path_buf(), to: to.to_path_buf() };
-        self.pass("rename", from, Change::Name(rename))?;
-        self.dirs = std::mem::take(&mut self.dirs).into_iter().map(|dir| moved(&dir, from, to)).collect();
+    /// `Err` if something is in the directory `dir` of this path.
+    fn empty(&self, op: &'static str, path: &Path, dir: Inode) -> Result<()> {
+        if self.platter.names().list(dir).next().is_some() {
+            let source = io::ErrorKind::DirectoryNotEmpty.into();
+            return Err(Error::Io { op, path: path.to_path_buf(), source });
+        }
         Ok(())
     }
 
@@ -314,10 +306,11 @@ impl Disk for SimDisk {
         state.alive("open", path)?;
         let inode = match state.platter.lookup(path) {
             Some(inode) => inode,
-            None if create && path.parent().is_some_and(|dir| state.dirs.contains(dir)) => {
+            None if create => {
+                let place = state.place("open", path)?;
                 let inode = state.platter.new_inode();
-                let create = NameChange::Create { path: path.to_path_buf(), inode };
-                state.pass("open", path, Change::Name(create))?;
+                let link = NameChange::Link { place, target: Target::File(inode) };
+                state.pass("open", path, Change::Name(link))?;
                 inode
             }
             None => return Err(missing("open", path)),
@@ -329,63 +322,68 @@ impl Disk for SimDisk {
     fn exists(&self, path: &Path) -> Result<bool> {
         let state = self.state();
         state.alive("stat", path)?;
-        Ok(state.platter.lookup(path).is_some() || state.dirs.contains(path))
+        Ok(state.platter.names().lookup(path).is_some())
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let state = self.state();
         state.alive("readdir", dir)?;
-        if !state.dirs.contains(dir) {
-            return Err(missing("readdir", dir));
-        }
-        let here = state.platter.names().filter(|(path, _)| path.parent() == Some(dir));
-        Ok(here.filter_map(|(path, _)| Some(path.file_name()?.to_str()?.to_owned())).collect())
+        let inode = state.platter.dir(dir).ok_or_else(|| missing("readdir", dir))?;
+        let names = state.platter.names().list(inode);
+        Ok(names.filter_map(|(name, _)| Some(name.to_str()?.to_owned())).collect())
     }
 
     fn create_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
         state.alive("mkdir", dir)?;
-        state.dirs.extend(dir.ancestors().map(Path::to_path_buf));
+        for dir in dir.ancestors().collect::<Vec<_>>().into_iter().rev() {
+            if state.platter.dir(dir).is_none() {
+                let place = state.place("mkdir", dir)?;
+                let target = Target::Dir(state.platter.new_inode());
+                state.pass("mkdir", dir, Change::Name(NameChange::Link { place, target }))?;
+            }
+        }
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         let mut state = self.state();
         let inode = state.platter.lookup(path).ok_or_else(|| missing("unlink", path))?;
-        state.pass("unlink", path, Change::Name(NameChange::Remove { path: path.to_path_buf() }))?;
+        let place = state.place("unlink", path)?;
+        state.pass("unlink", path, Change::Name(NameChange::Unlink { place }))?;
         state.maps.remove(&inode);
         Ok(())
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
-        state.alive("rmdir", dir)?;
-        state.empty("rmdir", dir)?;
-        state.dirs.remove(dir);
-        Ok(())
+        let inode = state.platter.dir(dir).ok_or_else(|| missing("rmdir", dir))?;
+        state.empty("rmdir", dir, inode)?;
+        let place = state.place("rmdir", dir)?;
+        state.pass("rmdir", dir, Change::Name(NameChange::Unlink { place }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
-        if state.dirs.contains(from) {
-            return state.rename_dir(from, to);
+        let target = state.platter.names().lookup(from).ok_or_else(|| missing("rename", from))?;
+        if let (Target::Dir(_), Some(there)) = (target, state.platter.dir(to)) {
+            state.empty("rename", to, there)?;
         }
-        let inode = state.platter.lookup(from).ok_or_else(|| missing("rename", from))?;
-        let rename = NameChange::Rename { from: from.to_path_buf(), to: to.to_path_buf(), inode };
-        state.pass("rename", from, Change::Name(rename))
+        let (old, new) = (state.place("rename", from)?, state.place("rename", to)?);
+        state.pass("rename", from, Change::Name(NameChange::Move { from: old, to: new, target }))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
-        state.pass("fsync", dir, Change::SyncDir(dir.to_path_buf()))?;
-        state.synced.insert(dir.to_path_buf());
-        Ok(())
+        state.alive("fsync", dir)?;
+        let inode = state.platter.dir(dir).ok_or_else(|| missing("open", dir))?;
+        state.pass("fsync", dir, Change::SyncDir { dir: inode })
     }
 
     fn lock(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
         let mut state = self.state();
         state.alive("flock", dir)?;
-        if !state.dirs.contains(dir) {
+        if state.platter.dir(dir).is_none() {
             return Err(missing("open", dir));
         }
         if !state.locks.insert(dir.to_path_buf()) {

@@ -105,8 +105,7 @@ fn path() -> PathBuf {
 
 /// A disk with one durable file of 4 sectors of `o`.
 fn prepared() -> SimDisk {
-    let disk = SimDisk::new();
-    disk.create_dir(Path::new(DIR)).unwrap();
+    let disk = SimDisk::with_dir(Path::new(DIR));
     let file = disk.open(&path(), true).unwrap();
     file.write_at(&[b'o'; 2048], 0).unwrap();
     file.sync().unwrap();
@@ -170,6 +169,30 @@ fn names_are_lost_until_the_directory_is_synced() {
     assert_eq!(disk.crash(Crash::NamesOnly).list(dir).unwrap(), ["g", "h"]);
     disk.sync_dir(dir).unwrap();
     assert_eq!(disk.crash(Crash::NamesLost).list(dir).unwrap(), ["g", "h"]);
+}
+
+#[test]
+fn a_directory_is_lost_with_what_is_in_it_until_the_one_above_is_synced() {
+    let (top, inner) = (Path::new("/new"), Path::new("/new/inner"));
+    let disk = SimDisk::new();
+    disk.create_dir(inner).unwrap();
+    disk.open(&inner.join("f"), true).unwrap().sync().unwrap();
+    disk.sync_dir(inner).unwrap();
+    disk.sync_dir(top).unwrap();
+    assert!(disk.crash(Crash::Everything).exists(&inner.join("f")).unwrap());
+    assert!(!disk.crash(Crash::Nothing).exists(top).unwrap());
+    disk.sync_dir(Path::new("/")).unwrap();
+    assert!(disk.crash(Crash::Nothing).exists(&inner.join("f")).unwrap());
+
+    let moved = Path::new("/moved");
+    assert!(disk.rename(inner, top).is_err(), "not over a directory with something in it");
+    disk.rename(inner, moved).unwrap();
+    disk.remove(&moved.join("f")).unwrap();
+    disk.remove_dir(moved).unwrap();
+    assert!(!disk.exists(moved).unwrap());
+    let after = disk.crash(Crash::NamesLost);
+    assert!(after.exists(&inner.join("f")).unwrap(), "neither the move nor the removal was durable");
+    assert_eq!(disk.crash(Crash::NamesOnly).list(Path::new("/")).unwrap(), ["new"]);
 }
 
 #[test]

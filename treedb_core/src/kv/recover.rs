@@ -20,6 +20,7 @@ use super::values::{Dead, decode_state};
 use crate::btree::TreeRoot;
 use crate::cipher::Keys;
 use crate::disk::Disk;
+use crate::disk::real::LOCK_FILE;
 use crate::error::{Corruption, Error, Result};
 use crate::page::{PageSource, Pager, PagerOptions};
 use crate::sync::Mutex;
@@ -35,11 +36,15 @@ pub(super) const VALUES: &str = "values";
 pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let disk = Arc::clone(&options.disk);
     disk.create_dir(dir)?;
-    let lock = disk.lock(dir)?;
     let pages = dir.join(PAGES);
+    if !disk.exists(&pages)? {
+        refuse_foreign(&*disk, dir)?;
+    }
+    let lock = disk.lock(dir)?;
     if disk.exists(&pages)? {
-        // The process that made it may have died before its name was durable.
+        // The process that made it, or moved its directory here, may have died before these names were durable.
         disk.sync_dir(dir)?;
+        sync_name(&*disk, dir)?;
     } else {
         create(&disk, dir, &options)?;
     }
@@ -106,17 +111,40 @@ fn open_values(
     ValueLog::open(Arc::clone(disk), &dir.join(VALUES), value_options)
 }
 
+/// Names that may be in a directory before it is a store: what a creation leaves that did not come to its end, and
+/// what a new file system has.
+const UNFINISHED: [&str; 5] = [LOCK_FILE, LOG, VALUES, "pages.new", "lost+found"];
+
+/// Refuses to make a store among files that are somebody else's.
+fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    match disk.list(dir)?.iter().find(|name| !UNFINISHED.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(foreign) => Err(Error::Invalid(format!(
+            "{}: {foreign:?} is in it, but no TreeDB database: name an empty directory, or one that does not exist",
+            dir.display()
+        ))),
+    }
+}
+
 /// Makes the names of `dir` and of all directories above it durable: this process, or one that died, may have made
 /// any of them. Where the system does not let us flush a directory, we have not made names either.
 pub(super) fn sync_parents(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    for parent in dir.ancestors().skip(1) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match disk.sync_dir(parent) {
-            Err(Error::Io { source, .. }) if refused(source.kind()) => break,
-            other => other?,
+    for dir in dir.ancestors() {
+        if !sync_name(disk, dir)? {
+            break;
         }
     }
     Ok(())
+}
+
+/// Makes the name of `dir` durable. False if that is not for us to do.
+fn sync_name(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+    let Some(parent) = dir.parent() else { return Ok(false) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    match disk.sync_dir(parent) {
+        Err(Error::Io { source, .. }) if refused(source.kind()) => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 fn refused(kind: ErrorKind) -> bool {

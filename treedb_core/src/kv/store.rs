@@ -90,7 +90,7 @@ impl Store {
     ///
     /// # Errors
     /// `InUse` if a process has it open, naming that process; `Corrupt` and `Format` for files that are damaged,
-    /// foreign or of a newer TreeDB; `Invalid` if files are missing; `DiskFull` and `Io` from the system.
+    /// foreign or of a newer TreeDB; `Invalid` if there is no store but other files; `DiskFull` and `Io` from the system.
     pub fn open(dir: impl AsRef<Path>) -> Result<Store> {
         Store::open_with(dir, Options::default())
     }

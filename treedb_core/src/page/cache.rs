@@ -32,10 +32,11 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::slots::{Pin, Slots};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread_local};
 
 /// Fewer pages than this are not a cache: a descent, a split and a ledger must find room.
 pub(crate) const LEAST: usize = 16;
@@ -169,7 +170,7 @@ impl Cache {
         Cache {
             budget: budget.max(LEAST),
             eras: Slots::new(1, &[0; 16]),
-            frames: Mutex::default(),
+            frames: Mutex::new(Frames::default()),
             changed: Condvar::new(),
             present: AtomicUsize::new(0),
             held: AtomicUsize::new(0),

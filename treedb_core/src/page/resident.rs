@@ -2,8 +2,6 @@
 //!
 //! This is the part of [`View`] that moves bytes between file and memory; who may do what when is in [`cache`](super::cache).
 
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::cache::{Cache, Frame, Frames, State};
@@ -12,6 +10,8 @@ use super::slots::Pin;
 use super::view::View;
 use super::{PageId, PageSource};
 use crate::error::Result;
+use crate::sync::atomic::Ordering;
+use crate::sync::{MutexGuard, thread};
 
 /// A stay: while it lives, what its thread reads of pages stays where it is. In a mapped file it is nothing.
 pub(crate) struct Stay<'a>(Option<(&'a View, &'a Cache, Pin)>);
@@ -57,8 +57,8 @@ impl View {
                 return;
             }
             match round {
-                0..16 => std::thread::yield_now(),
-                _ => std::thread::sleep(Duration::from_micros(100)),
+                0..16 => thread::yield_now(),
+                _ => thread::sleep(Duration::from_micros(100)),
             }
         }
     }

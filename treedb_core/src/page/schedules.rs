@@ -1,9 +1,11 @@
-//! Orders in which readers and the writer may take their steps on the slots.
+//! Orders in which readers and the writer may take their steps on the slots and at the page cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::slots::Slots;
+use super::tests::{Array, OPTIONS, entry, fresh, root_of};
+use super::{PageId, PageSource, PagerOptions};
 use crate::sync::{schedules, thread};
 
 fn root(txn: u64) -> [u8; 16] {
@@ -55,5 +57,76 @@ fn what_a_reader_pinned_is_whole_and_stays_until_it_lets_go() {
         pinned.clear();
         slots.pinned(&mut pinned);
         assert!(pinned.is_empty(), "{pinned:?} are still pinned");
+    });
+}
+
+/// The stamp all over a page.
+fn stamp(payload: &[u8]) -> u64 {
+    let stamp = u64::from_le_bytes(payload[..8].try_into().unwrap());
+    assert!(
+        payload.chunks(8).all(|word| word == stamp.to_le_bytes()),
+        "a page that was stored to, or has left"
+    );
+    stamp
+}
+
+#[test]
+fn a_page_that_somebody_looks_at_stays_in_the_cache_as_it_is() {
+    const LEN: usize = 60;
+    schedules("readers, holds, the writer and a checkpoint at a small page cache", 400, || {
+        let disk = fresh();
+        let (mut array, _) = Array::open_with(&disk, PagerOptions { cache: Some(16), ..OPTIONS }).unwrap();
+        let all: Vec<_> = (0..LEN).map(|i| (i, 1)).collect();
+        for some in all.chunks(10) {
+            array.change(some, true).unwrap();
+            array.pager.relieve();
+        }
+        array.checkpoint(1).unwrap();
+        let pager = Arc::clone(&array.pager);
+        let readers: Vec<_> = (0..2usize)
+            .map(|reader| {
+                let pager = Arc::clone(&pager);
+                thread::spawn(move || {
+                    for round in 0..2usize {
+                        let pin = pager.pin();
+                        let page = |i: usize| {
+                            let list = pager.page(root_of(pin.root())).unwrap();
+                            PageId(entry(list, (i * 7 + reader * 31 + round * 17) % LEN))
+                        };
+                        let stay = pager.stay();
+                        let on = page(0);
+                        let held = pager.page(on).unwrap();
+                        pager.hold(on).unwrap();
+                        drop(stay);
+                        let found = stamp(held);
+                        for i in 1..9 {
+                            let _stay = pager.stay();
+                            let seen = pager.page(page(i)).unwrap();
+                            let first = stamp(seen);
+                            stamp(pager.page(page(i + 20)).unwrap());
+                            assert_eq!(stamp(seen), first, "a page changed during a stay");
+                        }
+                        assert_eq!(stamp(held), found, "a held page changed");
+                        pager.cache().unwrap().unhold(on.0);
+                        pager.unpin(&pin);
+                    }
+                })
+            })
+            .collect();
+        let writer = thread::spawn(move || {
+            for txn in 2..5usize {
+                let some: Vec<_> = (0..12).map(|i| ((i * 5 + txn) % LEN, txn as u64)).collect();
+                array.change(&some, txn != 3).unwrap();
+                array.pager.relieve();
+                if txn == 3 {
+                    array.checkpoint(txn as u64).unwrap();
+                }
+            }
+        });
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        writer.join().unwrap();
+        let stats = pager.cache_stats().unwrap();
+        assert!(stats.misses > 0 && stats.evictions > 0, "{stats:?}");
+        assert!(pager.pinned().is_empty());
     });
 }

@@ -6,47 +6,53 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::disk::SimDisk;
 use crate::disk::crash::{Crash, Dice};
 use crate::disk::testing::{in_time, rounds};
-use crate::disk::{Disk, SimDisk};
 use crate::error::Error;
 
 const DIR: &str = "/db";
-const OPTIONS: PagerOptions = PagerOptions { max_bytes: 32 << 20, growth: 16, cache: None, key: None };
+pub(super) const OPTIONS: PagerOptions =
+    PagerOptions { max_bytes: 32 << 20, growth: 16, cache: None, key: None };
 
 fn path() -> PathBuf {
     Path::new(DIR).join("pages")
 }
 
-fn fresh() -> SimDisk {
-    let disk = SimDisk::new();
-    disk.create_dir(Path::new(DIR)).unwrap();
+pub(super) fn fresh() -> SimDisk {
+    let disk = SimDisk::with_dir(Path::new(DIR));
     Pager::create(&disk, &path(), None).unwrap();
     disk
 }
 
 /// The array: page numbers in the root page, a stamp all over each page.
-struct Array {
-    pager: Arc<Pager>,
+pub(super) struct Array {
+    pub(super) pager: Arc<Pager>,
     alloc: Allocator,
 }
 
-fn root_of(bytes: &[u8; 16]) -> PageId {
+pub(super) fn root_of(bytes: &[u8; 16]) -> PageId {
     PageId(u32::from_le_bytes(bytes[..4].try_into().unwrap()))
 }
 
-fn entry(payload: &[u8], i: usize) -> u32 {
+pub(super) fn entry(payload: &[u8], i: usize) -> u32 {
     u32::from_le_bytes(payload[4 * i..4 * i + 4].try_into().unwrap())
 }
 
 impl Array {
     fn open(disk: &SimDisk) -> Result<(Array, Opened)> {
-        let (pager, alloc, opened) = Pager::open(disk, &path(), OPTIONS)?;
+        Array::open_with(disk, OPTIONS)
+    }
+
+    pub(super) fn open_with(disk: &SimDisk, options: PagerOptions) -> Result<(Array, Opened)> {
+        let (pager, alloc, opened) = Pager::open(disk, &path(), options)?;
         Ok((Array { pager: Arc::new(pager), alloc }, opened))
     }
 
     /// Changes the given entries in one transaction. Publishes if `commit`, else rolls back.
-    fn change(&mut self, changes: &[(usize, u64)], commit: bool) -> Result<()> {
+    pub(super) fn change(&mut self, changes: &[(usize, u64)], commit: bool) -> Result<()> {
+        let pager = Arc::clone(&self.pager);
+        let _stay = pager.stay();
         let pin = self.pager.pin();
         let mut root = root_of(pin.root());
         self.pager.unpin(&pin);
@@ -120,7 +126,7 @@ impl Array {
         seen
     }
 
-    fn checkpoint(&mut self, lsn: u64) -> Result<()> {
+    pub(super) fn checkpoint(&mut self, lsn: u64) -> Result<()> {
         let state = lsn.to_le_bytes().repeat(700);
         let checkpoint = self.pager.start_checkpoint(&mut self.alloc, lsn, state)?;
         self.pager.finish_checkpoint(checkpoint)
@@ -287,8 +293,7 @@ fn every_flipped_byte_is_found_or_harmless() {
     for at in (0..whole.len()).filter(|at| at % 4096 < 40 || at % 97 == 0 || at % 4096 > 4088 || *at < 8192) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
-        let disk = SimDisk::new();
-        disk.create_dir(Path::new(DIR)).unwrap();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         disk.overwrite(&path(), bytes);
         let outcome = Array::open(&disk).and_then(|(array, opened)| Ok((array.now(LEN)?, opened)));
         match outcome {

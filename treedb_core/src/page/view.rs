@@ -24,6 +24,7 @@ use super::{PageId, PageSource};
 use crate::cipher::SEAL;
 use crate::disk::{DiskFile, Map, memory};
 use crate::error::{Corruption, Error, Result};
+use crate::sync::point;
 
 /// The file, mapped: pages by number, each verified once. Or, with a cache, those of its pages that are in memory.
 pub(crate) struct View {
@@ -229,12 +230,14 @@ impl View {
     }
 
     pub(super) fn set_verified(&self, page: u32) {
+        point();
         if let Some(word) = self.verified.get(page as usize / 64) {
             word.fetch_or(1 << (page % 64), Ordering::Release);
         }
     }
 
     pub(super) fn clear_verified(&self, page: u32) {
+        point();
         if let Some(word) = self.verified.get(page as usize / 64) {
             word.fetch_and(!(1 << (page % 64)), Ordering::Release);
         }
@@ -399,6 +402,7 @@ impl PageSource for View {
     fn page(&self, id: PageId) -> Result<&[u8]> {
         let page = id.0;
         self.inside(page)?;
+        point();
         let seen = match self.verified.get(page as usize / 64) {
             Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
             None => false,
@@ -406,6 +410,7 @@ impl PageSource for View {
         if !seen {
             self.first_touch(page)?;
         }
+        point();
         // SAFETY: inside the mapped file (checked). By the layer's first invariant nobody stores to the payload
         // while a reader that can reach the page is alive.
         Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), self.payload) })

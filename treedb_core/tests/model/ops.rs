@@ -1,6 +1,9 @@
 //! Operations on a store, and the maps that say what each must come to. The property test makes lists of them, and so
 //! does the fuzzer, from bytes.
 
+#[path = "pairs.rs"]
+mod pairs;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -11,9 +14,17 @@ use treedb_core::disk::crash::Crash;
 use treedb_core::kv::{Durability, Options, ReadTxn, Reads, Savepoint, Store, Table, TableKind, WriteTxn};
 use treedb_core::{Error, Result};
 
-/// The tables: their names, and whether they hold rows.
-const TABLES: [(&str, TableKind); 3] =
-    [("keys", TableKind::Ordered), ("more keys", TableKind::Ordered), ("rows", TableKind::Rows)];
+use pairs::Pairs;
+
+/// The tables, by name and kind.
+const TABLES: [(&str, TableKind); 4] = [
+    ("keys", TableKind::Ordered),
+    ("more keys", TableKind::Ordered),
+    ("rows", TableKind::Rows),
+    ("pairs", TableKind::Dup),
+];
+/// The number of the dup table.
+const PAIRS: u8 = 3;
 /// Snapshots kept at most.
 const SNAPSHOTS: usize = 6;
 
@@ -28,6 +39,10 @@ pub(crate) enum Op {
     Clear { table: u8 },
     Drop { table: u8 },
     AppendRow { len: u8 },
+    PutPairs { key: u8, from: u8, count: u8, len: u8 },
+    DeletePairs { key: u8, from: u8, count: u8 },
+    DeleteValues { key: u8 },
+    DeletePairRange { from: u8, to: u8, how: u8 },
     Savepoint,
     RollbackTo { which: u8 },
     Release { which: u8 },
@@ -49,14 +64,14 @@ impl Op {
     /// The operation that some bytes stand for. Zeroes are the simplest, and all bytes stand for something.
     pub(crate) fn decode([what, a, b, c, d]: [u8; OP_BYTES]) -> Op {
         let table = a % 3;
-        match what % 40 {
+        match what % 50 {
             0..8 => Op::Put { table, key: b, len: c },
             8..12 => Op::PutMany { table, from: b, count: c, len: d },
             12..16 => Op::Delete { table, key: b },
             16..18 => Op::DeleteRange { table, from: b, to: c, how: d },
             18 => Op::DeleteByCursor { table, from: b, count: c },
-            19 => Op::Clear { table },
-            20 => Op::Drop { table },
+            19 => Op::Clear { table: a % 4 },
+            20 => Op::Drop { table: a % 4 },
             21..23 => Op::AppendRow { len: c },
             23 => Op::Savepoint,
             24 => Op::RollbackTo { which: a },
@@ -69,7 +84,11 @@ impl Op {
             36 => Op::Check,
             37 => Op::Reopen,
             38 => Op::ProcessDeath,
-            _ => Op::PowerCut { dice: a },
+            39 => Op::PowerCut { dice: a },
+            40..45 => Op::PutPairs { key: a, from: b, count: c, len: d },
+            45..48 => Op::DeletePairs { key: a, from: b, count: c },
+            48 => Op::DeleteValues { key: a },
+            _ => Op::DeletePairRange { from: b, to: c, how: d },
         }
     }
 }
@@ -101,6 +120,14 @@ fn value(len: u8, seed: u8) -> Vec<u8> {
 struct Rows {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
     next_row: u64,
+    /// If it is the dup table.
+    pairs: Pairs,
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        self.entries.len() + self.pairs.len()
+    }
 }
 
 /// What a store holds.
@@ -156,7 +183,11 @@ fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
             continue;
         };
         let len = read.len(table)?;
-        expect(len == rows.entries.len() as u64, || format!("{name:?} has {len} entries"))?;
+        expect(len == rows.len() as u64, || format!("{name:?} has {len} entries"))?;
+        if *kind == TableKind::Dup {
+            rows.pairs.agree(read, table)?;
+            continue;
+        }
         if *kind == TableKind::Rows {
             let mut seen = read.rows(table, 0)?;
             for (key, value) in &rows.entries {
@@ -187,6 +218,30 @@ fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bounds of every kind.
+fn bounds<'k>(from: &'k [u8], to: &'k [u8], how: u8) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
+    let bound = |how: u8, key| match how % 3 {
+        0 => Bound::Included(key),
+        1 => Bound::Excluded(key),
+        _ => Bound::Unbounded,
+    };
+    (bound(how, from), bound(how / 3, to))
+}
+
+fn is_inside(key: &[u8], (low, high): (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
+    let above = match low {
+        Bound::Included(low) => key >= low,
+        Bound::Excluded(low) => key > low,
+        Bound::Unbounded => true,
+    };
+    above
+        && match high {
+            Bound::Included(high) => key <= high,
+            Bound::Excluded(high) => key < high,
+            Bound::Unbounded => true,
+        }
 }
 
 impl Machine {
@@ -283,25 +338,10 @@ impl Machine {
                     return (from.min(to)..from.max(to)).try_for_each(|n| Self::delete(txn, table, rows, n));
                 }
                 let (from, to) = (key(from), key(to));
-                let bound = |how: u8, key| match how % 3 {
-                    0 => Bound::Included(key),
-                    1 => Bound::Excluded(key),
-                    _ => Bound::Unbounded,
-                };
-                let (low, high) = (bound(how, &from[..]), bound(how / 3, &to[..]));
-                let above = |key: &[u8]| match low {
-                    Bound::Included(low) => key >= low,
-                    Bound::Excluded(low) => key > low,
-                    Bound::Unbounded => true,
-                };
-                let below = |key: &[u8]| match high {
-                    Bound::Included(high) => key <= high,
-                    Bound::Excluded(high) => key < high,
-                    Bound::Unbounded => true,
-                };
+                let bounds = bounds(&from, &to, how);
                 let before = rows.entries.len();
-                rows.entries.retain(|key, _| !(above(key) && below(key)));
-                let gone = txn.delete_range(table, (low, high))?;
+                rows.entries.retain(|key, _| !is_inside(key, bounds));
+                let gone = txn.delete_range(table, bounds)?;
                 let right = gone == (before - rows.entries.len()) as u64;
                 expect(right, || format!("{gone} keys deleted in a range"))
             }),
@@ -321,8 +361,9 @@ impl Machine {
             }),
             Op::Clear { table } => self.change(table, |txn, table, rows| {
                 let gone = txn.clear(table)?;
-                let right = gone == rows.entries.len() as u64;
+                let right = gone == rows.len() as u64;
                 rows.entries.clear();
+                rows.pairs.clear();
                 expect(right, || format!("{gone} entries cleared"))
             }),
             Op::Drop { table } => {
@@ -339,6 +380,20 @@ impl Machine {
                 rows.next_row = row + 1;
                 rows.entries.insert(row.to_be_bytes().to_vec(), value);
                 Ok(())
+            }),
+            Op::PutPairs { key, from, count, len } => {
+                self.change(PAIRS, |txn, table, rows| rows.pairs.put(txn, table, [key, from, count, len]))
+            }
+            Op::DeletePairs { key, from, count } => {
+                self.change(PAIRS, |txn, table, rows| rows.pairs.delete(txn, table, [key, from, count]))
+            }
+            Op::DeleteValues { key } => {
+                self.change(PAIRS, |txn, table, rows| rows.pairs.delete_values(txn, table, key))
+            }
+            Op::DeletePairRange { from, to, how } => self.change(PAIRS, |txn, table, rows| {
+                let (from, to) = (pairs::dup_key(from), pairs::dup_key(to));
+                let bounds = bounds(&from, &to, how);
+                rows.pairs.delete_range(txn, table, bounds, |key| is_inside(key, bounds))
             }),
             Op::Savepoint => {
                 self.begin()?;
@@ -385,7 +440,7 @@ impl Machine {
             }
             Op::Check => {
                 self.commit(Durability::None)?;
-                let entries: usize = self.committed().values().map(|rows| rows.entries.len()).sum();
+                let entries: usize = self.committed().values().map(Rows::len).sum();
                 let found = self.store()?.check()?.entries;
                 expect(found == entries as u64, || format!("check found {found} entries"))
             }

@@ -19,6 +19,9 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
     let taken = taken.local_addr().unwrap().to_string();
     let file = bench.file("file", "");
     let inside = format!("{file}/db");
+    let full = bench.temp.path().join("letters");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("letter.txt"), "mine").unwrap();
     for (dir, flags, told, advice) in [
         (
             bench.dir.as_str(),
@@ -31,12 +34,23 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
         (&file, &[], &file, "name a directory with --dir"),
         (&inside, &[], &inside, "name a directory with --dir"),
         ("/proc/db", &[], "/proc/db", "name another directory with --dir"),
+        (
+            full.to_str().unwrap(),
+            &[],
+            "\"letter.txt\" is in it, but no TreeDB database",
+            "name an empty directory",
+        ),
     ] {
         let done = serve(dir, flags);
         assert_eq!((done.status, done.out.as_str()), (Some(1), ""), "{done:?}");
         let last = done.err.lines().last().unwrap();
         assert!(last.starts_with("treedb: ") && last.contains(told) && last.contains(advice), "{done:?}");
     }
+    // Nothing was put among the files that are somebody else's; what a new file system has is no such file.
+    assert_eq!(fs::read_dir(&full).unwrap().count(), 1);
+    let mount = bench.temp.path().join("mount");
+    fs::create_dir_all(mount.join("lost+found")).unwrap();
+    Server::start(&mount);
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::TABLE;
 use super::db::Options;
+use crate::disk::real::LOCK_FILE;
 use crate::error::{Error, Result};
 use crate::kv::backup::Draft;
 use crate::kv::catalog::TableKind;
 use crate::kv::options::Durability;
 use crate::kv::reads::Reads;
-use crate::kv::recover::{LOG, PAGES, VALUES};
+use crate::kv::recover::{LOG, PAGES, VALUES, sync_parents};
 use crate::kv::store::Store;
 use crate::kv::write::WriteTxn;
 
@@ -19,30 +20,34 @@ use crate::kv::write::WriteTxn;
 /// `InUse` if a process has it open; `Io` from the system.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let (dir, disk) = (dir.as_ref(), &options.disk);
-    if !disk.exists(dir)? || !disk.exists(&dir.join(PAGES))? && !disk.exists(&dir.join(LOG))? {
+    let (pages, log) = (dir.join(PAGES), dir.join(LOG));
+    if !disk.exists(dir)? || !disk.exists(&pages)? && !disk.exists(&log)? {
         return Ok(());
     }
     let lock = disk.lock(dir)?;
-    // The page file first: without it, what is left is not taken for a database.
-    if disk.exists(&dir.join(PAGES))? {
-        disk.remove(&dir.join(PAGES))?;
+    // The page file first: without it, what is left is not taken for a database. The log last: by it the next call
+    // knows that there is something to do, should this one not come to its end.
+    if disk.exists(&pages)? {
+        disk.remove(&pages)?;
         disk.sync_dir(dir)?;
     }
-    for folder in [dir.join(LOG), dir.join(VALUES)] {
+    for folder in [dir.join(VALUES), log] {
         if disk.exists(&folder)? {
             for name in disk.list(&folder)? {
                 disk.remove(&folder.join(name))?;
             }
             disk.remove_dir(&folder)?;
+            disk.sync_dir(dir)?;
         }
     }
     drop(lock);
     let left = disk.list(dir)?;
-    if left.iter().all(|name| name == "LOCK") {
+    if left.iter().all(|name| name == LOCK_FILE) {
         for name in left {
             disk.remove(&dir.join(name))?;
         }
         disk.remove_dir(dir)?;
+        sync_parents(&**disk, dir)?;
     }
     Ok(())
 }
@@ -50,13 +55,17 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
 /// Makes a database that opens and can be read as a whole out of a damaged one, as far as that is possible. Whatever can
 /// be read of every table, from its beginning up to the damage and from its end back to it, is copied; the damaged files
 /// stay, in a directory of the same name with `.damaged` behind it. A database that is not damaged stays as it is.
-/// Returns false then, true if something was repaired.
+/// Returns false then, true if something was repaired. A repair that was cut short is brought to its end by the next one.
 ///
 /// # Errors
 /// `Corrupt` if not even the list of its tables can be read, or its log: restore a backup then. `InUse` if a process has
 /// it open, `Invalid` if there is something under the names needed, `DiskFull` and `Io` from the system.
 pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<bool> {
     let dir = dir.as_ref();
+    if repair_was_cut_short(dir, options)? {
+        put(&beside(dir, ".repaired")?, dir, options)?;
+        return Ok(true);
+    }
     let store = Store::open_with(dir, options.of_store())?;
     match store.check() {
         Ok(_) => return Ok(false),
@@ -70,12 +79,25 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<bool> {
     }
     Draft::new(&options.of_store(), &repaired)?.fill(|copy| salvage(&store, copy))?;
     drop(store);
-    options.disk.rename(dir, &damaged)?;
-    options.disk.rename(&repaired, dir)?;
-    if let Some(parent) = dir.parent() {
-        options.disk.sync_dir(parent)?;
-    }
+    // One after the other, also on the disk.
+    put(dir, &damaged, options)?;
+    put(&repaired, dir, options)?;
     Ok(true)
+}
+
+/// True if a repair has put the damaged files aside and not yet put the others into their place.
+pub(super) fn repair_was_cut_short(dir: &Path, options: &Options) -> Result<bool> {
+    let there = |dir: &Path| options.disk.exists(&dir.join(PAGES));
+    Ok(dir.file_name().is_some()
+        && !there(dir)?
+        && there(&beside(dir, ".damaged")?)?
+        && there(&beside(dir, ".repaired")?)?)
+}
+
+/// Moves a directory, durably.
+fn put(from: &Path, to: &Path, options: &Options) -> Result<()> {
+    options.disk.rename(from, to)?;
+    sync_parents(&*options.disk, to)
 }
 
 /// The path with more at the end of its name.

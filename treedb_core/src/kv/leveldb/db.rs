@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::TABLE;
 use super::batch::{Change, WriteBatch};
+use super::care::repair_was_cut_short;
 use super::iter::{DbIterator, DbSnapshot};
 use crate::disk::{Disk, RealDisk};
 use crate::error::{Error, Result};
@@ -79,8 +80,8 @@ impl Db {
     /// Opens the database in `dir`.
     ///
     /// # Errors
-    /// `Invalid` if it is missing or there, and the options say that this is wrong; otherwise as
-    /// [`Store::open`].
+    /// `Invalid` if it is missing or there, and the options say that this is wrong, or if a repair was cut short;
+    /// otherwise as [`Store::open`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
         let dir = dir.as_ref();
         let there = options.disk.exists(&dir.join(PAGES))?;
@@ -92,7 +93,15 @@ impl Db {
             let text = "there is no database, and create_if_missing is not set: set it, or correct the name";
             return Err(Error::Invalid(format!("{}: {text}", dir.display())));
         }
-        let store = Store::open_with(dir, options.of_store())?;
+        if repair_was_cut_short(dir, &options)? {
+            let text = "a repair of this database was cut short: call repair again";
+            return Err(Error::Invalid(format!("{}: {text}", dir.display())));
+        }
+        Db::of(Store::open_with(dir, options.of_store())?)
+    }
+
+    /// A store as a database of this interface.
+    pub(in crate::kv) fn of(store: Store) -> Result<Db> {
         let read = store.begin_read()?;
         let table = match read.table(TABLE)? {
             Some(table) => {

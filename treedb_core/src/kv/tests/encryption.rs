@@ -3,21 +3,15 @@
 use super::*;
 use crate::disk::Disk;
 use crate::disk::crash::Crash;
+use crate::disk::testing::damage::files;
 use crate::error::Error;
 
 /// In every key, value and name.
 const MARKER: &[u8] = b"nobody shall read this";
 
-fn files(disk: &SimDisk) -> Vec<PathBuf> {
-    let dirs = [dir(), dir().join("log"), dir().join("values")];
-    let names =
-        |dir: &PathBuf| disk.list(dir).unwrap().into_iter().map(|name| dir.join(name)).collect::<Vec<_>>();
-    dirs.iter().flat_map(names).collect()
-}
-
 /// Files that have the marker in them.
 fn marked(disk: &SimDisk) -> Vec<PathBuf> {
-    let mut files = files(disk);
+    let mut files = files(disk, &dir());
     files.retain(|path| {
         let bytes = disk.contents(path).unwrap_or_default();
         bytes.windows(MARKER.len()).any(|window| window == MARKER)

@@ -166,7 +166,7 @@ fn moving_the_live_values_of_sparse_segments_bounds_the_garbage() {
 
 #[test]
 fn a_flipped_byte_anywhere_is_an_error_or_harmless() {
-    let disk = SimDisk::new();
+    let disk = SimDisk::with_dir(Path::new(DIR));
     let log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
     let mut kept = Vec::new();
     for i in 0..12 {
@@ -217,7 +217,7 @@ fn a_flipped_byte_anywhere_is_an_error_or_harmless() {
 
 #[test]
 fn missing_and_short_segments_are_reported_at_open() {
-    let disk = SimDisk::new();
+    let disk = SimDisk::with_dir(Path::new(DIR));
     let log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
     for i in 0..12 {
         log.append(b"", &value(i, 3000)).unwrap();
@@ -259,7 +259,7 @@ fn hostile_pointers_are_errors() {
 
 #[test]
 fn a_full_disk_refuses_the_value_and_a_failed_call_poisons() {
-    let disk = SimDisk::new();
+    let disk = SimDisk::with_dir(Path::new(DIR));
     let log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
     let first = log.append(b"", &value(1, 2000)).unwrap();
     disk.set_room(Some(disk.used() + 10_000));

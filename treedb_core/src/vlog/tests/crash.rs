@@ -45,7 +45,7 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
 fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
     let (mut boundaries, mut images) = (0, 0);
     for seed in 0..2 {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         disk.record();
         let points = run(&disk, seed);
         let mut replay = disk.replay();

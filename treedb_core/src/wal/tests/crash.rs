@@ -85,7 +85,7 @@ fn check(image: &SimDisk, journal: &Journal, point: u64, what: &str) -> (Log, Ls
 fn a_power_cut_at_any_boundary_leaves_a_prefix_with_all_acknowledged_frames() {
     let (mut points, mut images) = (0, 0);
     for seed in 0..6 {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         disk.record();
         let journal = run(&disk, seed, 25, 3);
         let mut replay = disk.replay();
@@ -107,7 +107,7 @@ fn a_power_cut_at_any_boundary_leaves_a_prefix_with_all_acknowledged_frames() {
 fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
     let mut images = 0;
     for seed in 10..13 {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         disk.record();
         let journal = run(&disk, seed, 20, 2);
         let mut replay = disk.replay();
@@ -176,11 +176,11 @@ fn fill(disk: &SimDisk, applied: &mut Lsn, frames: &mut Frames, tags: std::ops::
 
 #[test]
 fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
-    let whole = SimDisk::new();
+    let whole = SimDisk::with_dir(Path::new(DIR));
     fill(&whole, &mut Lsn(0), &mut Vec::new(), 0..20).unwrap();
     let mut images = 0;
     for at in 0..whole.boundaries() {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         let (mut applied, mut frames) = (Lsn::NONE, Vec::new());
         disk.cut_at(at);
         assert!(fill(&disk, &mut applied, &mut frames, 0..20).is_err());
@@ -215,7 +215,7 @@ fn stale_frames_that_line_up_exactly_are_not_taken() {
     let mut images = 0;
     for closed in [false, true] {
         for shift in 0..13 {
-            let disk = SimDisk::new();
+            let disk = SimDisk::with_dir(Path::new(DIR));
             let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
             let mut before = vec![durable(&log, &vec![1; 300 + 8 * shift]).unwrap()];
             if closed {

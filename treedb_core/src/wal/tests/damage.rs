@@ -18,7 +18,7 @@ struct Sample {
 impl Sample {
     /// A log of several segments, closed in order or left behind by a killed process.
     fn new(closed: bool) -> Sample {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
         let mut frames = Vec::new();
         for i in 0..30 {
@@ -48,8 +48,7 @@ impl Sample {
     fn disk(&self, change: impl Fn(&mut BTreeMap<String, Vec<u8>>)) -> Arc<dyn Disk> {
         let mut files = self.files.clone();
         change(&mut files);
-        let disk = SimDisk::new();
-        disk.create_dir(Path::new(DIR)).unwrap();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         for (name, bytes) in files {
             disk.overwrite(&Path::new(DIR).join(name), bytes);
         }

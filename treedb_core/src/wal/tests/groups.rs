@@ -130,7 +130,7 @@ fn a_failed_write_or_flush_poisons_for_good() {
     let dir = Path::new("/log");
     let mut poisoned = 0;
     for call in 0..60 {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new("/log"));
         let (log, _) = open(Arc::new(disk.clone()), dir, small()).unwrap();
         disk.fail_at(disk.tried() + call, Fault::Io, false);
         let mut acknowledged = Vec::new();
@@ -164,7 +164,7 @@ fn a_failed_write_or_flush_poisons_for_good() {
 #[test]
 fn waiters_of_a_failed_group_all_hear_of_it() {
     in_time(|| {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new("/log"));
         let (log, _) = open(Arc::new(disk.clone()), Path::new("/log"), small()).unwrap();
         disk.fail_at(disk.tried() + 40, Fault::Io, true);
         std::thread::scope(|scope| {
@@ -186,7 +186,7 @@ fn waiters_of_a_failed_group_all_hear_of_it() {
 
 #[test]
 fn a_full_disk_refuses_the_frame_and_the_log_goes_on_when_there_is_room() {
-    let disk = SimDisk::new();
+    let disk = SimDisk::with_dir(Path::new("/log"));
     let (log, _) = open(Arc::new(disk.clone()), Path::new("/log"), small()).unwrap();
     disk.set_room(Some(disk.used()));
     let mut kept = Vec::new();

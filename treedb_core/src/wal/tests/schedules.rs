@@ -11,7 +11,7 @@ const DIR: &str = "/log";
 #[test]
 fn whoever_waited_in_a_group_is_durable_and_nobody_waits_for_ever() {
     schedules("group commit", 3000, || {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
         let log = Arc::new(log);
         let threads: Vec<_> = (0..3u64)
@@ -42,7 +42,7 @@ fn whoever_waited_in_a_group_is_durable_and_nobody_waits_for_ever() {
 #[test]
 fn a_flush_that_fails_is_told_to_everybody_who_waits_for_it() {
     schedules("group commit with a failed flush", 3000, || {
-        let disk = SimDisk::new();
+        let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
         let log = Arc::new(log);
         // The third call from here on, and all later ones.

@@ -7,12 +7,24 @@ use super::{abandon, summary};
 use crate::disk::Disk;
 use crate::disk::crash::Crash;
 
+const PROFILE: Profile = Profile { name: "backup", steps: 15, large: 20, ddl: 6, ..MIXED };
+
+fn open_copy(disk: &SimDisk) -> crate::Result<Store> {
+    Store::open_with("/data/copy", options(disk))
+}
+
 #[test]
 fn a_copy_is_there_whole_or_not_at_all_after_power_cuts() {
-    let profile = Profile { name: "backup", steps: 15, large: 20, ddl: 6, ..MIXED };
+    cut_a_copy(1);
+    for mode in [Mode::Cached, Mode::Encrypted] {
+        in_mode(mode, || cut_a_copy(4));
+    }
+}
+
+/// Tries one in `every` outcomes.
+fn cut_a_copy(every: usize) {
     let copy = Path::new("/data/copy");
-    let open_copy = |disk: &SimDisk| Store::open_with(copy, options(disk));
-    let mut run = Run::new(profile, 21);
+    let mut run = Run::new(PROFILE, 21);
     let store = run.go().unwrap();
     run.disk.record();
     let copied = run.state.clone();
@@ -27,7 +39,10 @@ fn a_copy_is_there_whole_or_not_at_all_after_power_cuts() {
     while let Some(point) = replay.next_point() {
         boundaries += 1;
         let allowed = run.allowed(point, &[Durability::Durable]);
-        for crash in Crash::variants(point, 1) {
+        for (i, crash) in Crash::variants(point, 1).into_iter().enumerate() {
+            if !(point as usize + i).is_multiple_of(every) {
+                continue;
+            }
             let disk = replay.crash(crash);
             let what = || format!("power cut after {point} calls, {crash:?}");
             let (store, _) = run.verify(&disk, &allowed, &what);
@@ -49,6 +64,41 @@ fn a_copy_is_there_whole_or_not_at_all_after_power_cuts() {
             abandon(store, &disk);
         }
     }
-    summary(&format!("backup: {boundaries} boundaries, {images} outcomes, the copy whole in {there}"));
+    let mode = MODE.get();
+    summary(&format!(
+        "backup ({mode:?}): {boundaries} boundaries, {images} outcomes, the copy whole in {there}"
+    ));
     assert!(boundaries > 20 && there > 20 && there < images);
+}
+
+#[test]
+fn a_copy_that_a_dead_process_left_in_its_place_is_durable_once_it_is_written_to() {
+    let mut run = Run::new(PROFILE, 22);
+    let store = run.go().unwrap();
+    store.close().unwrap();
+    let before = run.disk.crash(Crash::Everything);
+    let mut used = 0;
+    for at in 0.. {
+        let disk = before.crash(Crash::Everything);
+        let store = open(&disk).unwrap();
+        disk.cut_at(disk.boundaries() + at);
+        if store.backup_to("/data/copy", |_| {}).is_ok() {
+            break;
+        }
+        drop(store);
+        disk.revive();
+        if !disk.exists(Path::new("/data/copy")).unwrap() {
+            continue;
+        }
+        let copy = open_copy(&disk).unwrap();
+        let mut txn = copy.begin_write().unwrap();
+        txn.create_table("new", TableKind::Ordered).unwrap();
+        txn.commit_with(Durability::Durable).unwrap();
+        abandon(copy, &disk);
+        let after = disk.crash(Crash::Nothing);
+        assert!(after.exists(Path::new("/data/copy")).unwrap(), "death after {at} calls: the copy is gone");
+        assert!(open_copy(&after).unwrap().snapshot().unwrap().table("new").unwrap().is_some());
+        used += 1;
+    }
+    assert!(used > 0);
 }

@@ -10,12 +10,14 @@
 //! | `run` | a random workload |
 //! | `pairs` | its changes to dup tables |
 //! | `optimistic` | its optimistic transactions |
+//! | `leveldb` | its steps through LevelDB's interface; a destruction and a repair that are cut short |
 //! | `workloads` | the workloads whose power is cut everywhere |
 //! | `backup` | a copy made in the middle of a workload |
 //! | `failures` | deaths of the process, calls that fail |
 
 mod backup;
 mod failures;
+mod leveldb;
 pub(super) mod model;
 mod optimistic;
 mod pairs;
@@ -53,37 +55,44 @@ fn cut_everywhere(profile: Profile, seed: u64, random: usize) {
     let mut replay = run.disk.replay();
     assert_eq!(dump(&store).unwrap(), run.state);
     drop(store);
-    let (mut boundaries, mut images, mut again) = (0, 0, Deep::default());
+    let (mut boundaries, mut images, mut again) = (0, 0u64, Deep::default());
     // Each recovery has dozens of boundaries itself: it is cut short for some 10 images of each workload.
-    let sample = run.disk.boundaries() as usize * 3 / 2;
+    let sample = run.disk.boundaries() * 3 / 2 / profile.every as u64;
     let mut states = HashSet::new();
     while let Some(point) = replay.next_point() {
         boundaries += 1;
         let allowed = run.allowed(point, &[Durability::Durable]);
         for (i, crash) in Crash::variants(point ^ seed, random).into_iter().enumerate() {
+            if !(point as usize + i).is_multiple_of(profile.every) {
+                continue;
+            }
             let disk = replay.crash(crash);
             let what = || format!("seed {seed}, power cut after {point} calls, {crash:?}");
             let (store, found) = run.verify(&disk, &allowed, &what);
             abandon(store, &disk);
             states.insert(found);
             images += 1;
-            if (point as usize + 7 * i).is_multiple_of(sample) {
+            if images.is_multiple_of(sample) {
                 run.cut_recovery(&replay.crash(crash), &allowed, &mut again, 2, &what);
             }
         }
     }
-    let Profile { name, .. } = profile;
+    let Profile { name, every, .. } = profile;
     let (commits, found) = (run.commits.len(), states.len());
     let all = images + again.iter().sum::<u64>();
     let total = IMAGES.fetch_add(all, Ordering::Relaxed) + all;
     summary(&format!(
-        "{name} (seed {seed}): {commits} commits, power cut at {boundaries} boundaries x {} outcomes, {found} states \
+        "{name} ({:?}, seed {seed}): {commits} commits, power cut at {boundaries} boundaries x {} outcomes, {found} states \
          found, {} recoveries cut short, {} recoveries from that, {} from those: {all} crash images, {total} so far",
+        MODE.get(),
         images / boundaries,
         again[0],
         again[1],
         again[2],
     ));
     assert!(again.iter().all(|&depth| depth > 40), "{again:?}");
-    assert!(boundaries > 40 && images >= 8 * boundaries && found > commits / 3, "{found} of {commits}");
+    assert!(
+        boundaries > 40 && images >= 8 * boundaries / every as u64 && found > commits / 3,
+        "{found} of {commits}"
+    );
 }

@@ -46,6 +46,8 @@ pub(super) struct Profile {
     pub(super) batch: u32,
     /// Two optimistic transactions beside each other instead of an ordinary one.
     pub(super) optimistic: u32,
+    /// Steps through LevelDB's interface.
+    pub(super) leveldb: u32,
     /// Whether every table is a dup table.
     pub(super) dup: bool,
     /// Tables cleared, ranges deleted.
@@ -58,6 +60,8 @@ pub(super) struct Profile {
     pub(super) value: usize,
     /// Bytes of unlogged changes that are kept.
     pub(super) unlogged: usize,
+    /// One in so many of the outcomes is tried, another one at each boundary.
+    pub(super) every: usize,
 }
 
 pub(super) const MIXED: Profile = Profile {
@@ -75,12 +79,14 @@ pub(super) const MIXED: Profile = Profile {
     large: 0,
     batch: 30,
     optimistic: 0,
+    leveldb: 0,
     dup: false,
     range: 0,
     savepoint: 0,
     compact: 0,
     value: 300,
     unlogged: 1 << 20,
+    every: 1,
 };
 
 /// A run of a workload, and what it knows about itself.
@@ -319,7 +325,15 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn acked_checkpoint(&mut self) {
+    pub(super) fn compact(&mut self, store: &Store) -> crate::Result<()> {
+        self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
+        store.inner.log.prepare()?;
+        store.compact(|_| {})?;
+        self.acked_checkpoint();
+        Ok(())
+    }
+
+    fn acked_checkpoint(&mut self) {
         if let Some(last) = self.checkpoints.last_mut() {
             last.acked = self.disk.boundaries();
         }
@@ -332,10 +346,9 @@ impl Run {
             if self.dice.chance(self.profile.checkpoint) {
                 self.checkpoint(&store)?;
             } else if self.profile.compact > 0 && self.dice.chance(self.profile.compact) {
-                self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
-                store.inner.log.prepare()?;
-                store.compact(|_| {})?;
-                self.acked_checkpoint();
+                self.compact(&store)?;
+            } else if self.profile.leveldb > 0 && self.dice.chance(self.profile.leveldb) {
+                self.step_leveldb(&store)?;
             } else if self.profile.barrier > 0 && self.dice.chance(self.profile.barrier) {
                 self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
                 store.begin_write()?.commit_with(Durability::Durable)?;

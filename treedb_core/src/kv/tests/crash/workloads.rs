@@ -153,6 +153,14 @@ const IN_A_CACHE: Profile = Profile {
     ..MIXED
 };
 
+/// A workload with its pages in a map, and then a shorter one, by samples, in a cache and encrypted.
+fn cut_in_every_mode(profile: Profile, seed: u64) {
+    cut_everywhere(profile, seed, 1);
+    for mode in [Mode::Cached, Mode::Encrypted] {
+        in_mode(mode, || cut_everywhere(Profile { every: 4, ..profile }, seed, 1));
+    }
+}
+
 #[test]
 fn pages_that_move_and_files_that_shrink_survive_power_cuts() {
     let profile = Profile {
@@ -167,7 +175,7 @@ fn pages_that_move_and_files_that_shrink_survive_power_cuts() {
         checkpoint: 5,
         ..MIXED
     };
-    cut_everywhere(profile, 12, 1);
+    cut_in_every_mode(profile, 12);
 }
 
 #[test]
@@ -185,5 +193,19 @@ fn values_that_move_survive_power_cuts() {
         relaxed: 40,
         ..MIXED
     };
-    cut_everywhere(profile, 13, 1);
+    cut_in_every_mode(profile, 13);
+}
+
+#[test]
+fn writes_through_leveldbs_interface_survive_power_cuts() {
+    let profile = Profile { name: "LevelDB's interface", leveldb: 100, large: 6, steps: 30, ..MIXED };
+    cut_in_every_mode(profile, 14);
+}
+
+#[test]
+fn dup_tables_in_a_cache_survive_power_cuts() {
+    let profile = Profile { name: "dup tables", dup: true, range: 4, compact: 6, every: 4, ..IN_A_CACHE };
+    for mode in [Mode::Cached, Mode::Encrypted] {
+        in_mode(mode, || cut_everywhere(profile, 23, 1));
+    }
 }
