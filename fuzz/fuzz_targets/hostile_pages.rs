@@ -96,7 +96,7 @@ fn try_keys(pages: &Pages, mut root: TreeRoot, how: u8) -> Result<()> {
 
 fn try_rows(pages: &Pages, mut root: RowRoot, how: u8) -> Result<()> {
     let row = u64::from(how) * 3;
-    let _ = RowTree::get(pages, &root, row);
+    let _ = RowTree::get(pages, &root.tree, row);
     let mut cursor = RowTree::cursor(pages, &root);
     let mut there = cursor.seek(row);
     for _ in 0..600 {

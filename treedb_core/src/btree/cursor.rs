@@ -4,7 +4,7 @@ use super::TreeRoot;
 use super::node::{Branch, Cell, Leaf, Value};
 use super::path::{At, Path};
 use crate::error::Result;
-use crate::page::{PageId, PageSource};
+use crate::page::{PAGE_LINES, PageId, PageSource};
 
 /// Where a cursor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,35 @@ pub struct Cursor<'a, S: PageSource + ?Sized> {
     key_len: usize,
     /// The slot whose key that is, [`NO_SLOT`] if it is of none of this leaf.
     key_slot: usize,
+    ahead: Ahead,
+}
+
+/// The leaf after the one that a walk is on, of which every step asks for a part, so that it is there when it is turned
+/// to: all of it asked for at once would be in the way of what is read now.
+#[derive(Clone, Copy)]
+struct Ahead {
+    leaf: PageId,
+    /// The line to be asked for next.
+    line: usize,
+    /// Lines to a step.
+    lines: usize,
+}
+
+impl Ahead {
+    const NOTHING: Ahead = Ahead { leaf: PageId::NONE, line: PAGE_LINES, lines: 0 };
+
+    /// The whole of `leaf`, within `steps` steps.
+    fn of(leaf: PageId, steps: usize) -> Ahead {
+        Ahead { leaf, line: 0, lines: PAGE_LINES.div_ceil(steps.max(1)) }
+    }
+
+    #[inline(always)]
+    fn step<S: PageSource + ?Sized>(&mut self, src: &S) {
+        if self.line < PAGE_LINES {
+            src.expect_lines(self.leaf, self.line, self.lines);
+            self.line += self.lines;
+        }
+    }
 }
 
 /// No leaf has so many slots.
@@ -55,6 +84,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             key: Vec::new(),
             key_len: 0,
             key_slot: NO_SLOT,
+            ahead: Ahead::NOTHING,
         }
     }
 
@@ -141,7 +171,12 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         match &self.leaf {
             Some((leaf, _)) if self.place == Place::On => {
                 let slot = self.slot + 1;
-                if slot < leaf.count() { self.settle(slot) } else { self.next_leaf() }
+                if slot < leaf.count() {
+                    self.ahead.step(self.src);
+                    self.settle(slot)
+                } else {
+                    self.next_leaf()
+                }
             }
             _ if self.place == Place::After => Ok(false),
             _ => self.first(),
@@ -153,7 +188,10 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     pub fn prev(&mut self) -> Result<bool> {
         match self.place {
             Place::On => match self.slot.checked_sub(1) {
-                Some(slot) => self.settle(slot),
+                Some(slot) => {
+                    self.ahead.step(self.src);
+                    self.settle(slot)
+                }
                 None => self.prev_leaf(),
             },
             Place::Before => Ok(false),
@@ -237,6 +275,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         }
         self.leaf = Some((leaf, id));
         self.key_slot = NO_SLOT;
+        self.ahead = Ahead::NOTHING;
         Ok(leaf)
     }
 
@@ -292,14 +331,15 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             self.path.push(self.src, step.page, c)?;
             let child = PageId(branch.child(c).at(self.src, step.page)?);
             let level = self.path.steps().len() + 1;
-            if level == usize::from(self.root.depth) {
-                // Whoever turns one leaf turns the next as well.
-                let next = if forward { c + 1 } else { c.wrapping_sub(1) };
-                if let Some(next) = (next <= branch.count()).then(|| branch.child(next).ok()).flatten() {
-                    self.src.expect(PageId(next));
-                }
-            }
+            // Whoever turns one leaf turns the next as well.
+            let after =
+                if forward { Some(c + 1).filter(|&after| after <= branch.count()) } else { c.checked_sub(1) };
+            let after = after.filter(|_| level == usize::from(self.root.depth));
+            let after = after.map(|after| branch.child(after)).transpose().at(self.src, step.page)?;
             let leaf = self.descend_edge(child, level, !forward)?;
+            if let Some(after) = after {
+                self.ahead = Ahead::of(PageId(after), leaf.count());
+            }
             let beyond = if forward { 0 } else { leaf.count() };
             if let Some((_, id)) = self.leaf
                 && leaf.search(&self.key).at(self.src, id)? != Err(beyond)

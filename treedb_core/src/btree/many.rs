@@ -2,17 +2,21 @@
 //!
 //! Keys are looked for a group at a time, and the group goes down the tree level by level. Keys that follow each
 //! other into the same child are one *herd* from there on: the child is opened once, and if the herd's keys rise and
-//! its first and last key part nowhere, nothing between them is searched. Keys far apart are herds of their own;
-//! the headers of all their nodes are touched before any is searched, so that the waits for memory overlap.
+//! its first and last key part nowhere, nothing between them is searched. Keys in no order go down side by side instead:
+//! all take one step, which ends with asking for the memory of the next, before any takes that, so that the waits
+//! overlap.
 
-use super::node::{Branch, Leaf, Value};
+use super::node::{Branch, Leaf, Value, cell_of, child_for, value_in};
 use super::path::At;
+use super::tree::{child_with_care, value_with_care};
 use super::{Tree, TreeRoot};
 use crate::error::Result;
-use crate::page::{PageId, PageSource};
+use crate::page::{LEAF_LINES, PageId, PageSource, prefetch_from};
 
 /// Keys of a group.
 const GROUP: usize = 32;
+/// Cache lines of a cell that are asked for: of a value of 100 bytes all.
+const CELL_LINES: usize = 2;
 
 /// Keys `from..to` of a group, all below page `page`.
 #[derive(Clone, Copy)]
@@ -75,7 +79,9 @@ fn get_group<'a, S: PageSource + ?Sized>(
     keys: &[&[u8]],
     each: &mut dyn FnMut(usize, Option<Value<'a>>) -> Result<()>,
 ) -> Result<()> {
-    let rising = keys.is_sorted();
+    if !keys.is_sorted() {
+        return get_spread(src, root, keys, each);
+    }
     let mut herds = Herds::new();
     herds.add(Herd { page: root.root, from: 0, to: keys.len() });
     for _ in 1..root.depth {
@@ -85,7 +91,7 @@ fn get_group<'a, S: PageSource + ?Sized>(
             *node = Some(Branch::open(src.page(herd.page)?).at(src, herd.page)?);
         }
         for (branch, herd) in nodes.iter().flatten().zip(herds.all()) {
-            part(src, branch, herd, keys, rising, &mut below)?;
+            part(src, branch, herd, keys, &mut below)?;
         }
         herds = below;
     }
@@ -101,13 +107,55 @@ fn get_group<'a, S: PageSource + ?Sized>(
     Ok(())
 }
 
-/// Parts a herd among the children of the branch it has come to.
+/// [`get_group`] of keys in no order.
+fn get_spread<'a, S: PageSource + ?Sized>(
+    src: &'a S,
+    root: &TreeRoot,
+    keys: &[&[u8]],
+    each: &mut dyn FnMut(usize, Option<Value<'a>>) -> Result<()>,
+) -> Result<()> {
+    let mut ids = [root.root; GROUP];
+    for level in 1..root.depth {
+        let lines = if level + 1 == root.depth { LEAF_LINES } else { 1 };
+        for (id, key) in ids.iter_mut().zip(keys) {
+            let page = src.page(*id)?;
+            *id = match child_for(page, key) {
+                Some(child) => PageId(child),
+                None => child_with_care(src, *id, page, key)?,
+            };
+            src.expect_lines(*id, 0, lines);
+        }
+    }
+    let mut leaves = [(&[][..], None); GROUP];
+    for ((id, key), leaf) in ids.iter().zip(keys).zip(&mut leaves) {
+        let page = src.page(*id)?;
+        let cell = cell_of(page, key);
+        if let Some(Some((at, _))) = cell {
+            prefetch_from(page.as_ptr().wrapping_add(at), CELL_LINES);
+        }
+        *leaf = (page, cell);
+    }
+    for (i, ((id, key), (page, cell))) in ids.iter().zip(keys).zip(leaves).enumerate() {
+        let found = match cell {
+            Some(Some((at, prefix))) => value_in(page, at, prefix, key),
+            Some(None) => Some(None),
+            None => None,
+        };
+        let found = match found {
+            Some(found) => found,
+            None => value_with_care(src, *id, page, key)?,
+        };
+        each(i, found)?;
+    }
+    Ok(())
+}
+
+/// Parts a herd, whose keys rise, among the children of the branch it has come to.
 fn part<S: PageSource + ?Sized>(
     src: &S,
     branch: &Branch<'_>,
     herd: &Herd,
     keys: &[&[u8]],
-    rising: bool,
     below: &mut Herds,
 ) -> Result<()> {
     let find = |i: usize| -> Result<usize> {
@@ -118,7 +166,7 @@ fn part<S: PageSource + ?Sized>(
         below.add(Herd { page, from, to });
         Ok(())
     };
-    if rising && herd.to - herd.from > 2 {
+    if herd.to - herd.from > 2 {
         let (first, last) = (find(herd.from)?, find(herd.to - 1)?);
         if first == last {
             return whole(first, herd.from, herd.to);

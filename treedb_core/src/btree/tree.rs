@@ -2,11 +2,13 @@
 
 use super::cursor::Cursor;
 use super::finger::Finger;
-use super::node::{Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
+use super::node::{
+    Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, child_for, max_key, max_value, value_of,
+};
 use super::path::{At, Path};
 use super::root::TreeRoot;
 use crate::error::{Error, Result};
-use crate::page::{LEAF_LINES, PageId, PageSink, PageSource, prefetch_lines};
+use crate::page::{LEAF_LINES, PageId, PageSink, PageSource, prefetch_from};
 
 /// The functions of a tree with keys in byte order, over a root and the pages it is in.
 pub struct Tree;
@@ -24,14 +26,18 @@ impl Tree {
         }
         let mut id = root.root;
         for _ in 1..root.depth {
-            let branch = Branch::open(src.page(id)?).at(src, id)?;
-            let child = branch.find(key).and_then(|c| branch.child(c)).at(src, id)?;
-            id = PageId(child);
+            let page = src.page(id)?;
+            id = match child_for(page, key) {
+                Some(child) => PageId(child),
+                None => child_with_care(src, id, page, key)?,
+            };
         }
         let page = src.page(id)?;
-        prefetch_lines(page, LEAF_LINES);
-        let leaf = Leaf::open(page).at(src, id)?;
-        leaf.get(key).at(src, id)
+        prefetch_from(page.as_ptr(), LEAF_LINES);
+        match value_of(page, key) {
+            Some(found) => Ok(found),
+            None => value_with_care(src, id, page, key),
+        }
     }
 
     /// Whether `key` is above every key of the tree.
@@ -86,6 +92,31 @@ impl Tree {
     ) -> Result<bool> {
         Ok(store::<S, true>(sink, root, finger, key, value)?.is_some())
     }
+}
+
+/// The child of page `id` in whose range `key` lies, whatever is unusual about them.
+#[cold]
+#[inline(never)]
+pub(super) fn child_with_care<S: PageSource + ?Sized>(
+    src: &S,
+    id: PageId,
+    page: &[u8],
+    key: &[u8],
+) -> Result<PageId> {
+    let child = Branch::open(page).and_then(|branch| branch.child(branch.find(key)?));
+    child.map(PageId).at(src, id)
+}
+
+/// The value of `key` in the leaf on page `id`, whatever is unusual about them.
+#[cold]
+#[inline(never)]
+pub(super) fn value_with_care<'a, S: PageSource + ?Sized>(
+    src: &S,
+    id: PageId,
+    page: &'a [u8],
+    key: &[u8],
+) -> Result<Option<Value<'a>>> {
+    Leaf::open(page).and_then(|leaf| leaf.get(key)).at(src, id)
 }
 
 /// Stores an entry; `true` if its key was new. If `ABOVE`, only behind all others: `None` otherwise.

@@ -288,7 +288,7 @@ impl Edit<'_> {
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };
         if record.large > 0 {
-            let old = RowTree::get(pager, &root, row)?;
+            let old = RowTree::get(pager, &root.tree, row)?;
             self.bury(&mut record, old)?;
         }
         let mut place = [0; 16];
@@ -313,7 +313,7 @@ impl Edit<'_> {
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };
         if record.large > 0 {
-            let old = RowTree::get(pager, &root, row)?;
+            let old = RowTree::get(pager, &root.tree, row)?;
             self.bury(&mut record, old)?;
         }
         let there = RowTree::delete(&mut pager.writer(&mut self.writer.alloc), &mut root, row)?;

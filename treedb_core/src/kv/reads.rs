@@ -51,16 +51,16 @@ pub struct Look<'a> {
 impl<'a> Look<'a> {
     /// [`Reads::get`], of a file that is not mapped.
     #[cold]
-    fn get_copied(self, found: &Found, key: &[u8]) -> Result<Option<&'a [u8]>> {
+    fn get_copied(self, root: &TreeRoot, key: &[u8]) -> Result<Option<&'a [u8]>> {
         let _stay = self.pager.stay();
-        self.answer(Tree::get(self.pager, &found.0.root, key)?)
+        self.answer(Tree::get(self.pager, root, key)?)
     }
 
     /// [`Reads::row`], of a file that is not mapped.
     #[cold]
-    fn row_copied(self, found: &Found, row: u64) -> Result<Option<&'a [u8]>> {
+    fn row_copied(self, root: &TreeRoot, row: u64) -> Result<Option<&'a [u8]>> {
         let _stay = self.pager.stay();
-        self.answer(RowTree::get(self.pager, &found.rows(), row)?)
+        self.answer(RowTree::get(self.pager, root, row)?)
     }
 
     fn answer(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
@@ -104,6 +104,12 @@ pub trait Reads {
     fn catalog(&self) -> Result<TreeRoot>;
     #[doc(hidden)]
     fn find(&self, table: &Table) -> Result<Found>;
+    /// What [`Reads::find`] tells, for those who need no more of it.
+    #[doc(hidden)]
+    #[inline]
+    fn root(&self, table: &Table) -> Result<TreeRoot> {
+        Ok(self.find(table)?.0.root)
+    }
 
     /// The table with this name, `None` if there is none.
     fn table(&self, name: &str) -> Result<Option<Table>> {
@@ -123,12 +129,12 @@ pub trait Reads {
     #[inline]
     fn get(&self, table: &Table, key: &[u8]) -> Result<Option<&[u8]>> {
         table.expect(TableKind::Ordered)?;
-        let found = self.find(table)?;
+        let root = self.root(table)?;
         let look = self.look();
         if look.arena.is_some() {
-            return look.get_copied(&found, key);
+            return look.get_copied(&root, key);
         }
-        match Tree::get(look.pager, &found.0.root, key)? {
+        match Tree::get(look.pager, &root, key)? {
             Some(cell) => values::resolve(look.pager, look.values, cell).map(Some),
             None => Ok(None),
         }
@@ -150,7 +156,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let look = self.look();
         let _stay = look.pager.stay();
-        look.lend(RowTree::get(look.pager, &found.rows(), row)?, visit)
+        look.lend(RowTree::get(look.pager, &found.0.root, row)?, visit)
     }
 
     /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than so many single reads: keys
@@ -211,12 +217,12 @@ pub trait Reads {
     #[inline]
     fn row(&self, table: &Table, row: u64) -> Result<Option<&[u8]>> {
         table.expect(TableKind::Rows)?;
-        let found = self.find(table)?;
+        let root = self.root(table)?;
         let look = self.look();
         if look.arena.is_some() {
-            return look.row_copied(&found, row);
+            return look.row_copied(&root, row);
         }
-        match RowTree::get(look.pager, &found.rows(), row)? {
+        match RowTree::get(look.pager, &root, row)? {
             Some(cell) => values::resolve(look.pager, look.values, cell).map(Some),
             None => Ok(None),
         }
@@ -315,7 +321,7 @@ pub(crate) fn above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// The records of tables that this thread looked at last, so that reads do not descend the catalog each time. A
 /// published transaction never changes, so what is known of it holds for every snapshot of it.
-mod known {
+pub(crate) mod known {
     use super::{Cell, Pager, Record, Result, Table, TreeRoot, catalog};
 
     #[derive(Clone, Copy)]
@@ -329,52 +335,52 @@ mod known {
         static KNOWN: [Cell<Option<Known>>; 16] = const { [const { Cell::new(None) }; 16] };
     }
 
+    #[inline(always)]
+    fn slot_of(known: &[Cell<Option<Known>>; 16], table: &Table) -> Option<Known> {
+        known[table.id as usize % known.len()].get()
+    }
+
+    /// The root of `table` in transaction `txn` of `pager`, which has this catalog.
+    #[inline(always)]
+    pub(crate) fn root(
+        pager: &Pager,
+        txn: u64,
+        table: &Table,
+        catalog: impl FnOnce() -> Result<TreeRoot>,
+    ) -> Result<TreeRoot> {
+        // Nothing but the root is copied: this is part of every get.
+        match KNOWN.with(|known| slot_of(known, table)) {
+            Some(known) if known.of == (pager.id(), txn, table.id) => Ok(known.record.root),
+            _ => Ok(learn(pager, txn, table, catalog)?.root),
+        }
+    }
+
     /// The record of `table` in transaction `txn` of `pager`, which has this catalog.
-    #[inline(never)]
-    pub(super) fn record(
+    #[inline]
+    pub(crate) fn record(
         pager: &Pager,
         txn: u64,
         table: &Table,
         catalog: impl FnOnce() -> Result<TreeRoot>,
     ) -> Result<Record> {
-        let of = (pager.id(), txn, table.id);
-        KNOWN.with(|known| {
-            let slot = &known[table.id as usize % known.len()];
-            if let Some(known) = slot.get().filter(|known| known.of == of) {
-                return Ok(known.record);
-            }
-            let _stay = pager.stay();
-            let record = catalog::record(pager, &catalog()?, table.id)?.ok_or_else(|| table.gone())?;
-            slot.set(Some(Known { of, record }));
-            Ok(record)
-        })
+        match KNOWN.with(|known| slot_of(known, table)) {
+            Some(known) if known.of == (pager.id(), txn, table.id) => Ok(known.record),
+            _ => learn(pager, txn, table, catalog),
+        }
     }
-}
 
-/// The records of the tables a snapshot looked at last, nearer at hand than those that its thread knows.
-#[derive(Debug, Default)]
-pub(crate) struct Recent {
-    slots: [Cell<Option<(u32, Record)>>; 2],
-}
-
-impl Recent {
-    /// The record of `table` in transaction `txn` of `pager`, which has this catalog.
-    #[inline]
-    pub(crate) fn find(
-        &self,
+    #[cold]
+    #[inline(never)]
+    fn learn(
         pager: &Pager,
         txn: u64,
         table: &Table,
         catalog: impl FnOnce() -> Result<TreeRoot>,
-    ) -> Result<Found> {
-        let slot = &self.slots[table.id as usize % self.slots.len()];
-        if let Some((id, record)) = slot.get()
-            && id == table.id
-        {
-            return Ok(Found(record));
-        }
-        let record = known::record(pager, txn, table, catalog)?;
-        slot.set(Some((table.id, record)));
-        Ok(Found(record))
+    ) -> Result<Record> {
+        let _stay = pager.stay();
+        let record = catalog::record(pager, &catalog()?, table.id)?.ok_or_else(|| table.gone())?;
+        let of = (pager.id(), txn, table.id);
+        KNOWN.with(|known| known[table.id as usize % known.len()].set(Some(Known { of, record })));
+        Ok(record)
     }
 }

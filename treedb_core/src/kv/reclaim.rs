@@ -72,7 +72,7 @@ impl Edit<'_> {
                 let Ok(row) = key.try_into().map(u64::from_le_bytes) else { return Ok(()) };
                 let root = RowRoot { tree: table.root, next: table.next_row };
                 (
-                    RowTree::get(self.pager, &root, row)?,
+                    RowTree::get(self.pager, &root.tree, row)?,
                     Command::PutRow { table: id, row, value: &record.value },
                 )
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::Arena;
 use super::catalog::Table;
-use super::reads::{Found, Look, Reads, Recent};
+use super::reads::{Found, Look, Reads, known};
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::error::{Error, Result};
@@ -14,7 +14,6 @@ use crate::page::Pin;
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
-    records: Recent,
     arena: Option<Box<Arena>>,
 }
 
@@ -22,7 +21,7 @@ impl Pinned {
     #[inline(always)]
     fn new(inner: &Inner) -> Pinned {
         let arena = if inner.pager.is_mapped() { None } else { new_arena() };
-        Pinned { pin: inner.pager.pin(), records: Recent::default(), arena }
+        Pinned { pin: inner.pager.pin(), arena }
     }
 
     #[inline]
@@ -43,7 +42,12 @@ impl Pinned {
 
     #[inline]
     fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
-        self.records.find(&inner.pager, self.pin.txn(), table, || self.catalog())
+        known::record(&inner.pager, self.pin.txn(), table, || self.catalog()).map(Found)
+    }
+
+    #[inline(always)]
+    fn root(&self, inner: &Inner, table: &Table) -> Result<TreeRoot> {
+        known::root(&inner.pager, self.pin.txn(), table, || self.catalog())
     }
 }
 
@@ -97,6 +101,11 @@ impl Reads for ReadTxn {
     fn find(&self, table: &Table) -> Result<Found> {
         self.pinned.find(&self.inner, table)
     }
+
+    #[inline]
+    fn root(&self, table: &Table) -> Result<TreeRoot> {
+        self.pinned.root(&self.inner, table)
+    }
 }
 
 /// A snapshot that borrows its store: begins and ends without a lock, an allocation or a counter that others write.
@@ -143,5 +152,10 @@ impl Reads for Snapshot<'_> {
     #[inline]
     fn find(&self, table: &Table) -> Result<Found> {
         self.pinned.find(self.inner, table)
+    }
+
+    #[inline]
+    fn root(&self, table: &Table) -> Result<TreeRoot> {
+        self.pinned.root(self.inner, table)
     }
 }

@@ -66,7 +66,7 @@ pub use cache::CacheStats;
 pub use census::Census;
 pub use layout::{PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
-pub(crate) use prefetch::{LEAF_LINES, prefetch_lines};
+pub(crate) use prefetch::{LEAF_LINES, PAGE_LINES, ROW_LINES, prefetch_from};
 pub use slots::{Pin, Reader};
 pub use writer::PageWriter;
 
@@ -88,7 +88,12 @@ pub trait PageSource {
     fn page(&self, id: PageId) -> Result<&[u8]>;
     /// Tells that page `id` will be read soon. Nothing is checked.
     #[inline]
-    fn expect(&self, _id: PageId) {}
+    fn expect(&self, id: PageId) {
+        self.expect_lines(id, 0, prefetch::NEXT_LINES);
+    }
+    /// Tells that `lines` cache lines of page `id`, from number `from` on, will be read soon. Nothing is checked.
+    #[inline]
+    fn expect_lines(&self, _id: PageId, _from: usize, _lines: usize) {}
     /// The error for a page whose payload makes no sense at its byte `at`, although its checksum is right: a
     /// [`Corruption`](crate::error::Corruption) that names the file, the page and the offset in the file. Trees call it.
     fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error;

@@ -489,8 +489,8 @@ impl PageSource for Pager {
     }
 
     #[inline]
-    fn expect(&self, id: PageId) {
-        self.view.expect(id);
+    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
+        self.view.expect_lines(id, from, lines);
     }
 
     #[cold]

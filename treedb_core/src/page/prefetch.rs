@@ -1,22 +1,23 @@
 //! Asking for memory before it is needed. A page that is not in the cache costs a wait for each line that a search
 //! comes upon; asked for together they cost one.
 
+use super::PAGE_SIZE;
+
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
+/// Lines of a page.
+pub(crate) const PAGE_LINES: usize = PAGE_SIZE / LINE;
 
 /// Lines of a leaf that a search comes upon: the header, the heads and the slots of entries of 100 bytes. Only leaves
 /// are asked for: branches are seen often enough to be in the cache.
 pub(crate) const LEAF_LINES: usize = 8;
 
+/// Lines of a leaf of rows that come before those of a row of 100 bytes: the header and the slots.
+pub(crate) const ROW_LINES: usize = 2;
+
 /// Lines of a page that will be read in whole after the one before it: where it begins is what must be there in time.
 /// All of its lines at once would be in the way of what is read now.
 pub(crate) const NEXT_LINES: usize = 16;
-
-/// Asks for the first `lines` cache lines of `page`.
-#[inline(always)]
-pub(crate) fn prefetch_lines(page: &[u8], lines: usize) {
-    prefetch_from(page.as_ptr(), lines.min(page.len() / LINE));
-}
 
 /// Asks for `lines` cache lines from `start` on, which is looked at by nobody here: it may be any address. Nothing
 /// happens on machines it is not known how to ask.

@@ -19,7 +19,7 @@ use super::layout::{
     BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD, offset_of,
 };
 use super::meta::Secret;
-use super::prefetch::{NEXT_LINES, prefetch_from};
+use super::prefetch::{LINE, prefetch_from};
 use super::{PageId, PageSource};
 use crate::cipher::SEAL;
 use crate::disk::{DiskFile, Map, memory};
@@ -36,7 +36,8 @@ pub(crate) struct View {
     /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nobody can reach.
     pages: AtomicU32,
     /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
-    /// cache: it is in memory too, and hot.
+    /// cache: it is in memory too, and hot. Only pages inside the file have theirs set, so that this is all a reader
+    /// need look at.
     verified: Box<[AtomicU64]>,
     /// The last transaction of the checkpoint the file was opened at: no older page has a later birth.
     pub(super) opened_at: u64,
@@ -134,7 +135,8 @@ impl View {
             return Ok(());
         }
         // First, so that a reference into what is cut off is an error and not a fault.
-        self.pages.store(pages, Ordering::SeqCst);
+        let before = self.pages.swap(pages, Ordering::SeqCst);
+        (pages..before).for_each(|page| self.clear_verified(page));
         if let Some(cache) = &self.cache {
             self.forget_beyond(cache, pages);
         }
@@ -365,6 +367,7 @@ impl View {
 
     #[cold]
     fn first_touch(&self, page: u32) -> Result<()> {
+        self.inside(page)?;
         if let Some(cache) = &self.cache {
             return self.fetch(cache, page);
         }
@@ -401,7 +404,6 @@ impl PageSource for View {
     #[inline]
     fn page(&self, id: PageId) -> Result<&[u8]> {
         let page = id.0;
-        self.inside(page)?;
         point();
         let seen = match self.verified.get(page as usize / 64) {
             Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
@@ -411,16 +413,15 @@ impl PageSource for View {
             self.first_touch(page)?;
         }
         point();
-        // SAFETY: inside the mapped file (checked). By the layer's first invariant nobody stores to the payload
-        // while a reader that can reach the page is alive.
+        // SAFETY: inside the mapped file: the bit of a page beyond its end is never set. By the layer's first invariant
+        // nobody stores to the payload while a reader that can reach the page is alive.
         Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), self.payload) })
     }
 
     #[inline]
-    fn expect(&self, id: PageId) {
-        if self.inside(id.0).is_ok() {
-            prefetch_from(self.start(id.0), NEXT_LINES);
-        }
+    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
+        let page = self.base.as_ptr().wrapping_add(id.0 as usize * PAGE_SIZE);
+        prefetch_from(page.wrapping_add(from * LINE), lines);
     }
 
     #[cold]

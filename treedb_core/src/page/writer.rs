@@ -50,8 +50,8 @@ impl PageSource for PageWriter<'_> {
     }
 
     #[inline]
-    fn expect(&self, id: PageId) {
-        self.pager.view().expect(id);
+    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
+        self.pager.view().expect_lines(id, from, lines);
     }
 
     #[cold]

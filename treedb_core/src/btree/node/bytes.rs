@@ -57,6 +57,18 @@ pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
+/// Copies short keys' bytes, eight at a time: the last eight overlap those before. Both slices are of one length.
+#[inline(always)]
+pub(super) fn copy(from: &[u8], to: &mut [u8]) {
+    for (from, to) in from.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+        *to = *from;
+    }
+    match (from.last_chunk::<8>(), to.last_chunk_mut::<8>()) {
+        (Some(from), Some(to)) => *to = *from,
+        _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+    }
+}
+
 /// The head of what follows the first `from` bytes of `key`: 8 bytes as a big-endian number, zero-padded.
 #[inline(always)]
 pub(super) fn head_of(key: &[u8], from: usize) -> u64 {

@@ -43,6 +43,7 @@ mod branch;
 mod bytes;
 mod change;
 mod leaf;
+mod look;
 #[cfg(test)]
 mod part_tests;
 mod raw;
@@ -56,6 +57,7 @@ pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
 pub(super) use bytes::compare;
 pub(super) use change::{store, store_u16};
 pub use leaf::{Leaf, LeafJoin, LeafMut, LeafSplit};
+pub(super) use look::{cell_of, child_for, value_in, value_of};
 pub use raw::Cell;
 pub(super) use raw::POINTER;
 pub(super) use scratch::Scratch;

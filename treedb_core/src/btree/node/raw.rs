@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::bytes::{compare, head_of, same, starts_with, u16_at};
+use super::bytes::{compare, copy, head_of, same, starts_with, u16_at};
 use super::search::lower_bound;
 use super::{Found, Keys, MAX_PAYLOAD, NODE_HEADER, NodeDamage, Value};
 
@@ -336,20 +336,26 @@ impl<'a, const B: bool> Raw<'a, B> {
     #[inline(always)]
     pub(super) fn write_key(&self, i: usize, cell: &Cell<'_>, out: &mut Vec<u8>, known: bool) -> usize {
         let at = self.prefix.len();
-        let len = at + cell.klen;
-        if !known || out.len() < at + 8 + cell.rest.len() {
-            begin_key(self.prefix, 8 + cell.rest.len(), out);
+        if !known || out.len() < at + 16 + cell.rest.len() {
+            begin_key(self.prefix, 16 + cell.rest.len(), out);
         }
-        // The head is always written whole: what is too much of it lies behind the key.
-        if let Some((head, rest)) = out.get_mut(at..).and_then(|out| out.split_first_chunk_mut::<8>()) {
-            *head = self.head(i).to_be_bytes();
-            if let Some(rest) = rest.get_mut(..cell.rest.len())
-                && !rest.is_empty()
-            {
-                rest.copy_from_slice(cell.rest);
-            }
+        // The word in which the prefix ends is written again with it: whoever reads that word next must find it
+        // in one store, or waits until the memory has them both.
+        let (word, over) = (at / 8 * 8, 8 * (at % 8) as u32);
+        let head = self.head(i);
+        if let Some([first, second]) =
+            out.get_mut(word..).and_then(|out| out.as_chunks_mut::<8>().0.first_chunk_mut())
+        {
+            let prefix = u64::from_be_bytes(*first) & !(u64::MAX >> over);
+            *first = (prefix | head >> over).to_be_bytes();
+            *second = head.unbounded_shl(64 - over).to_be_bytes();
         }
-        len
+        if !cell.rest.is_empty()
+            && let Some(out) = out.get_mut(at + 8..at + 8 + cell.rest.len())
+        {
+            copy(cell.rest, out);
+        }
+        at + cell.klen
     }
 
     /// Puts key `i` into `out`, replacing what is there.

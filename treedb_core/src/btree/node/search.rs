@@ -1,27 +1,36 @@
-//! The search loop over heads: branch-free, so that a random key costs no mispredicted branch.
+//! The search among heads: branch-free, so that a random key costs no mispredicted branch.
 
-use std::hint::select_unpredictable;
-
-/// From this many heads down all are counted: that has no step that waits for the one before.
-const COUNTED: usize = 16;
+/// Heads that the last part of a search is about.
+const WINDOW: usize = 16;
 
 /// The first place in the sorted `heads` that is not below `head`.
 ///
-/// The part that is left is a slice, not a place and a length: an index that the compiler must check becomes a
-/// branch, which a random key mispredicts every other time, and the search takes four times as long.
+/// Windows are searched by their last heads, with the standard library's search, which takes no branch on what it
+/// compares: written here, with indices that are checked or slices cut in two, the compiler makes branches of it, which
+/// a random key mispredicts every other time. The last window reaches back into the one before, so that there always
+/// are as many heads in it.
 #[inline(always)]
 pub(crate) fn lower_bound(heads: &[[u8; 8]], head: u64) -> usize {
     let below = |word: &[u8; 8]| u64::from_le_bytes(*word) < head;
-    let mut part = heads;
-    while part.len() > COUNTED {
-        let half = part.len() / 2;
-        let (left, right) = part.split_at(half);
-        // Both choices have the same length, so that the number of turns depends on the node alone.
-        let kept = &part[..part.len() - half];
-        part = select_unpredictable(left.last().is_some_and(below), right, kept);
+    let windows = heads.as_chunks::<WINDOW>().0;
+    let passed = WINDOW * windows.partition_point(|window| below(&window[WINDOW - 1]));
+    let from = passed.min(heads.len().saturating_sub(WINDOW));
+    match heads.get(from..).and_then(|heads| heads.first_chunk()) {
+        Some(window) => from + within(window, head),
+        None => heads.partition_point(below),
     }
-    let before = (part.as_ptr() as usize - heads.as_ptr() as usize) / size_of::<[u8; 8]>();
-    before + part.iter().map(|word| usize::from(below(word))).sum::<usize>()
+}
+
+/// As [`lower_bound`] in one window. The three looks at quarters do not wait for each other, nor do those within a
+/// quarter.
+#[inline(always)]
+fn within(window: &[[u8; 8]; WINDOW], head: u64) -> usize {
+    let below = |word: &[u8; 8]| usize::from(u64::from_le_bytes(*word) < head);
+    let (quarters, _) = window.as_chunks::<4>();
+    let quarter = below(&window[3]) + below(&window[7]) + below(&window[11]);
+    let [a, b, c, _] = &quarters[quarter % 4];
+    // The last head of the last quarter is below only if all are.
+    4 * quarter + below(a) + below(b) + below(c) + below(&window[WINDOW - 1])
 }
 
 #[cfg(test)]

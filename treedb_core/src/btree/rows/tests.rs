@@ -60,7 +60,7 @@ fn compare_seeks(pages: &MemPages, root: &RowRoot, model: &Model, id: u64) {
     assert_eq!(cursor.row().map(|row| row.0), after);
 
     assert_eq!(cursor.seek_exact(id).unwrap(), model.contains_key(&id));
-    let got = RowTree::get(pages, root, id).unwrap();
+    let got = RowTree::get(pages, &root.tree, id).unwrap();
     assert_eq!(got.map(|value| (value.bytes.to_vec(), value.pointer)), model.get(&id).cloned());
 }
 
@@ -186,7 +186,7 @@ fn a_leaf_of_many_holes_makes_room_for_a_long_row_in_the_middle() {
     }
     assert!(!RowTree::put(&mut pages, &mut root, 16 * 3, Value::inline(&[9; 980])).unwrap());
     for &id in &ids {
-        let row = RowTree::get(&pages, &root, id).unwrap().unwrap();
+        let row = RowTree::get(&pages, &root.tree, id).unwrap().unwrap();
         assert_eq!(row.bytes.len(), if id == 16 * 3 { 980 } else { 8 });
     }
 }
@@ -293,7 +293,7 @@ fn damaged_row_pages_give_errors_or_harmless_answers() {
         while let Ok(true) = cursor.prev() {}
         for _ in 0..150 {
             let id = random_id(&mut rng, 900);
-            let _ = RowTree::get(&pages, &root, id);
+            let _ = RowTree::get(&pages, &root.tree, id);
             let _ = RowTree::cursor(&pages, &root).seek(id);
             let _ = RowTree::cursor(&pages, &root).seek_back(id);
             let value = vec![3; rng.below(40)];

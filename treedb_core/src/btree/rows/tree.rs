@@ -9,7 +9,7 @@ use super::change::own_path;
 use super::cursor::RowCursor;
 use super::leaf::{RowLeaf, RowLeafMut};
 use crate::error::{Error, Result};
-use crate::page::{PageId, PageSink, PageSource};
+use crate::page::{PageId, PageSink, PageSource, ROW_LINES, prefetch_from};
 
 /// What the owner of a row tree stores of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,16 +54,22 @@ pub struct RowTree;
 impl RowTree {
     /// Row `id`, borrowed from its page.
     #[inline]
-    pub fn get<'a, S: PageSource + ?Sized>(src: &'a S, root: &RowRoot, id: u64) -> Result<Option<Value<'a>>> {
-        if root.tree.depth == 0 {
+    pub fn get<'a, S: PageSource + ?Sized>(
+        src: &'a S,
+        root: &TreeRoot,
+        id: u64,
+    ) -> Result<Option<Value<'a>>> {
+        if root.depth == 0 {
             return Ok(None);
         }
-        let mut page = root.tree.root;
-        for _ in 1..root.tree.depth {
+        let mut page = root.root;
+        for _ in 1..root.depth {
             let branch = RowBranch::open(src.page(page)?).at(src, page)?;
             page = PageId(branch.child(branch.find(id)).at(src, page)?);
         }
-        let leaf = RowLeaf::open(src.page(page)?).at(src, page)?;
+        let bytes = src.page(page)?;
+        prefetch_from(bytes.as_ptr(), ROW_LINES);
+        let leaf = RowLeaf::open(bytes).at(src, page)?;
         match leaf.slot_of(id) {
             Some(slot) => leaf.row(slot).at(src, page),
             None => Ok(None),
