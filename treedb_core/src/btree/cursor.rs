@@ -47,23 +47,25 @@ struct Ahead {
     leaf: PageId,
     /// The line to be asked for next.
     line: usize,
-    /// Lines to a step.
-    lines: usize,
 }
 
 impl Ahead {
-    const NOTHING: Ahead = Ahead { leaf: PageId::NONE, line: PAGE_LINES, lines: 0 };
+    const NOTHING: Ahead = Ahead { leaf: PageId::NONE, line: PAGE_LINES };
+    /// Lines that a step asks for.
+    const LINES: usize = 4;
 
-    /// The whole of `leaf`, within `steps` steps.
-    fn of(leaf: PageId, steps: usize) -> Ahead {
-        Ahead { leaf, line: 0, lines: PAGE_LINES.div_ceil(steps.max(1)) }
+    /// All of `leaf`, within `steps` steps: what is too much for them at once.
+    fn of<S: PageSource + ?Sized>(src: &S, leaf: PageId, steps: usize) -> Ahead {
+        let line = PAGE_LINES.saturating_sub(steps * Ahead::LINES);
+        src.expect_lines(leaf, 0, line);
+        Ahead { leaf, line }
     }
 
     #[inline(always)]
     fn step<S: PageSource + ?Sized>(&mut self, src: &S) {
         if self.line < PAGE_LINES {
-            src.expect_lines(self.leaf, self.line, self.lines);
-            self.line += self.lines;
+            src.expect_lines(self.leaf, self.line, Ahead::LINES);
+            self.line += Ahead::LINES;
         }
     }
 }
@@ -165,7 +167,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     }
 
     /// Goes one entry on; `false` after the last.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         match &self.leaf {
@@ -184,7 +186,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     }
 
     /// Goes one entry back; `false` before the first.
-    #[inline]
+    #[inline(always)]
     pub fn prev(&mut self) -> Result<bool> {
         match self.place {
             Place::On => match self.slot.checked_sub(1) {
@@ -212,7 +214,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     }
 
     /// Key and value the cursor is on.
-    #[inline]
+    #[inline(always)]
     pub fn entry(&mut self) -> Result<Option<(&[u8], Value<'a>)>> {
         match &self.leaf {
             Some((leaf, _)) if self.place == Place::On => {
@@ -228,7 +230,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     }
 
     /// Stands on a slot of the leaf.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, slot: usize) -> Result<bool> {
         let Some((leaf, id)) = &self.leaf else { return Ok(false) };
         match leaf.cell(slot) {
@@ -338,7 +340,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             let after = after.map(|after| branch.child(after)).transpose().at(self.src, step.page)?;
             let leaf = self.descend_edge(child, level, !forward)?;
             if let Some(after) = after {
-                self.ahead = Ahead::of(PageId(after), leaf.count());
+                self.ahead = Ahead::of(self.src, PageId(after), leaf.count());
             }
             let beyond = if forward { 0 } else { leaf.count() };
             if let Some((_, id)) = self.leaf

@@ -51,14 +51,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Goes one key on; false behind the last.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         self.place.next()
     }
 
     /// Goes one key back; false before the first.
-    #[inline]
+    #[inline(always)]
     pub fn prev(&mut self) -> Result<bool> {
         self.place.prev()
     }
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Key and value it is on.
-    #[inline]
+    #[inline(always)]
     pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.place.lend_entry(self.values)
     }

@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
         self.step(Cursor::last)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Result<bool> {
         if self.hold.is_some() && !self.tree.stays_in_leaf(true) {
             return self.step(Cursor::next);
@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
         self.tree.next()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn prev(&mut self) -> Result<bool> {
         if self.hold.is_some() && !self.tree.stays_in_leaf(false) {
             return self.step(Cursor::prev);
@@ -140,7 +140,7 @@ impl<'a> Place<'a> {
     }
 
     /// The key it is on, and the value that its cell stands for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lend_entry<'v>(&'v mut self, values: &'v ValueLog) -> Result<Option<(&'v [u8], &'v [u8])>> {
         let Some((key, cell)) = self.tree.entry()? else { return Ok(None) };
         Ok(Some((key, lend(self.pager, &mut self.hold, values, cell)?)))

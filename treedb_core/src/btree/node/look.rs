@@ -30,7 +30,7 @@ impl<'a> Parts<'a> {
         let field = |at: u32| (low >> (8 * at)) as u16 as usize;
         let (count, cap, prefix) = (field(2), field(4), field(6));
         let cells = u16_at(high, 0)?;
-        let heads = NODE_HEADER + (prefix + 7) / 8 * 8;
+        let heads = NODE_HEADER + ((prefix + 7) & !7);
         let behind = heads + 8 * cap;
         let end = behind + (stride(B) - 8) * cap;
         // Kind and flags: no flag is set in byte order.
