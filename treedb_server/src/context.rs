@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use treedb_core::kv::Durability;
 use treedb_core::{Database, QueryError};
 
+use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::mongo::cursors::Cursors;
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// Results of the Mongo protocol that take more than one message.
     pub(crate) cursors: Cursors,
+    /// Backups under way.
+    pub(crate) backups: Backups,
     /// When the server began.
     pub(crate) started: Instant,
     budget: Arc<Semaphore>,
@@ -43,6 +46,7 @@ impl Context {
             durability,
             cursors: Cursors::new(limits.cursors, metrics.cursors.clone()),
             metrics,
+            backups: Backups::default(),
             started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
             room: Arc::new(Semaphore::new(limits.connections)),

@@ -9,6 +9,7 @@
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
+//! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
 //! | `drain` | how everything learns that the server stops |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
@@ -21,6 +22,7 @@ pub mod native;
 pub mod server;
 
 mod admin;
+mod backups;
 mod context;
 mod drain;
 #[cfg(fuzzing)]

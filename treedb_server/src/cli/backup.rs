@@ -4,17 +4,22 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
+use bson::rawdoc;
 use clap::Args;
-use treedb_core::kv::Copied;
 use treedb_core::{Error, QueryError, Store};
 
 use super::key::KeyArgs;
 use super::progress::Progress;
+use super::wire::{Uri, Wire};
 use super::{Failure, advice, place};
 
 /// Bytes handed to or taken from a stream at a time.
 const BUFFER: usize = 1 << 20;
+/// How often a server is asked how far it is.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Copy a database into a directory, or write it as one stream
 #[derive(Debug, Args)]
@@ -22,21 +27,34 @@ const BUFFER: usize = 1 << 20;
 A directory is a database like any other: compact, with nothing to recover. It appears under its name when everything in
 it is on the disk; until then it is called DIR.partial. A stream has checksums of its own and is read by `treedb restore`.
 
-The database's directory must not be open in a server. Programs that have it open in their own process make copies of it
-while they write, with `Store::backup_to` and `Store::backup`.
+A directory that a server has open is copied by that server, with --uri, while it goes on serving: the copy is of the moment
+at which it was asked for, and lies on the server's machine. Programs that have a directory open in their own process make copies
+of it while they write, with `Store::backup_to` and `Store::backup`.
 
 Examples:
+  treedb backup --uri mongodb://127.0.0.1:27017 /mnt/backups/monday
   treedb backup --dir ./data /mnt/backups/monday
   treedb backup --dir ./data - | zstd > monday.treedb.zst")]
 pub(super) struct Backup {
-    /// The database's directory, which no server may have open
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
-    /// A directory that is empty or does not exist; `-` writes a stream to standard output
+    #[command(flatten)]
+    source: Source,
+    /// A directory that is empty or does not exist; `-` writes a stream to standard output (not with --uri)
     #[arg(value_name = "TO")]
     to: PathBuf,
     #[command(flatten)]
     key: KeyArgs,
+}
+
+/// What is copied.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Source {
+    /// The database's directory, which no server may have open
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The database of the server whose drivers' port this is
+    #[arg(long, value_name = "mongodb://HOST:PORT", conflicts_with = "key_file")]
+    uri: Option<Uri>,
 }
 
 /// Make a database of what `treedb backup` wrote
@@ -63,7 +81,10 @@ pub(super) struct Restore {
 
 fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
     place::must_exist(dir)?;
-    Store::open_with(dir, key.options()?).map_err(|error| failed(dir, error))
+    Store::open_with(dir, key.options()?).map_err(|error| match error {
+        Error::InUse { .. } => Failure(format!("{error}; if that is a server, --uri has it make the copy")),
+        error => failed(dir, error),
+    })
 }
 
 fn failed(dir: &Path, error: Error) -> Failure {
@@ -74,9 +95,56 @@ fn failed(dir: &Path, error: Error) -> Failure {
 fn copy(from: &Path, to: &Path, key: &KeyArgs, done: &'static str) -> Result<(), Failure> {
     let store = open(from, key)?;
     let mut meter = Meter::new(done);
-    let copied = store.backup_to(to, |copied| meter.at(copied)).map_err(|error| failed(to, error))?;
-    meter.finish(copied, &format!("to {}", to.display()));
+    let copied = store.backup_to(to, |copied| meter.at(copied.entries, copied.of));
+    let copied = copied.map_err(|error| failed(to, error))?;
+    meter.finish(copied.entries, &format!("to {}", to.display()));
     Ok(store.close()?)
+}
+
+/// Has a server copy its database, and watches.
+fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
+    if to.as_os_str() == "-" {
+        let told = "a server copies into a directory, not into a stream: name a directory, and make a stream of that \
+                    with treedb backup --dir";
+        return Err(Failure(told.to_owned()));
+    }
+    let to = std::path::absolute(to)?;
+    let Some(name) = to.to_str() else {
+        return Err(Failure(format!("{}: a name that goes over the wire has to be UTF-8", to.display())));
+    };
+    let (mut worker, mut watcher) = (Wire::connect(uri)?, Wire::connect(uri)?);
+    let command = rawdoc! { "backupTo": name, "$db": "admin" };
+    let (sender, done) = mpsc::channel();
+    // The thread ends with the server's answer, or with the process.
+    std::thread::spawn(move || sender.send(worker.run(&command)));
+    let mut meter = Meter::new("copied");
+    let reply = loop {
+        match done.recv_timeout(LOOK) {
+            Ok(reply) => break reply?,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some((entries, of)) = progress(&mut watcher, name) {
+                    meter.at(entries, of);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure(format!("{uri}: the wait for the server's answer was broken off")));
+            }
+        }
+    };
+    let entries = reply.get_i64("entries").ok().and_then(|entries| entries.try_into().ok());
+    meter.finish(entries.unwrap_or_default(), &format!("to {name}"));
+    Ok(())
+}
+
+/// How far the server is with the copy to `to`. What cannot be read is not worth an error: the copy has its own.
+fn progress(watcher: &mut Wire, to: &str) -> Option<(u64, u64)> {
+    let reply = watcher.run(&rawdoc! { "backupStatus": 1, "$db": "admin" }).ok()?;
+    reply.get_array("backups").ok()?.into_iter().find_map(|job| {
+        let job = job.ok()?.as_document().filter(|job| job.get_str("to").is_ok_and(|of| of == to))?;
+        let figure = |name| u64::try_from(job.get_i64(name).ok()?).ok();
+        // Before it has counted them, it knows of none.
+        figure("entries").zip(figure("of")).filter(|(_, of)| *of > 0)
+    })
 }
 
 /// The progress of a copy, which says itself how much there is.
@@ -90,36 +158,38 @@ impl Meter {
         Meter { done, progress: None }
     }
 
-    fn of(&mut self, copied: Copied) -> &mut Progress {
-        self.progress.get_or_insert_with(|| Progress::of_entries(self.done, copied.of))
+    fn at(&mut self, entries: u64, of: u64) {
+        self.progress.get_or_insert_with(|| Progress::of_entries(self.done, of)).at(entries, entries);
     }
 
-    fn at(&mut self, copied: Copied) {
-        self.of(copied).at(copied.entries, copied.entries);
-    }
-
-    fn finish(mut self, copied: Copied, whither: &str) {
-        self.of(copied);
-        if let Some(progress) = self.progress {
-            progress.finish(copied.entries, whither);
-        }
+    fn finish(self, entries: u64, whither: &str) {
+        let progress = self.progress.unwrap_or_else(|| Progress::of_entries(self.done, entries));
+        progress.finish(entries, whither);
     }
 }
 
 impl Backup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let dir = match (self.source.dir, self.source.uri) {
+            (_, Some(uri)) => return copy_there(&uri, &self.to).map(|()| ExitCode::SUCCESS),
+            (Some(dir), None) => dir,
+            // clap asks for one of the two.
+            (None, None) => {
+                return Err(Failure("say what to copy: --dir DIR or --uri mongodb://HOST:PORT".to_owned()));
+            }
+        };
         if self.to.as_os_str() != "-" {
-            copy(&self.dir, &self.to, &self.key, "copied")?;
+            copy(&dir, &self.to, &self.key, "copied")?;
             return Ok(ExitCode::SUCCESS);
         }
         if io::stdout().is_terminal() {
             return Err(Failure("a backup is not for a terminal: send it to a file or a program".into()));
         }
-        let store = open(&self.dir, &self.key)?;
+        let store = open(&dir, &self.key)?;
         let mut meter = Meter::new("copied");
         let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-        let copied = store.backup(&mut out, |copied| meter.at(copied))?;
-        meter.finish(copied, "to standard output");
+        let copied = store.backup(&mut out, |copied| meter.at(copied.entries, copied.of))?;
+        meter.finish(copied.entries, "to standard output");
         store.close()?;
         Ok(ExitCode::SUCCESS)
     }
@@ -140,9 +210,10 @@ impl Restore {
         let mut input = BufReader::with_capacity(BUFFER, input);
         let mut meter = Meter::new("restored");
         let options = self.key.options()?;
-        let restored = Store::restore(&mut input, &self.dir, &options, |copied| meter.at(copied));
+        let restored =
+            Store::restore(&mut input, &self.dir, &options, |copied| meter.at(copied.entries, copied.of));
         let restored = restored.map_err(|error| failed(&self.dir, error))?;
-        meter.finish(restored, &format!("to {}", self.dir.display()));
+        meter.finish(restored.entries, &format!("to {}", self.dir.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

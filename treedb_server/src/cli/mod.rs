@@ -15,6 +15,7 @@ mod place;
 mod progress;
 mod scan;
 mod serve;
+mod wire;
 
 use std::fmt;
 use std::process::ExitCode;

@@ -106,7 +106,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
 async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>) -> Answer {
     let Message { header, bytes, reserved } = message;
     let to = header.request_id;
-    let msg = |reply: &RawDocumentBuf| op_msg::reply(session.next_reply(), to, reply);
+    let msg = |reply: &RawDocumentBuf| op_msg::message(session.next_reply(), to, reply);
     match header.opcode {
         OP_MSG => match OpMsg::parse(bytes) {
             Ok(request) => {

@@ -198,7 +198,7 @@ fn document_at(bytes: &[u8], at: usize, end: usize) -> Result<Range<usize>, Comm
 }
 
 /// The bytes of a reply with one document.
-pub(crate) fn reply(request_id: i32, response_to: i32, document: &RawDocument) -> Vec<u8> {
+pub(crate) fn message(request_id: i32, response_to: i32, document: &RawDocument) -> Vec<u8> {
     let length = HEADER_BYTES + 4 + 1 + document.as_bytes().len();
     let mut bytes = Vec::with_capacity(length);
     bytes.extend_from_slice(&Header::bytes(length, request_id, response_to, OP_MSG));

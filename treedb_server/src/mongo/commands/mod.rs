@@ -1,6 +1,7 @@
 //! The commands: one file each, one row each in [`COMMANDS`].
 
 mod aggregate;
+mod backup_to;
 mod build_info;
 mod connection_status;
 mod count;
@@ -89,6 +90,8 @@ impl Command {
 /// Every command, by name.
 pub(crate) static COMMANDS: &[Command] = &[
     Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run),
+    Command::quick("backupStatus", "The backups under way", backup_to::status).admin(),
+    Command::new("backupTo", "Copy the database into a new directory", backup_to::run).admin(),
     Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
     Command::quick("connectionStatus", "Who is logged in: nobody", connection_status::run),
     Command::new("count", "Count documents", count::run),
