@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::closing::Closing;
 use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
 use super::log::{Log, Sync, lock};
 use super::mapped;
@@ -47,6 +48,8 @@ pub(super) struct Tail {
     /// Segments with frames that no flush has covered, oldest first.
     dirty: Vec<Arc<Segment>>,
     pub(super) closed: bool,
+    /// Number of the last frame of data, or a higher one before `next`.
+    pub(super) data: Lsn,
     pub(super) switched: Switched,
     /// True if a segment to follow the current one has been asked for.
     asked: bool,
@@ -68,8 +71,8 @@ pub(super) struct Work {
 }
 
 impl Tail {
-    /// Appending goes on at `at` of `segment` with frame `next`.
-    pub(super) fn new(segment: Arc<Segment>, at: u64, next: u64) -> Tail {
+    /// Appending goes on at `at` of `segment` with frame `next`; the last frame of data was `data`.
+    pub(super) fn new(segment: Arc<Segment>, at: u64, next: u64, data: Lsn) -> Tail {
         Tail {
             segment,
             at,
@@ -79,6 +82,7 @@ impl Tail {
             spare_buffer: Vec::new(),
             dirty: Vec::new(),
             closed: false,
+            data,
             switched: Switched::default(),
             asked: false,
         }
@@ -206,9 +210,18 @@ impl Log {
         });
         let sealed = sealed.transpose()?;
         let payload = sealed.as_deref().unwrap_or(payload);
+        let at = tail.at;
         let put = tail.put(payload, sync, kind, self.durable_lsn(), self.options.max_buffered);
+        let noted = put.and_then(|lsn| {
+            match kind {
+                Kind::Data | Kind::Secret => tail.data = lsn,
+                Kind::Closed => Closing { lsn, at, data: tail.data }.write(&tail.segment)?,
+                Kind::Opened | Kind::Sealed => {}
+            }
+            Ok(lsn)
+        });
         tail.closed = kind == Kind::Closed;
-        put.map_err(|e| self.poison(&e))
+        noted.map_err(|e| self.poison(&e))
     }
 
     /// Makes the next segment, then seals the current one: whoever finds the seal finds the segment.

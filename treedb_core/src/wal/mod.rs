@@ -28,6 +28,9 @@
 //! segment and goes on in a new one. Each segment has a generation of its own that seeds the checksums of its
 //! frames, so the old frames in a recycled segment cannot pass for new ones.
 //!
+//! A log that was closed notes where, and is opened there without a look at its frames if the caller needs none of
+//! them: in a time that does not depend on how long its last segment is.
+//!
 //! # Bytes (little-endian)
 //!
 //! Segment header, 64 bytes at 0; frames start at 512:
@@ -45,6 +48,16 @@
 //! | 56 | 4 | zero |
 //! | 60 | 4 | crc32c of bytes 0..60 (this place is fixed for all versions) |
 //!
+//! Note of a log that was closed, 32 bytes at 64, of no account if the checksum is another or the frame is not there:
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 64 | 4 | crc32c of bytes 68..96, seeded with the low half of the segment's generation |
+//! | 68 | 4 | zero |
+//! | 72 | 8 | LSN of the `closed` frame |
+//! | 80 | 8 | offset of that frame |
+//! | 88 | 8 | LSN of the last frame of data before it |
+//!
 //! Frame, at a multiple of 8:
 //!
 //! | at | bytes | what |
@@ -61,6 +74,7 @@
 //! segment's generation and the LSN, 8 bytes each.
 
 mod append;
+mod closing;
 mod cut;
 mod frame;
 mod group;

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::append::{Tail, segment_size};
+use super::closing;
 use super::cut::Files;
 use super::frame::{self, Kind, Lsn};
 use super::group::Group;
-use super::log::{Log, LogOptions, Sync};
+use super::log::{Log, LogOptions, Sync, lock};
 use super::recovery::Recovery;
 use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
 use super::walk::{Walked, walk};
@@ -50,7 +51,12 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         };
         let segment = files.make(d, dir, header, options.segment_bytes)?;
         files.push(segment.clone(), 0);
-        (Tail::new(segment, FIRST_FRAME, 1), files, Recovery::new(Vec::new(), Lsn::NONE, Lsn::NONE), false)
+        (
+            Tail::new(segment, FIRST_FRAME, 1, Lsn::NONE),
+            files,
+            Recovery::new(Vec::new(), Lsn::NONE, Lsn::NONE),
+            false,
+        )
     } else {
         resume(d, dir, &options, walk(d, dir, &firsts, options.applied)?, files)?
     };
@@ -69,6 +75,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         failure: OnceLock::new(),
     };
     if clean {
+        closing::erase(&lock(&log.tail).segment)?;
         // Durable before any other frame, so that a log cut short by a crash never ends in `closed`.
         let lsn = log.append_kind(&[], Sync::Durable, Kind::Opened)?;
         log.wait(lsn)?;
@@ -96,7 +103,8 @@ fn resume(
         // Before the numbers they use are given out again.
         disk.sync_dir(dir)?;
     }
-    let recovery = Recovery::new(found.kept.clone(), options.applied, found.last);
+    let with_data = if found.data > options.applied { found.kept.clone() } else { Vec::new() };
+    let recovery = Recovery::new(with_data, options.applied, found.last);
     let lost = found.last < options.applied;
     let mut old = found.old;
     let Some((last, end)) = found.kept.last().cloned() else {
@@ -105,7 +113,7 @@ fn resume(
     let clean = found.closed && !lost;
     let tail = if clean {
         keep(&mut files, &found.kept);
-        Tail::new(last, end, found.last.0 + 1)
+        Tail::new(last, end, found.last.0 + 1, found.data)
     } else if lost {
         // The checkpoint is ahead of what the crash left of the log: none of it is needed.
         old.extend(found.kept.iter().map(|(s, _)| s.header.first));
@@ -113,7 +121,7 @@ fn resume(
         let header = after(options, &found.generation, &last, first, options.applied, Lsn::NONE);
         let segment = files.make(disk, dir, header, options.segment_bytes)?;
         files.push(segment.clone(), 0);
-        Tail::new(segment, FIRST_FRAME, first.0)
+        Tail::new(segment, FIRST_FRAME, first.0, options.applied)
     } else {
         // Bytes that the crash cut off may lie behind the end: nothing is appended there but the seal.
         let seal = Lsn(found.last.0 + 1);
@@ -125,7 +133,7 @@ fn resume(
         last.file.sync()?;
         keep(&mut files, &found.kept);
         files.push(segment.clone(), end - FIRST_FRAME);
-        Tail::new(segment, FIRST_FRAME, first.0)
+        Tail::new(segment, FIRST_FRAME, first.0, found.data)
     };
     if !old.is_empty() {
         for first in old {

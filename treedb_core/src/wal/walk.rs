@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::closing::Closing;
 use super::frame::{Bad, Kind, Lsn};
 use super::reader::Reader;
 use super::segment::{Segment, name};
@@ -20,6 +21,8 @@ pub(super) struct Walked {
     pub(super) beyond: Vec<Lsn>,
     /// Number of the last good frame.
     pub(super) last: Lsn,
+    /// Number of the last frame of data, or a higher one before `last`.
+    pub(super) data: Lsn,
     /// True if the last good frame says that nothing was written behind it.
     pub(super) closed: bool,
     /// The highest generation seen.
@@ -37,14 +40,24 @@ pub(super) fn walk(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
     };
     let segments =
         firsts[start..].iter().map(|f| Segment::open(disk, dir, *f)).collect::<Result<Vec<_>>>()?;
+    let before = Lsn(firsts[start].0.saturating_sub(1));
     let mut walked = Walked {
         kept: Vec::new(),
         old: firsts[..start].to_vec(),
         beyond: Vec::new(),
-        last: Lsn(firsts[start].0.saturating_sub(1)),
+        last: before,
+        data: before,
         closed: false,
         generation: segments.iter().map(|s| s.header.generation).max().unwrap_or(0),
     };
+    if let [segment] = &segments[..]
+        && let Some((closing, end)) = Closing::read(segment)?
+        && closing.data <= applied
+    {
+        walked.kept.push((segment.clone(), end));
+        (walked.last, walked.data, walked.closed) = (closing.lsn, closing.data, true);
+        return Ok(walked);
+    }
     for (i, segment) in segments.iter().enumerate() {
         let mut reader = Reader::new(segment.clone());
         let stop = frames(&mut reader, &mut walked)?;
@@ -87,6 +100,9 @@ fn frames(reader: &mut Reader, walked: &mut Walked) -> Result<Stop> {
             Ok((header, kind)) => {
                 walked.last = header.lsn;
                 walked.closed = kind == Kind::Closed;
+                if matches!(kind, Kind::Data | Kind::Secret) {
+                    walked.data = header.lsn;
+                }
                 if kind == Kind::Sealed {
                     return Ok(Stop::Sealed);
                 }
