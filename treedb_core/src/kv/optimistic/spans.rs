@@ -88,6 +88,11 @@ impl ReadSet {
         self.places.insert(place(table, key));
     }
 
+    /// Takes a key back; false if it was not there.
+    pub(super) fn forget(&mut self, table: u32, key: &[u8]) -> bool {
+        self.places.remove(&place(table, key))
+    }
+
     /// Begins a span, which may be widened under the number returned.
     pub(super) fn open(&mut self, span: Span) -> usize {
         self.spans.push(span);

@@ -158,6 +158,25 @@ impl OptimisticTxn {
         self.read.row(table, row)
     }
 
+    /// Takes back that `key` was read, so that another's change of it is no conflict: for keys that turned out not to
+    /// matter. False, and nothing, if it was not read by [`OptimisticTxn::get`], or if the transaction changes it. What
+    /// a cursor went over is not taken back.
+    pub fn forget(&self, table: &Table, key: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Ordered)?;
+        Ok(self.forget_place(table, key))
+    }
+
+    /// As [`OptimisticTxn::forget`], of a row read by [`OptimisticTxn::row`].
+    pub fn forget_row(&self, table: &Table, row: u64) -> Result<bool> {
+        table.expect(TableKind::Rows)?;
+        Ok(self.forget_place(table, &row.to_be_bytes()))
+    }
+
+    fn forget_place(&self, table: &Table, key: &[u8]) -> bool {
+        // A row that was appended must not take the place of another.
+        self.own(table, key).is_none() && self.reads.borrow_mut().forget(table.id, key)
+    }
+
     fn cursor_of(&self, table: &Table) -> Result<OptimisticCursor<'_>> {
         let look = self.read.look();
         let base = if table.kind == TableKind::Rows {

@@ -353,6 +353,39 @@ fn only_what_was_read_conflicts_and_a_span_only_as_far_as_it_was_read() {
 }
 
 #[test]
+fn what_was_forgotten_does_not_conflict_and_what_is_changed_is_not_forgotten() {
+    let (store, keys, rows) = store();
+    let mut first = store.begin_write().unwrap();
+    let row = first.append_row(&rows, b"old").unwrap();
+    first.commit().unwrap();
+    for forgets in [false, true] {
+        let mut txn = store.begin_optimistic().unwrap();
+        assert!(!txn.forget(&keys, b"read").unwrap(), "it was not read yet");
+        txn.get(&keys, b"read").unwrap();
+        txn.row(&rows, row).unwrap();
+        if forgets {
+            assert!(txn.forget(&keys, b"read").unwrap() && txn.forget_row(&rows, row).unwrap());
+        }
+        txn.put(&keys, b"mine", b"1").unwrap();
+        let mut other = store.begin_write().unwrap();
+        other.put(&keys, b"read", b"changed").unwrap();
+        other.put_row(&rows, row, b"new").unwrap();
+        other.commit().unwrap();
+        let done = txn.commit();
+        assert_eq!(done.as_ref().is_err_and(Error::is_conflict), !forgets, "{done:?}");
+    }
+    let mut txn = store.begin_optimistic().unwrap();
+    let appended = txn.append_row(&rows, b"mine").unwrap();
+    txn.get(&keys, b"both").unwrap();
+    txn.put(&keys, b"both", b"mine").unwrap();
+    assert!(!txn.forget_row(&rows, appended).unwrap() && !txn.forget(&keys, b"both").unwrap());
+    let mut other = store.begin_write().unwrap();
+    other.put_row(&rows, appended, b"theirs").unwrap();
+    other.commit().unwrap();
+    assert!(txn.commit().unwrap_err().is_conflict());
+}
+
+#[test]
 fn transfers_of_many_threads_keep_their_sum() {
     in_time(|| {
         let temp = TempDir::new("transfers");
