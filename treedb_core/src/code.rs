@@ -136,6 +136,34 @@ codes! {
     Location15975 = 15975,
     /// A sort would need more memory than it may have.
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
+    /// A value cannot be converted to the type asked for.
+    ConversionFailure = 241,
+    /// An expression's document has more than the operator's name.
+    Location15983 = 15983,
+    /// An operator has too many or too few operands.
+    Location16020 = 16020,
+    /// The divisor of `$mod` is zero.
+    Location16610 = 16610,
+    /// `$size` of something that is no array.
+    Location17124 = 17124,
+    /// A variable that is not defined.
+    Location17276 = 17276,
+    /// `$arrayElemAt` and the like need an array.
+    Location28689 = 28689,
+    /// A logarithm or root outside of its domain.
+    Location28714 = 28714,
+    /// An operand that must be an array is none.
+    Location5126 = 5126,
+    /// `$in` needs an array.
+    Location40081 = 40081,
+    /// The new root of a document is no document.
+    Location40228 = 40228,
+    /// No such time zone.
+    Location40485 = 40485,
+    /// No stage of that name.
+    Location40324 = 40324,
+    /// A stage is a document with one field.
+    Location40323 = 40323,
     /// Two paths of a projection overlap.
     Location31249 = 31249,
     /// A projection that leaves fields out names one to keep.

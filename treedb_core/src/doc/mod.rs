@@ -19,7 +19,7 @@ mod value;
 pub(crate) mod write;
 
 pub use identity::with_id;
-pub(crate) use number::Decimal;
+pub(crate) use number::{Decimal, Rounding};
 pub use owned::OwnedValue;
 pub use path::Path;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, MESSAGE, validate, validate_with};

@@ -104,7 +104,7 @@ impl Decimal {
             (
                 Decimal::Finite { negative: a, coefficient: x, exponent: e },
                 Decimal::Finite { negative: b, coefficient: y, exponent: f },
-            ) => Self::rounded(a != b, Big::new(x).times(&Big::new(y)), e + f),
+            ) => Self::fitted(a != b, Big::new(x).times(&Big::new(y)), e + f),
             (Decimal::Infinite { negative: a }, Decimal::Infinite { negative: b }) => {
                 Decimal::Infinite { negative: a != b }
             }
@@ -162,6 +162,144 @@ impl Decimal {
         Self::rounded(negative, sum, low_exponent)
     }
 
+    /// The same with the other sign.
+    pub(crate) fn negated(self) -> Decimal {
+        match self {
+            Decimal::Nan => Decimal::Nan,
+            Decimal::Infinite { negative } => Decimal::Infinite { negative: !negative },
+            Decimal::Finite { negative, coefficient, exponent } => {
+                Decimal::Finite { negative: !negative, coefficient, exponent }
+            }
+        }
+    }
+
+    /// The quotient, rounded half to even to 34 digits. A divisor of zero gives NaN.
+    pub(crate) fn divide(self, other: Decimal) -> Decimal {
+        match (self, other) {
+            (Decimal::Nan, _) | (_, Decimal::Nan) => Decimal::Nan,
+            (_, Decimal::Finite { coefficient: 0, .. }) => Decimal::Nan,
+            (Decimal::Infinite { .. }, Decimal::Infinite { .. }) => Decimal::Nan,
+            (Decimal::Infinite { negative }, b) => {
+                Decimal::Infinite { negative: negative != b.is_negative() }
+            }
+            (a, Decimal::Infinite { negative }) => Decimal::Finite {
+                negative: a.is_negative() != negative,
+                coefficient: 0,
+                exponent: -EXPONENT_BIAS,
+            },
+            (
+                Decimal::Finite { negative: an, coefficient: ac, exponent: ae },
+                Decimal::Finite { negative: bn, coefficient: bc, exponent: be },
+            ) => {
+                let (mut quotient, mut rest, mut exponent) = (ac / bc, ac % bc, ae - be);
+                while rest != 0 && quotient <= MAX_COEFFICIENT / 10 {
+                    rest *= 10;
+                    quotient = quotient * 10 + rest / bc;
+                    rest %= bc;
+                    exponent -= 1;
+                }
+                // The digit behind the last, and whether anything follows it, decide the rounding.
+                let tail = rest * 10;
+                let mut sum = Big::new(quotient);
+                if rest != 0 {
+                    sum.mul_small(100);
+                    let digit = tail / bc;
+                    let follows = u128::from(tail % bc != 0);
+                    sum = sum.plus(&Big::new(digit * 10 + follows));
+                    exponent -= 2;
+                }
+                Self::fitted(an != bn, sum, exponent)
+            }
+        }
+    }
+
+    /// The remainder of a division that truncates; `None` where it cannot be said exactly.
+    pub(crate) fn remainder(self, other: Decimal) -> Option<Decimal> {
+        let (
+            Decimal::Finite { negative, coefficient: ac, exponent: ae },
+            Decimal::Finite { coefficient: bc, exponent: be, .. },
+        ) = (self, other)
+        else {
+            return None;
+        };
+        let exponent = ae.min(be);
+        let raise = |coefficient: u128, by: i32| {
+            10_u128.checked_pow(by.unsigned_abs()).and_then(|power| coefficient.checked_mul(power))
+        };
+        let rest = raise(ac, ae - exponent)?.checked_rem(raise(bc, be - exponent)?)?;
+        Some(Self::fitted(negative, Big::new(rest), exponent))
+    }
+
+    /// Rounded to `place` digits behind the point (before it, if negative).
+    pub(crate) fn round(self, place: i32, how: Rounding) -> Decimal {
+        let Decimal::Finite { negative, coefficient, exponent } = self else { return self };
+        let drop = (-place).saturating_sub(exponent);
+        if drop <= 0 || coefficient == 0 {
+            return self;
+        }
+        let power = 10_u128.checked_pow(drop.unsigned_abs());
+        let (mut kept, rest, half) = match power {
+            Some(power) => (coefficient / power, coefficient % power, (coefficient % power * 2).cmp(&power)),
+            None => (0, coefficient, Ordering::Less),
+        };
+        let up = match how {
+            Rounding::HalfEven => half.is_gt() || half.is_eq() && kept % 2 == 1,
+            Rounding::Down => false,
+            Rounding::Floor => negative && rest != 0,
+            Rounding::Ceiling => !negative && rest != 0,
+        };
+        kept += u128::from(up);
+        Self::fitted(negative, Big::new(kept), -place)
+    }
+
+    /// True for a minus sign.
+    pub(crate) fn is_negative(self) -> bool {
+        match self {
+            Decimal::Nan => false,
+            Decimal::Infinite { negative } | Decimal::Finite { negative, .. } => negative,
+        }
+    }
+
+    /// True for zero of either sign.
+    pub(crate) fn is_zero(self) -> bool {
+        matches!(self, Decimal::Finite { coefficient: 0, .. })
+    }
+
+    /// The nearest double.
+    pub(crate) fn to_double(self) -> f64 {
+        match self {
+            Decimal::Nan => f64::NAN,
+            Decimal::Infinite { negative } => {
+                if negative {
+                    f64::NEG_INFINITY
+                } else {
+                    f64::INFINITY
+                }
+            }
+            Decimal::Finite { negative, coefficient, exponent } => {
+                let magnitude: f64 = format!("{coefficient}e{exponent}").parse().unwrap_or(f64::INFINITY);
+                if negative { -magnitude } else { magnitude }
+            }
+        }
+    }
+
+    /// [`Self::rounded`] for an exponent that may be too small.
+    fn fitted(negative: bool, mut sum: Big, mut exponent: i32) -> Decimal {
+        let mut sticky = false;
+        while exponent < -EXPONENT_BIAS - 1 {
+            sticky |= sum.div_small(10) != 0;
+            exponent += 1;
+        }
+        if exponent == -EXPONENT_BIAS - 1 {
+            let last = sum.div_small(10);
+            exponent += 1;
+            if last > 5 || last == 5 && (sticky || sum.is_odd()) {
+                sum = sum.plus(&Big::new(1));
+            }
+        }
+        Self::rounded(negative, sum, exponent)
+    }
+
     /// `sum * 10^exponent` in 34 digits.
     fn rounded(negative: bool, mut sum: Big, mut exponent: i32) -> Decimal {
         let (mut last, mut sticky) = (0, false);
@@ -185,6 +323,19 @@ impl Decimal {
         }
         Decimal::Finite { negative, coefficient, exponent: exponent.clamp(-EXPONENT_BIAS, MAX_EXPONENT) }
     }
+}
+
+/// Which way a number goes that lies between two others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// To the nearer one, to the even one from the middle.
+    HalfEven,
+    /// Towards zero.
+    Down,
+    /// To the lower one.
+    Floor,
+    /// To the higher one.
+    Ceiling,
 }
 
 fn strip_zeros(mut coefficient: u128, mut exponent: i32) -> (u128, i32) {
@@ -373,6 +524,10 @@ impl Big {
         if carry != 0 {
             self.0.push(carry as u32);
         }
+    }
+
+    fn is_odd(&self) -> bool {
+        self.0.first().is_some_and(|digit| digit % 2 == 1)
     }
 
     fn mul_power(&mut self, base: u32, mut exponent: u32) {

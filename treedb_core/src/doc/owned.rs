@@ -23,6 +23,18 @@ impl OwnedValue {
         OwnedValue { holder: holder.into_bytes().into_boxed_slice() }
     }
 
+    /// A copy of a value.
+    pub fn from_value(value: Value<'_>) -> Self {
+        let mut holder = Writer::new(32);
+        holder.value(b"", value);
+        OwnedValue { holder: holder.into_bytes().into_boxed_slice() }
+    }
+
+    /// Bytes it takes.
+    pub fn size(&self) -> usize {
+        self.holder.len()
+    }
+
     /// The value.
     pub fn value(&self) -> Value<'_> {
         self.element().map_or(Value::Undefined, |element| element.value())

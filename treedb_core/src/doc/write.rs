@@ -2,7 +2,9 @@
 
 use bson::RawDocumentBuf;
 
-use super::value::{Element, kind};
+use std::io::Write;
+
+use super::value::{Element, Value, kind};
 
 /// Writes one document, nested ones included, into a buffer.
 #[derive(Debug)]
@@ -37,6 +39,79 @@ impl Writer {
     /// Writes a null.
     pub(crate) fn null(&mut self, name: &[u8]) {
         self.head(kind::NULL, name);
+    }
+
+    /// Writes a decoded value.
+    pub(crate) fn value(&mut self, name: &[u8], value: Value<'_>) {
+        match value {
+            Value::Double(v) => self.fixed(kind::DOUBLE, name, &v.to_le_bytes()),
+            Value::String(text) => self.text(kind::STRING, name, text),
+            Value::Document(doc) => self.fixed(kind::DOCUMENT, name, doc.as_bytes()),
+            Value::Array(doc) => self.fixed(kind::ARRAY, name, doc.as_bytes()),
+            Value::Binary(subtype, bytes) => {
+                self.head(kind::BINARY, name);
+                // The old subtype repeats its length inside.
+                let old = if subtype == 2 { 4 } else { 0 };
+                self.bytes.extend_from_slice(&((bytes.len() + old) as u32).to_le_bytes());
+                self.bytes.push(subtype);
+                if subtype == 2 {
+                    self.bytes.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+                }
+                self.bytes.extend_from_slice(bytes);
+            }
+            Value::Undefined => self.head(kind::UNDEFINED, name),
+            Value::ObjectId(id) => self.fixed(kind::OBJECT_ID, name, id),
+            Value::Bool(v) => self.fixed(kind::BOOL, name, &[u8::from(v)]),
+            Value::Date(v) => self.fixed(kind::DATE, name, &v.to_le_bytes()),
+            Value::Null => self.null(name),
+            Value::Regex(pattern, options) => {
+                self.head(kind::REGEX, name);
+                for part in [pattern, options] {
+                    self.bytes.extend_from_slice(part);
+                    self.bytes.push(0);
+                }
+            }
+            Value::DbPointer(namespace, id) => {
+                self.text(kind::DB_POINTER, name, namespace);
+                self.bytes.extend_from_slice(id);
+            }
+            Value::Code(code) => self.text(kind::CODE, name, code),
+            Value::Symbol(text) => self.text(kind::SYMBOL, name, text),
+            Value::CodeScope(code, scope) => {
+                self.head(kind::CODE_SCOPE, name);
+                let len = 4 + 4 + code.len() + 1 + scope.as_bytes().len();
+                self.bytes.extend_from_slice(&(len as u32).to_le_bytes());
+                self.string(code);
+                self.bytes.extend_from_slice(scope.as_bytes());
+            }
+            Value::Int32(v) => self.fixed(kind::INT32, name, &v.to_le_bytes()),
+            Value::Timestamp(v) => self.fixed(kind::TIMESTAMP, name, &v.to_le_bytes()),
+            Value::Int64(v) => self.fixed(kind::INT64, name, &v.to_le_bytes()),
+            Value::Decimal(bytes) => self.fixed(kind::DECIMAL, name, &bytes),
+            Value::MinKey => self.head(kind::MIN_KEY, name),
+            Value::MaxKey => self.head(kind::MAX_KEY, name),
+        }
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn fixed(&mut self, kind: u8, name: &[u8], bytes: &[u8]) {
+        self.head(kind, name);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn text(&mut self, kind: u8, name: &[u8], text: &[u8]) {
+        self.head(kind, name);
+        self.string(text);
+    }
+
+    fn string(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+        self.bytes.extend_from_slice(text);
+        self.bytes.push(0);
     }
 
     /// Begins a nested document.
@@ -80,5 +155,45 @@ impl Writer {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
+    }
+}
+
+/// Writes the elements of one array, which is not part of a document yet.
+#[derive(Debug)]
+pub(crate) struct ArrayWriter {
+    writer: Writer,
+    len: usize,
+}
+
+impl ArrayWriter {
+    /// An array without elements.
+    pub(crate) fn new() -> Self {
+        ArrayWriter { writer: Writer::new(64), len: 0 }
+    }
+
+    /// Appends a value.
+    pub(crate) fn push(&mut self, value: Value<'_>) {
+        let mut name = [0_u8; 20];
+        let mut rest = name.as_mut_slice();
+        // Twenty digits hold any position.
+        let _ = write!(rest, "{}", self.len);
+        let unused = rest.len();
+        self.writer.value(name.get(..20 - unused).unwrap_or_default(), value);
+        self.len += 1;
+    }
+
+    /// Elements written.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.writer.len()
+    }
+
+    /// The array's bytes, length first.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.writer.into_bytes()
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `expr` | [`expr::Expr`]: a value computed from a document |
 //! | `filter` | [`Filter`]: does a document match |
 //! | `update` | [`Update`]: what a document becomes |
 //! | `projection` | [`Projection`]: which fields are handed out |
+//! | `reshape` | [`Reshape`]: a document made from a document |
 //! | `sort` | [`Sort`]: in what order |
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
@@ -12,11 +14,13 @@
 
 mod bounds;
 mod exec;
+pub mod expr;
 pub mod filter;
 #[cfg(test)]
 mod oracle;
 mod plan;
 mod projection;
+mod reshape;
 mod sort;
 mod update;
 mod write;
@@ -27,6 +31,7 @@ pub use exec::{Counters, Execution, Query, count, find_rows};
 pub use filter::Filter;
 pub use plan::{Path, Plan};
 pub use projection::Projection;
+pub use reshape::Reshape;
 pub use sort::Sort;
 pub use update::Update;
 pub use write::{Updated, delete, update};

@@ -1,0 +1,118 @@
+//! Sums, deviations and percentiles: shared by the expressions over arrays and the accumulators of `$group`.
+
+use crate::doc::{Decimal, Value};
+
+use super::number::Num;
+
+/// A sum of numbers of all kinds. Integers are added exactly, doubles with the error carried along.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sum {
+    whole: i128,
+    long: bool,
+    double: f64,
+    error: f64,
+    doubles: bool,
+    decimal: Option<Decimal>,
+    count: u64,
+}
+
+impl Sum {
+    /// Adds a number; other values do not count.
+    pub(crate) fn add(&mut self, value: Value<'_>) {
+        let Some(number) = Num::new(value) else { return };
+        self.count += 1;
+        match number {
+            Num::Int(value) => self.whole += i128::from(value),
+            Num::Long(value) => {
+                self.long = true;
+                self.whole += i128::from(value);
+            }
+            Num::Double(value) => {
+                self.doubles = true;
+                let total = self.double + value;
+                // The part of the smaller that the total could not hold.
+                if total.is_finite() {
+                    self.error += if self.double.abs() >= value.abs() {
+                        (self.double - total) + value
+                    } else {
+                        (value - total) + self.double
+                    };
+                }
+                self.double = total;
+            }
+            Num::Decimal(value) => {
+                self.decimal = Some(self.decimal.map_or(value, |sum| sum.add(value)));
+            }
+        }
+    }
+
+    fn fraction(&self) -> f64 {
+        if self.double.is_finite() { self.double + self.error } else { self.double }
+    }
+
+    fn whole(&self) -> Num {
+        match (i32::try_from(self.whole), i64::try_from(self.whole)) {
+            (Ok(small), _) if !self.long => Num::Int(small),
+            (_, Ok(value)) => Num::Long(value),
+            _ => Num::Double(self.whole as f64),
+        }
+    }
+
+    /// The sum so far.
+    pub(crate) fn total(&self) -> Num {
+        match self.decimal {
+            Some(decimal) => {
+                let mut sum = decimal.add(self.whole().decimal());
+                if self.doubles {
+                    sum = sum.add(Decimal::from_double(self.fraction()));
+                }
+                Num::Decimal(sum)
+            }
+            None if self.doubles => Num::Double(self.fraction() + self.whole as f64),
+            None => self.whole(),
+        }
+    }
+
+    /// The mean; `None` without numbers.
+    pub(crate) fn mean(&self) -> Option<Num> {
+        let count = i64::try_from(self.count).unwrap_or(i64::MAX);
+        (count > 0).then(|| self.total().over(Num::Long(count)))
+    }
+}
+
+/// A standard deviation, one pass.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Deviation {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Deviation {
+    /// Adds a number; other values do not count.
+    pub(crate) fn add(&mut self, value: Value<'_>) {
+        let Some(number) = Num::new(value) else { return };
+        let value = number.double();
+        self.count += 1;
+        let off = value - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (value - self.mean);
+    }
+
+    /// The deviation of a whole population, or (`sample`) estimated from a sample; `None` for too few numbers.
+    pub(crate) fn result(&self, sample: bool) -> Option<f64> {
+        let over = self.count.checked_sub(u64::from(sample)).filter(|over| *over > 0)?;
+        Some((self.squares / over as f64).sqrt())
+    }
+}
+
+/// The number below which a part `p` (0 to 1) of `sorted` lies: one of them, by rank.
+pub(crate) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
+    let rank = (sorted.len() as f64 * p).ceil() as usize;
+    sorted.get(rank.saturating_sub(1).min(sorted.len().checked_sub(1)?)).copied()
+}
+
+/// The part of a percentile that is asked for.
+pub(crate) fn part(value: Value<'_>) -> Option<f64> {
+    Num::new(value).map(Num::double).filter(|p| (0.0..=1.0).contains(p))
+}
