@@ -164,12 +164,24 @@ codes! {
     Location40324 = 40324,
     /// A stage is a document with one field.
     Location40323 = 40323,
+    /// The operand of a `$slice` has the wrong shape.
+    Location28667 = 28667,
+    /// A `$slice` asks for no elements.
+    Location28724 = 28724,
     /// Two paths of a projection overlap.
     Location31249 = 31249,
     /// A projection that leaves fields out names one to keep.
     Location31253 = 31253,
     /// A projection that keeps fields names one to leave out.
     Location31254 = 31254,
+    /// An `$elemMatch` projection of a nested field.
+    Location31255 = 31255,
+    /// A projection has more than one `path.$`.
+    Location31276 = 31276,
+    /// A `$` in the middle of a projection's path.
+    Location31394 = 31394,
+    /// A `path.$` among fields to leave out.
+    Location31395 = 31395,
     /// A path has an empty field name.
     Location40352 = 40352,
     /// An argument a command does not know.
@@ -178,6 +190,8 @@ codes! {
     Location51075 = 51075,
     /// A regular expression cannot be understood.
     Location51091 = 51091,
+    /// A `path.$` finds no element that the query matched by.
+    Location51246 = 51246,
     /// A regular expression has an option that does not exist.
     Location51108 = 51108,
 }

@@ -179,9 +179,10 @@ impl Collection {
     /// Those of [`Collection::find`] and [`Collection::update`].
     pub fn find_and_modify(&self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
         let FindAndModifyRequest { mut find, update, array_filters, upsert, after } = request;
-        let projection =
-            find.projection.take().map(|fields| Projection::parse(&fields)).transpose()?.flatten();
+        let projection = find.projection.take();
         let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
+        let projection =
+            projection.map(|fields| Projection::parse_for(&fields, &query.filter)).transpose()?.flatten();
         let update = update.map(|update| Update::with_array_filters(&update, &array_filters)).transpose()?;
         let done = self.edit(upsert && update.is_some(), |edit| {
             let old = first(edit, query.clone())?;

@@ -58,7 +58,8 @@ impl Query {
             matches!(Doc::from(sort).get("$natural"), Some(Value::Int32(1) | Value::Int64(1)))
         };
         query.sort = sort.filter(|sort| !natural(sort)).map(Sort::parse).transpose()?.flatten();
-        query.projection = projection.map(Projection::parse).transpose()?.flatten();
+        let parse = |projection: &RawDocument| Projection::parse_for(projection, &query.filter);
+        query.projection = projection.map(parse).transpose()?.flatten();
         Ok(query)
     }
 }

@@ -173,6 +173,12 @@ impl Filter {
         position::matched(&self.root, Doc::from(doc)).flatten()
     }
 
+    /// The position of the first element of an array that the filter's `$elemMatch`, which is all there is of it, asks
+    /// for.
+    pub(crate) fn fitting_element(&self, array: Value<'_>) -> Option<usize> {
+        matches::fitting(&self.root, array)
+    }
+
     /// The nodes that must all match: the root, with every `$and` taken apart.
     pub fn conjuncts(&self) -> Vec<&Node> {
         fn collect<'a>(node: &'a Node, all: &mut Vec<&'a Node>) {

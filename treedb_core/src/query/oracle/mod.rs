@@ -2,6 +2,7 @@
 
 mod memory;
 mod naive;
+mod updates;
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 
@@ -78,6 +79,69 @@ fn constant(rng: &mut Rng) -> Bson {
     if rng.below(6) == 0 { value(rng, 2, true) } else { scalar(rng) }
 }
 
+fn regex(rng: &mut Rng) -> Bson {
+    let pattern = *rng.pick(&["^a", "^ab", "b", "a$", "^b$", "^", "^A"]);
+    let options = *rng.pick(&["", "", "i"]);
+    let text = |text: &str| bson::raw::CString::try_from(text).unwrap();
+    Bson::RegularExpression(bson::Regex { pattern: text(pattern), options: text(options) })
+}
+
+/// The operators that came after those of comparison.
+fn later_operator(rng: &mut Rng, depth: usize) -> (&'static str, Bson) {
+    match rng.below(if depth > 0 { 12 } else { 7 }) {
+        0 => {
+            let kinds =
+                ["int", "number", "string", "null", "array", "object", "double", "bool", "symbol", "minKey"];
+            ("$type", Bson::String((*rng.pick(&kinds)).to_owned()))
+        }
+        1 => (
+            "$mod",
+            Bson::Array(vec![Bson::Int32(2 + rng.below(2) as i32), Bson::Int32(rng.below(2) as i32)]),
+        ),
+        2 | 3 => ("$regex", regex(rng)),
+        4 => {
+            let names = ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"];
+            (*rng.pick(&names), Bson::Int32(rng.below(4) as i32))
+        }
+        5 => ("$size", Bson::Int32(rng.below(4) as i32)),
+        6 => ("$all", Bson::Array((0..rng.below(3)).map(|_| constant(rng)).collect())),
+        7 => {
+            let each =
+                (0..1 + rng.below(2)).map(|_| doc! { "$elemMatch": elem_match(rng, depth - 1) }.into());
+            ("$all", Bson::Array(each.collect()))
+        }
+        _ => ("$elemMatch", elem_match(rng, depth - 1).into()),
+    }
+}
+
+fn elem_match(rng: &mut Rng, depth: usize) -> Document {
+    let conditions = |rng: &mut Rng| -> Document {
+        (0..1 + rng.below(2))
+            .map(|_| {
+                let (name, operand) = any_operator(rng, depth);
+                (name.to_owned(), operand)
+            })
+            .collect()
+    };
+    match rng.below(5) {
+        0 | 1 => conditions(rng),
+        2 => doc! { "$or": [{ "x": scalar(rng) }, { "y": conditions(rng) }] },
+        _ => {
+            let mut inner = Document::new();
+            for _ in 0..1 + rng.below(2) {
+                let path = *rng.pick(&["x", "y", "x", "y", "x.y", "0"]);
+                let condition = if rng.below(2) == 0 { scalar(rng) } else { conditions(rng).into() };
+                inner.insert(path, condition);
+            }
+            inner
+        }
+    }
+}
+
+fn any_operator(rng: &mut Rng, depth: usize) -> (&'static str, Bson) {
+    if rng.below(3) == 0 { later_operator(rng, depth) } else { operator(rng) }
+}
+
 fn operator(rng: &mut Rng) -> (&'static str, Bson) {
     match rng.below(14) {
         0 | 1 => ("$eq", constant(rng)),
@@ -105,19 +169,20 @@ fn filter(rng: &mut Rng, depth: usize) -> Document {
                 let constant = match constant(rng) {
                     // A document of operators would be read as such.
                     Bson::Document(doc) if doc.keys().any(|name| name.starts_with('$')) => Bson::Null,
+                    _ if rng.below(20) == 0 => regex(rng),
                     other => other,
                 };
                 filter.insert(path, constant);
             }
             3..8 => {
-                let operators = (0..1 + rng.below(2)).map(|_| operator(rng));
+                let operators = (0..1 + rng.below(2)).map(|_| any_operator(rng, 2));
                 filter.insert(
                     path,
                     operators.map(|(name, operand)| (name.to_owned(), operand)).collect::<Document>(),
                 );
             }
             8 => {
-                let (name, operand) = operator(rng);
+                let (name, operand) = any_operator(rng, 1);
                 filter.insert(path, doc! { "$not": { name: operand } });
             }
             _ => {
@@ -214,6 +279,12 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         let context = || format!("{filter}\nplan {plan:?}\nindexes {:?}", source.indexes());
         assert_eq!(ids(&plain), wanted_ids, "{}", context());
         assert_eq!(count(&source, &query).unwrap(), wanted.len() as u64, "{}", context());
+        // The same without any index, and by one that may be of no use.
+        for hint in ["$natural", rng.pick(source.indexes()).def.name.as_str()] {
+            let mut forced = query.clone();
+            forced.hint = Some(hint.to_owned());
+            assert_eq!(ids(&run(&source, forced, rng).unwrap()), wanted_ids, "{hint}: {}", context());
+        }
         let limit = rng.below(4) as u64;
         let rows = find_rows(&source, &query, limit).unwrap();
         let most = if limit == 0 { usize::MAX } else { limit as usize };
@@ -266,10 +337,15 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
     }
 }
 
+/// How many times as much is tried as in every run of the tests: `TREEDB_ORACLE=5` makes it 50,000 queries.
+fn rounds() -> u64 {
+    std::env::var("TREEDB_ORACLE").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 #[test]
 fn every_plan_finds_what_a_naive_evaluation_finds() {
     let mut seen = Seen::default();
-    for seed in 0..250 {
+    for seed in 0..250 * rounds() {
         one_collection(&mut Rng::new(seed), &mut seen);
     }
     println!("{seen:?}");

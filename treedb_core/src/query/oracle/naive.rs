@@ -147,7 +147,123 @@ fn condition(doc: &Bson, path: &str, operator: &str, operand: &Bson) -> bool {
         ("$not", Bson::Document(inner)) => {
             !inner.iter().all(|(operator, operand)| condition(doc, path, operator, operand))
         }
-        _ => any(operator, operand),
+        ("$all", Bson::Array(list)) => {
+            !list.is_empty()
+                && list.iter().all(|one| match one {
+                    Bson::Document(inner) if inner.contains_key("$elemMatch") => {
+                        condition(doc, path, "$elemMatch", &inner["$elemMatch"])
+                    }
+                    value => any("$eq", value),
+                })
+        }
+        ("$size" | "$elemMatch", _) => {
+            found(doc, &parts, false).iter().flatten().any(|value| on_element(value, operator, operand))
+        }
+        ("$eq" | "$gt" | "$gte" | "$lt" | "$lte", _) => any(operator, operand),
+        _ => found(doc, &parts, true).iter().flatten().any(|value| passes(value, operator, operand)),
+    }
+}
+
+/// A condition on an element itself.
+fn on_element(value: &Bson, operator: &str, operand: &Bson) -> bool {
+    let equal = |constant: &Bson| meets(&Some(value.clone()), "$eq", constant);
+    let elements = || value.as_array().cloned().unwrap_or_default();
+    match (operator, operand) {
+        ("$size", size) => value.as_array().is_some_and(|array| array.len() as f64 == number(size)),
+        ("$elemMatch", Bson::Document(inner)) => {
+            let on_values = inner.keys().next().is_some_and(|name| name.starts_with('$') && name != "$or");
+            elements().iter().any(|element| match element {
+                element if on_values => {
+                    inner.iter().all(|(operator, operand)| on_element(element, operator, operand))
+                }
+                Bson::Document(doc) => matches(doc, inner),
+                Bson::Array(array) => {
+                    let fields = array.iter().enumerate().map(|(at, value)| (at.to_string(), value.clone()));
+                    matches(&fields.collect(), inner)
+                }
+                _ => false,
+            })
+        }
+        ("$ne", constant) => !equal(constant),
+        ("$in", Bson::Array(list)) => list.iter().any(equal),
+        ("$nin", Bson::Array(list)) => !list.iter().any(equal),
+        ("$exists", Bson::Boolean(wanted)) => *wanted,
+        ("$not", Bson::Document(inner)) => {
+            !inner.iter().all(|(operator, operand)| on_element(value, operator, operand))
+        }
+        ("$all", Bson::Array(list)) => {
+            !list.is_empty()
+                && list.iter().all(|one| match one {
+                    Bson::Document(inner) if inner.contains_key("$elemMatch") => {
+                        on_element(value, "$elemMatch", &inner["$elemMatch"])
+                    }
+                    constant => equal(constant),
+                })
+        }
+        ("$eq" | "$gt" | "$gte" | "$lt" | "$lte", _) => meets(&Some(value.clone()), operator, operand),
+        _ => passes(value, operator, operand),
+    }
+}
+
+/// The name of a type.
+fn type_of(value: &Bson) -> &'static str {
+    match value {
+        Bson::Int32(_) => "int",
+        Bson::Int64(_) => "long",
+        Bson::Double(_) => "double",
+        Bson::String(_) => "string",
+        Bson::Document(_) => "object",
+        Bson::Array(_) => "array",
+        Bson::Null => "null",
+        Bson::Boolean(_) => "bool",
+        Bson::DateTime(_) => "date",
+        Bson::ObjectId(_) => "objectId",
+        Bson::Symbol(_) => "symbol",
+        Bson::MinKey => "minKey",
+        Bson::MaxKey => "maxKey",
+        other => panic!("the oracle does not know {other:?}"),
+    }
+}
+
+/// A test that only a value that is there can pass.
+fn passes(value: &Bson, operator: &str, operand: &Bson) -> bool {
+    let whole = (class(value) == 3).then(|| number(value)).filter(|number| number.is_finite());
+    match (operator, operand) {
+        ("$type", Bson::String(name)) => type_of(value) == name || name == "number" && class(value) == 3,
+        ("$mod", Bson::Array(pair)) => {
+            whole.is_some_and(|value| value.trunc() % number(&pair[0]) == number(&pair[1]))
+        }
+        ("$regex", Bson::RegularExpression(regex)) => match value {
+            Bson::String(text) | Bson::Symbol(text) => looks_like(text, regex),
+            _ => false,
+        },
+        (bits, Bson::Int32(mask)) => {
+            let Some(value) = whole.filter(|value| value.fract() == 0.0) else { return false };
+            let (value, mask) = (value as i64, i64::from(*mask));
+            match bits {
+                "$bitsAllSet" => value & mask == mask,
+                "$bitsAllClear" => value & mask == 0,
+                "$bitsAnySet" => value & mask != 0,
+                "$bitsAnyClear" => value & mask != mask,
+                _ => panic!("the oracle does not know {bits}"),
+            }
+        }
+        _ => panic!("the oracle does not know {operator}"),
+    }
+}
+
+/// The few forms of patterns the generator makes: plain text with anchors, in any case with the option `i`.
+fn looks_like(text: &str, regex: &bson::Regex) -> bool {
+    let (mut text, pattern) = (text.to_owned(), regex.pattern.as_str());
+    let mut plain = pattern.trim_start_matches('^').trim_end_matches('$').to_owned();
+    if regex.options.as_str() == "i" {
+        (text, plain) = (text.to_lowercase(), plain.to_lowercase());
+    }
+    match (pattern.starts_with('^'), pattern.ends_with('$')) {
+        (true, true) => text == plain,
+        (true, false) => text.starts_with(&plain),
+        (false, true) => text.ends_with(&plain),
+        (false, false) => text.contains(&plain),
     }
 }
 
@@ -162,6 +278,7 @@ pub(super) fn matches(doc: &Document, filter: &Document) -> bool {
         {
             operators.iter().all(|(operator, operand)| condition(&whole, path, operator, operand))
         }
+        (path, Bson::RegularExpression(_)) => condition(&whole, path, "$regex", value),
         (path, value) => condition(&whole, path, "$eq", value),
     })
 }

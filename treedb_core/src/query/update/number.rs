@@ -16,6 +16,7 @@ pub(super) enum Arithmetic {
 }
 
 /// Why two values give no number.
+#[derive(Debug)]
 enum NoResult {
     NotANumber,
     TooLarge,
@@ -29,16 +30,11 @@ impl Arithmetic {
         }
     }
 
-    /// What a field becomes that is not there: the operand added to nothing, or zero of its type.
+    /// What a field becomes that is not there: the operand, or zero times it.
     pub(super) fn of_nothing(self, operand: &Bson) -> Bson {
-        match (self, operand) {
-            (Arithmetic::Add, operand) => operand.clone(),
-            (Arithmetic::Multiply, Bson::Int64(_)) => Bson::Int64(0),
-            (Arithmetic::Multiply, Bson::Double(_)) => Bson::Double(0.0),
-            (Arithmetic::Multiply, Bson::Decimal128(_)) => {
-                Bson::Decimal128(Decimal128::from_bytes(Decimal::from_integer(0).to_bytes()))
-            }
-            (Arithmetic::Multiply, _) => Bson::Int32(0),
+        match self {
+            Arithmetic::Add => operand.clone(),
+            Arithmetic::Multiply => self.combine(&Bson::Int32(0), operand).unwrap_or(Bson::Int32(0)),
         }
     }
 
