@@ -154,7 +154,7 @@ impl Collection {
     /// # Errors
     /// Those of the update's parts, each naming the field; the first error undoes the whole request.
     pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        let update = Update::with_array_filters(&request.update, &request.array_filters)?;
+        let update = Update::read(&request.update, &request.array_filters)?;
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
         let done = self.edit(request.upsert, |edit| {
@@ -183,7 +183,7 @@ impl Collection {
         let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
         let projection =
             projection.map(|fields| Projection::parse_for(&fields, &query.filter)).transpose()?.flatten();
-        let update = update.map(|update| Update::with_array_filters(&update, &array_filters)).transpose()?;
+        let update = update.map(|update| Update::read(&update, &array_filters)).transpose()?;
         let done = self.edit(upsert && update.is_some(), |edit| {
             let old = first(edit, query.clone())?;
             let mut outcome =

@@ -3,6 +3,7 @@
 use bson::{Bson, RawDocumentBuf, rawdoc};
 
 use crate::code::QueryError;
+use crate::query::Changes;
 
 /// A search: which documents, in what order, how many, and which of their fields.
 #[derive(Debug, Clone, Default)]
@@ -58,8 +59,8 @@ impl FindRequest {
 pub struct UpdateRequest {
     /// Which documents.
     pub filter: RawDocumentBuf,
-    /// Operators, or the new document.
-    pub update: RawDocumentBuf,
+    /// Operators, the new document, or the stages of a pipeline.
+    pub update: Changes,
     /// The filters of the `$[id]`s in the update's paths.
     pub array_filters: Vec<RawDocumentBuf>,
     /// All of them, or the first found.
@@ -72,12 +73,13 @@ pub struct UpdateRequest {
 
 impl UpdateRequest {
     /// Changes the first document found.
-    pub fn one(filter: RawDocumentBuf, update: RawDocumentBuf) -> Self {
+    pub fn one(filter: RawDocumentBuf, update: impl Into<Changes>) -> Self {
+        let update = update.into();
         UpdateRequest { filter, update, array_filters: Vec::new(), multi: false, upsert: false, hint: None }
     }
 
     /// Changes every document found.
-    pub fn many(filter: RawDocumentBuf, update: RawDocumentBuf) -> Self {
+    pub fn many(filter: RawDocumentBuf, update: impl Into<Changes>) -> Self {
         UpdateRequest { multi: true, ..Self::one(filter, update) }
     }
 
@@ -131,8 +133,8 @@ impl DeleteRequest {
 pub struct FindAndModifyRequest {
     /// Which document, and which part of it to hand out. The first in the search's order; skip and limit say nothing.
     pub find: FindRequest,
-    /// Operators or a replacement; `None` deletes the document.
-    pub update: Option<RawDocumentBuf>,
+    /// Operators, a replacement or a pipeline; `None` deletes the document.
+    pub update: Option<Changes>,
     /// The filters of the `$[id]`s in the update's paths.
     pub array_filters: Vec<RawDocumentBuf>,
     /// Insert a document made of filter and update if none matches.

@@ -33,5 +33,5 @@ pub use plan::{Path, Plan};
 pub use projection::Projection;
 pub use reshape::Reshape;
 pub use sort::Sort;
-pub use update::Update;
+pub use update::{Changes, Update};
 pub use write::{Updated, delete, update};

@@ -121,7 +121,7 @@ fn mentions(condition: &Node, path: &str) -> bool {
         }
         Node::And(nodes) => nodes.iter().any(|node| mentions(node, path)),
         Node::Or(nodes) => nodes.iter().all(|node| mentions(node, path)),
-        Node::Not(_) | Node::Exists { .. } | Node::Size { .. } | Node::Schema(_) => false,
+        Node::Not(_) | Node::Exists { .. } | Node::Size { .. } | Node::Schema(_) | Node::Expr(_) => false,
     }
 }
 

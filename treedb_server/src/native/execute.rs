@@ -164,7 +164,7 @@ impl Session {
     fn update(&self, update: &Update<'_>, out: &mut Vec<u8>) -> Done {
         let outcome = self.collection(update.namespace, update.ack)?.update(UpdateRequest {
             filter: valid(update.filter)?,
-            update: valid(update.update)?,
+            update: valid(update.update)?.into(),
             array_filters: Vec::new(),
             multi: update.multi,
             upsert: update.upsert,

@@ -41,6 +41,7 @@ pub(super) fn matches(node: &Node, doc: Doc<'_>) -> Result<bool> {
             path.visit(doc, false, &mut |found| found.is_some_and(|value| element_fits(node, value)))
         }
         Node::Schema(schema) => schema.allows(doc),
+        Node::Expr(condition) => condition.holds(doc)?,
     })
 }
 
@@ -59,7 +60,7 @@ pub(super) fn element_fits(node: &Node, value: Value<'_>) -> bool {
         }
         Node::Element { .. } | Node::Member { .. } => fitting(node, value).is_some(),
         // Only whole documents have these.
-        Node::Schema(_) => false,
+        Node::Schema(_) | Node::Expr(_) => false,
     }
 }
 

@@ -10,11 +10,12 @@
 //! | `matches` | evaluation of the tree |
 //! | `position` | which element of an array matched: what a `$` in an update or projection means |
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
-//! | `schema` | `$jsonSchema` |
+//! | `condition`, `schema` | `$expr`, `$jsonSchema` |
 
 mod array;
 mod bits;
 mod compare;
+mod condition;
 mod element;
 mod matches;
 mod modulo;
@@ -32,6 +33,7 @@ use crate::doc::{Doc, OwnedValue, Path, Value};
 
 pub use bits::Bits;
 pub use compare::Op;
+pub use condition::Condition;
 pub use element::Types;
 pub use modulo::Modulo;
 pub use regex::Pattern;
@@ -102,6 +104,8 @@ pub enum Node {
         /// The filter; its paths begin in the element.
         filter: Box<Node>,
     },
+    /// An expression gives something true.
+    Expr(Box<Condition>),
     /// The document is as a schema says.
     Schema(Box<Schema>),
 }

@@ -3,6 +3,7 @@
 use bson::RawDocument;
 
 use super::bits::Bits;
+use super::condition::Condition;
 use super::element::Types;
 use super::modulo::Modulo;
 use super::regex::Pattern;
@@ -28,6 +29,10 @@ pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
             "$nor" => nodes.push(Node::Not(Box::new(only(clauses(&element, nested)?, Node::Or)))),
             "$comment" => {}
             "$jsonSchema" => nodes.push(Node::Schema(Box::new(Schema::parse(&element)?))),
+            "$expr" if nested => {
+                return Err(QueryError::bad_value("$expr can only be applied to the top-level document"));
+            }
+            "$expr" => nodes.push(Node::Expr(Box::new(Condition::parse(&element)?))),
             "$where" => {
                 return Err(QueryError::new(
                     ErrorCode::NotImplemented,

@@ -36,7 +36,7 @@ pub(super) fn matched(node: &Node, doc: Doc<'_>) -> Option<Option<usize>> {
             .then_some(at)
         }
         // What is not there has no position.
-        Node::Not(_) | Node::Schema(_) => matches(node, doc).unwrap_or(false).then_some(None),
+        Node::Not(_) | Node::Schema(_) | Node::Expr(_) => matches(node, doc).unwrap_or(false).then_some(None),
     }
 }
 

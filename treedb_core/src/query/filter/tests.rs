@@ -281,6 +281,17 @@ fn a_schema_says_what_a_document_must_look_like() {
 }
 
 #[test]
+fn an_expression_is_asked_about_the_whole_document() {
+    check(rawdoc! { "$expr": { "$gt": ["$a", "$b"] } }, rawdoc! { "a": 2, "b": 1 }, true);
+    check(rawdoc! { "$expr": { "$gt": ["$a", "$b"] } }, rawdoc! { "a": 1, "b": 1 }, false);
+    check(rawdoc! { "x": 1, "$or": [{ "$expr": "$a" }, { "b": 1 }] }, rawdoc! { "x": 1, "a": true }, true);
+    let divides = Filter::parse(&rawdoc! { "$expr": { "$divide": [1, "$a"] } }).unwrap();
+    assert!(divides.matches(&rawdoc! { "a": 0 }).is_err());
+    let nested = Filter::parse(&rawdoc! { "a": { "$elemMatch": { "$expr": true, "b": 1 } } });
+    assert_eq!(nested.unwrap_err().code, ErrorCode::BadValue);
+}
+
+#[test]
 fn the_position_is_that_of_the_element_that_met_the_last_condition() {
     for (filter, doc, position) in [
         (rawdoc! { "a": 5 }, rawdoc! { "a": [4, 5] }, Some(1)),

@@ -13,12 +13,14 @@
 //! | `push` | `$push` with its modifiers, `$addToSet` |
 //! | `pull` | `$pull $pullAll` |
 //! | `path`, `positional` | where: one place, or those that `$`, `$[]` and `$[id]` mean |
+//! | `pipeline` | stages that make a document of the old one |
 //! | `upsert` | what an upsert takes from its filter |
 
 mod action;
 mod number;
 mod parse;
 mod path;
+mod pipeline;
 mod positional;
 mod pull;
 mod push;
@@ -36,21 +38,44 @@ use crate::query::filter::Filter;
 
 use action::Action;
 use path::Path;
+use pipeline::Pipeline;
 use positional::ArrayFilters;
 
+/// What an update asks for, as it was written.
+#[derive(Debug, Clone)]
+pub enum Changes {
+    /// Operators, or the new document.
+    Document(RawDocumentBuf),
+    /// Stages of a pipeline.
+    Pipeline(Vec<RawDocumentBuf>),
+}
+
+impl From<RawDocumentBuf> for Changes {
+    fn from(document: RawDocumentBuf) -> Self {
+        Changes::Document(document)
+    }
+}
+
+impl From<Vec<RawDocumentBuf>> for Changes {
+    fn from(stages: Vec<RawDocumentBuf>) -> Self {
+        Changes::Pipeline(stages)
+    }
+}
+
 /// A parsed update.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Update {
     kind: Kind,
     filters: ArrayFilters,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 enum Kind {
     /// The new document, with or without `_id`.
     Replace(Document),
     /// Changes of single fields, in the order of their paths.
     Fields(Vec<FieldUpdate>),
+    Pipeline(Pipeline),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +95,29 @@ impl Update {
         Self::with_array_filters(update, &[])
     }
 
+    /// Reads an update of either form, with the filters of its `$[id]`s.
+    ///
+    /// # Errors
+    /// As [`Self::with_array_filters`] and [`Self::pipeline`]; `FailedToParse` for a pipeline with filters.
+    pub fn read(changes: &Changes, filters: &[RawDocumentBuf]) -> Result<Self> {
+        match changes {
+            Changes::Document(update) => Self::with_array_filters(update, filters),
+            Changes::Pipeline(stages) if filters.is_empty() => Self::pipeline(stages),
+            Changes::Pipeline(_) => Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                "arrayFilters may not be specified for pipeline-style updates",
+            )),
+        }
+    }
+
+    /// Reads an update by the stages of a pipeline.
+    ///
+    /// # Errors
+    /// `InvalidOptions` for a stage that an update cannot have, and those of the stages.
+    pub fn pipeline(stages: &[RawDocumentBuf]) -> Result<Self> {
+        Ok(Update { kind: Kind::Pipeline(Pipeline::parse(stages)?), filters: ArrayFilters::default() })
+    }
+
     /// [`Self::parse`] with the filters of its `$[id]`s.
     ///
     /// # Errors
@@ -84,6 +132,7 @@ impl Update {
         let filters = ArrayFilters::parse(filters)?;
         match &kind {
             Kind::Fields(fields) => filters.check(fields.iter().map(|field| &field.path))?,
+            Kind::Pipeline(_) => {}
             Kind::Replace(_) if filters.is_empty() => {}
             Kind::Replace(_) => {
                 return Err(QueryError::new(
@@ -111,6 +160,7 @@ impl Update {
         let before = Document::try_from(old)?;
         let after = match &self.kind {
             Kind::Replace(new) => replace(&before, new)?,
+            Kind::Pipeline(pipeline) => replace(&before, &pipeline.apply(old)?)?,
             Kind::Fields(fields) => {
                 let matched = positional::matched(fields.iter().map(|field| &field.path), filter, old);
                 self.change(fields, &before, matched, false)?
@@ -126,6 +176,7 @@ impl Update {
         let base = upsert::equalities(filter)?;
         let mut new = match &self.kind {
             Kind::Replace(new) => replace(&base, new)?,
+            Kind::Pipeline(pipeline) => replace(&base, &pipeline.apply(&encode(&base)?)?)?,
             Kind::Fields(fields) => self.change(fields, &base, None, true)?,
         };
         if let Some(id) = new.remove("_id") {

@@ -119,7 +119,7 @@ fn roots<'f>(node: &'f Node, names: &mut Vec<&'f str>) {
         | Node::Size { path, .. }
         | Node::Element { path, .. }
         | Node::Member { path, .. } => names.push(path.first()),
-        Node::Schema(_) => {}
+        Node::Schema(_) | Node::Expr(_) => {}
     }
 }
 

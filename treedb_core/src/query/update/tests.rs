@@ -438,3 +438,34 @@ fn all_elements_or_those_that_filters_match_are_changed() {
         doc! { "a": [5, 4] }
     );
 }
+
+#[test]
+fn a_pipeline_makes_the_new_document_of_the_old_one() {
+    let change = |old: Document, stages: &[Document]| {
+        let stages: Vec<RawDocumentBuf> = stages.iter().cloned().map(raw).collect();
+        let new = Update::pipeline(&stages)?.apply(&raw(old), &Filter::all())?;
+        Ok(new.map(|new| Document::try_from(&*new).unwrap()))
+    };
+    assert_eq!(
+        change(
+            doc! { "_id": 1, "a": 2, "b": 3 },
+            &[doc! { "$set": { "sum": { "$add": ["$a", "$b"] }, "a": "$b" } }, doc! { "$unset": "b" }]
+        )
+        .unwrap(),
+        Some(doc! { "_id": 1, "a": 3, "sum": 5 })
+    );
+    assert_eq!(
+        change(doc! { "_id": 1, "a": { "x": 1 } }, &[doc! { "$replaceWith": "$a" }]).unwrap(),
+        Some(doc! { "_id": 1, "x": 1 })
+    );
+    assert_eq!(change(doc! { "_id": 1, "a": 1 }, &[doc! { "$set": { "a": 1 } }]).unwrap(), None);
+    let refused = |stage: Document| code(change(doc! { "_id": 1, "a": "x" }, &[stage]));
+    assert_eq!(refused(doc! { "$match": {} }), ErrorCode::InvalidOptions);
+    assert_eq!(refused(doc! { "$set": { "_id": 2 } }), ErrorCode::ImmutableField);
+    assert_eq!(refused(doc! { "$set": { "a": 1 }, "$unset": "b" }), ErrorCode::Location40323);
+    assert_eq!(refused(doc! { "$set": { "a": { "$add": ["$a", 1] } } }), ErrorCode::TypeMismatch);
+
+    let upsert = Update::pipeline(&[raw(doc! { "$set": { "b": { "$add": ["$a", 1] } } })]).unwrap();
+    let new = upsert.upsert(&Filter::parse(&raw(doc! { "a": 1 })).unwrap()).unwrap();
+    assert_eq!(Document::try_from(&*new).unwrap(), doc! { "a": 1, "b": 2 });
+}

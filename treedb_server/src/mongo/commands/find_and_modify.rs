@@ -1,13 +1,14 @@
 //! `findAndModify`: changes or deletes one document and returns it, as it was or as it is then.
 
 use bson::raw::cstr;
-use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawDocumentBuf, rawdoc};
 use treedb_core::query::ErrorCode;
 use treedb_core::{FindAndModifyRequest, FindRequest};
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
+use super::update::changes;
 use super::writes::{Options, simple_collation};
 use crate::mongo::error::CommandError;
 
@@ -26,12 +27,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "hint" => find.hint = hint(&collection, &arg)?,
             "collation" => simple_collation(&arg)?,
             "remove" => remove = arg.bool()?,
-            "update" if matches!(arg.value(), RawBsonRef::Array(_)) => {
-                return Err(CommandError::not_implemented(
-                    "updates by an aggregation pipeline are not supported",
-                ));
-            }
-            "update" => update = Some(arg.document()?.to_owned()),
+            "update" => update = Some(changes(&arg)?),
             "new" => after = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
             "arrayFilters" => array_filters = arg.documents()?,

@@ -2,14 +2,14 @@
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::query::ErrorCode;
+use treedb_core::query::{Changes, ErrorCode};
 use treedb_core::{Collection, UpdateRequest};
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
 use super::writes::{append_count, check_statement, each_statement, simple_collation};
-use crate::mongo::args::args;
+use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -50,12 +50,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
         match arg.name {
             "q" => filter = Some(arg.document()?.to_owned()),
             "u" => {
-                if let RawBsonRef::Array(_) = arg.value() {
-                    return Err(CommandError::not_implemented(
-                        "updates by an aggregation pipeline are not supported",
-                    ));
-                }
-                update = Some(arg.document()?.to_owned());
+                update = Some(changes(&arg)?);
             }
             "multi" => multi = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
@@ -74,7 +69,12 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
     };
     let filter = filter.ok_or_else(|| missing("q"))?;
     let update = update.ok_or_else(|| missing("u"))?;
-    let replaces = update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'));
+    let replaces = match &update {
+        Changes::Document(update) => {
+            update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'))
+        }
+        Changes::Pipeline(_) => false,
+    };
     if multi && replaces {
         return Err(CommandError::new(
             ErrorCode::FailedToParse,
@@ -82,4 +82,12 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
         ));
     }
     Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by })
+}
+
+/// The update an argument asks for: a document, or the stages of a pipeline.
+pub(super) fn changes(arg: &Arg<'_>) -> Result<Changes> {
+    match arg.value() {
+        RawBsonRef::Array(_) => Ok(Changes::Pipeline(arg.documents()?)),
+        _ => Ok(Changes::Document(arg.document()?.to_owned())),
+    }
 }

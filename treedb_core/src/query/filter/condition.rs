@@ -1,0 +1,39 @@
+//! `$expr`: an expression as a condition on a document.
+
+use crate::code::Result;
+use crate::doc::{Doc, Element, OwnedValue};
+use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
+
+/// A parsed expression, with the time that `$$NOW` is.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    expr: Expr,
+    globals: Globals,
+    source: OwnedValue,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Condition {
+    /// Reads the operand of `$expr`.
+    ///
+    /// # Errors
+    /// Those of [`Expr::parse`].
+    pub(super) fn parse(operand: &Element<'_>) -> Result<Self> {
+        Ok(Condition {
+            expr: Expr::parse_element(operand, &Names::default())?,
+            globals: Globals::now(),
+            source: OwnedValue::from_element(operand),
+        })
+    }
+
+    /// True if the expression gives something true for `doc`.
+    pub(super) fn holds(&self, doc: Doc<'_>) -> Result<bool> {
+        let arena = Arena::new();
+        self.expr.holds(&mut Scope::new(doc, &self.globals, &arena))
+    }
+}

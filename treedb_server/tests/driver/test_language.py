@@ -1,0 +1,167 @@
+"""Filters, updates and projections of the whole language, through a driver."""
+import re
+
+import bson
+import pytest
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from pymongo import ReturnDocument
+from pymongo.errors import OperationFailure, WriteError
+
+
+def ids(cursor):
+    return [document["_id"] for document in cursor]
+
+
+def code(failure):
+    return failure.value.code
+
+
+@pytest.fixture
+def shelf(db):
+    db.c.insert_many([
+        {"_id": 1, "name": "Alien", "tags": ["space", "fear"], "n": 5, "scores": [{"k": "a", "v": 1}, {"k": "b", "v": 9}]},
+        {"_id": 2, "name": "alpha", "tags": [], "n": 6.5, "scores": [{"k": "a", "v": 9}]},
+        {"_id": 3, "name": "Brazil", "tags": ["fear"], "n": Int64(12), "low": 20},
+        {"_id": 4, "name": None, "tags": "fear", "n": Decimal128("7.5")},
+    ])
+    return db.c
+
+
+@pytest.mark.parametrize("query, expected", [
+    ({"name": re.compile("^Al")}, [1]),
+    ({"name": {"$regex": "^al", "$options": "i"}}, [1, 2]),
+    ({"name": {"$in": [re.compile("z"), None]}}, [3, 4]),
+    ({"name": {"$not": re.compile("a", re.I)}}, [4]),
+    ({"n": {"$type": "number"}}, [1, 2, 3, 4]),
+    ({"n": {"$type": ["long", "decimal"]}}, [3, 4]),
+    ({"n": {"$mod": [6, 0]}}, [2, 3]),
+    ({"n": {"$bitsAllSet": [2]}}, [1, 3]),
+    ({"tags": {"$all": ["fear", "space"]}}, [1]),
+    ({"tags": {"$size": 1}}, [3]),
+    ({"scores": {"$elemMatch": {"k": "a", "v": {"$gt": 5}}}}, [2]),
+    ({"scores.v": 9, "scores.k": "a"}, [1, 2]),
+    ({"tags": {"$elemMatch": {"$gte": "s"}}}, [1]),
+    ({"$expr": {"$lt": ["$n", "$low"]}}, [3]),
+    ({"$jsonSchema": {"required": ["low"], "properties": {"low": {"bsonType": "int"}}}}, [3]),
+])
+def test_a_query_finds_the_same_with_and_without_indexes(shelf, query, expected):
+    assert ids(shelf.find(query).sort("_id")) == expected
+    assert shelf.count_documents(query) == len(expected)
+    for field in ["name", "tags", "n", "scores.v", "scores.k"]:
+        shelf.create_index(field)
+    assert ids(shelf.find(query).sort("_id")) == expected
+    assert sorted(shelf.distinct("_id", query)) == expected
+
+
+def test_an_anchored_pattern_walks_a_range_of_the_index(shelf):
+    shelf.create_index("name")
+    explained = shelf.find({"name": re.compile("^Al")}).explain()
+    assert explained["executionStats"]["totalKeysExamined"] <= 2
+
+
+def test_what_cannot_be_asked_says_why(shelf):
+    for query, expected in [
+        ({"$where": "true"}, 238), ({"n": {"$foo": 1}}, 2), ({"name": {"$regex": "("}}, 51091),
+        ({"n": {"$size": -1}}, 2), ({"n": {"$type": "x"}}, 2), ({"$expr": {"$foo": 1}}, 168),
+    ]:
+        with pytest.raises(OperationFailure) as failure:
+            list(shelf.find(query))
+        assert code(failure) == expected, query
+
+
+@pytest.mark.parametrize("update, expected", [
+    ({"$push": {"tags": {"$each": ["a", "z"], "$sort": 1, "$slice": 3}}}, {"tags": ["a", "fear", "space"]}),
+    ({"$addToSet": {"tags": {"$each": ["fear", "new"]}}}, {"tags": ["space", "fear", "new"]}),
+    ({"$pull": {"scores": {"v": {"$lt": 5}}}}, {"scores": [{"k": "b", "v": 9}]}),
+    ({"$pullAll": {"tags": ["fear"]}}, {"tags": ["space"]}),
+    ({"$pop": {"tags": -1}}, {"tags": ["fear"]}),
+    ({"$mul": {"n": 2.5}}, {"n": 12.5}),
+    ({"$min": {"n": 3}, "$max": {"m": 4}}, {"n": 3, "m": 4}),
+    ({"$bit": {"n": {"xor": 1}}}, {"n": 4}),
+    ({"$rename": {"n": "number"}}, {"number": 5, "n": None}),
+    ({"$set": {"scores.$[].v": 0}}, {"scores": [{"k": "a", "v": 0}, {"k": "b", "v": 0}]}),
+    ([{"$set": {"n": {"$add": ["$n", {"$size": "$tags"}]}}}, {"$unset": "tags"}], {"n": 7, "tags": None}),
+])
+def test_an_update_leaves_what_it_should(shelf, update, expected):
+    assert shelf.update_one({"_id": 1}, update).modified_count == 1
+    found = shelf.find_one({"_id": 1})
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_dates_are_the_servers(shelf):
+    shelf.update_one({"_id": 1}, {"$currentDate": {"at": True, "stamp": {"$type": "timestamp"}}})
+    found = shelf.find_one({"_id": 1})
+    assert found["at"].year >= 2024 and isinstance(found["stamp"], bson.Timestamp)
+
+
+def test_positions_are_those_the_query_and_the_array_filters_name(shelf):
+    shelf.update_one({"_id": 1, "scores.v": {"$gt": 5}}, {"$inc": {"scores.$.v": 1}})
+    assert shelf.find_one({"_id": 1})["scores"] == [{"k": "a", "v": 1}, {"k": "b", "v": 10}]
+    done = shelf.update_many(
+        {"scores": {"$exists": True}}, {"$set": {"scores.$[e].v": -1}}, array_filters=[{"e.k": "a"}])
+    assert done.modified_count == 2
+    assert shelf.find_one({"_id": 2})["scores"] == [{"k": "a", "v": -1}]
+    found = shelf.find_one_and_update(
+        {"scores.k": "b"}, {"$set": {"scores.$[e].v": 7}}, array_filters=[{"e.v": {"$lt": 0}}],
+        return_document=ReturnDocument.AFTER)
+    assert [score["v"] for score in found["scores"]] == [7, 10]
+
+
+def test_find_and_modify_takes_a_dollar_and_a_pipeline(shelf):
+    found = shelf.find_one_and_update(
+        {"tags": "fear"}, {"$set": {"tags.$": "joy"}}, sort=[("_id", 1)], return_document=ReturnDocument.AFTER)
+    assert found["_id"] == 1 and found["tags"] == ["space", "joy"]
+    found = shelf.find_one_and_update(
+        {"_id": 3}, [{"$replaceWith": {"sum": {"$add": ["$n", "$low"]}}}], return_document=ReturnDocument.AFTER)
+    assert found == {"_id": 3, "sum": 32}
+
+
+def test_updates_that_cannot_be_say_why(shelf):
+    for update, expected in [
+        ({"$push": {"n": 1}}, 2), ({"$pop": {"n": 1}}, 14), ({"$inc": {"name": 1}}, 14), ({"$set": {"tags.$": 1}}, 2),
+        ({"$set": {"n": 1}, "$inc": {"n": 1}}, 40), ({"$set": {"_id": 9}}, 66), ({"$set": {"name.x": 1}}, 28),
+        ({"$foo": {"n": 1}}, 9), ({"$rename": {"n": "n"}}, 2), ([{"$match": {}}], 72),
+    ]:
+        with pytest.raises(WriteError) as failure:
+            shelf.update_one({"_id": 1}, update)
+        assert code(failure) == expected, update
+    assert shelf.find_one({"_id": 1})["n"] == 5
+
+
+def test_projections_hand_out_parts_of_arrays(shelf):
+    one = {"_id": 1}
+    assert shelf.find_one(one, {"tags": {"$slice": -1}, "scores": 0})["tags"] == ["fear"]
+    assert shelf.find_one(one, {"scores": {"$elemMatch": {"v": 9}}}) == {"_id": 1, "scores": [{"k": "b", "v": 9}]}
+    assert shelf.find_one({"_id": 1, "tags": "fear"}, {"tags.$": 1}) == {"_id": 1, "tags": ["fear"]}
+
+
+def test_an_upsert_by_all_takes_its_one_value(db):
+    db.c.update_one({"a": {"$all": [3]}, "b": {"$gt": 1}}, {"$push": {"c": 1}}, upsert=True)
+    assert db.c.find_one({}, {"_id": 0}) == {"a": 3, "c": [1]}
+    db.c.update_one({"k": 1}, [{"$set": {"n": {"$add": ["$k", 1]}}}], upsert=True)
+    assert db.c.find_one({"k": 1}, {"_id": 0}) == {"k": 1, "n": 2}
+
+
+def test_a_collections_validator_refuses_what_does_not_fit(db):
+    schema = {"$jsonSchema": {"required": ["n"], "properties": {"n": {"bsonType": "int", "minimum": 0}}}}
+    films = db.create_collection("films", validator=schema)
+    films.insert_one({"_id": 1, "n": 1})
+    for change in [lambda: films.insert_one({"_id": 2}), lambda: films.update_one({"_id": 1}, {"$inc": {"n": -5}}),
+                   lambda: films.replace_one({"_id": 1}, {"x": 1})]:
+        with pytest.raises(WriteError) as failure:
+            change()
+        assert code(failure) == 121
+    assert list(films.find()) == [{"_id": 1, "n": 1}]
+    assert next(db.list_collections())["options"]["validator"] == schema
+    db.command("collMod", "films", validator={"x": {"$exists": True}}, validationLevel="moderate")
+    films.update_one({"_id": 1}, {"$set": {"n": -1}})
+    with pytest.raises(WriteError):
+        films.insert_one({"n": 1})
+    db.command("collMod", "films", validationLevel="off")
+    films.insert_one({"_id": 3})
+    with pytest.raises(OperationFailure):
+        db.create_collection("bad", validator={"$foo": 1})
+    with pytest.raises(OperationFailure) as failure:
+        db.command("collMod", "none", validator={})
+    assert code(failure) == 26
