@@ -106,6 +106,8 @@ codes! {
     ShutdownInProgress = 91,
     /// Two transactions changed the same document: try again.
     WriteConflict = 112,
+    /// A document is not what the collection's validator asks for.
+    DocumentValidationFailure = 121,
     /// More memory than allowed would be needed.
     ExceededMemoryLimit = 146,
     /// A command or stage asks for something in a form that is not allowed.

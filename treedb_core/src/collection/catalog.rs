@@ -17,6 +17,7 @@ use crate::kv::{Reads, Table, TableKind, WriteTxn};
 
 use super::meta::{IndexMeta, Meta, index_table, rows_table};
 use super::namespace::Namespace;
+use super::validator::Validator;
 
 /// Name of the catalog's table.
 const TABLE: &str = "catalog";
@@ -143,6 +144,7 @@ impl Catalog {
             namespace: namespace.clone(),
             id,
             uuid: bson::Uuid::new(),
+            validator: Validator::of(&options)?,
             options,
             next_index: 1,
             rows,

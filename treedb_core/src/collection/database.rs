@@ -14,6 +14,7 @@ use super::check::{self, CollectionCheck};
 use super::edit::Edit;
 use super::index_build;
 use super::namespace::{Namespace, check_database};
+use super::validator::Validator;
 
 /// An open database: collections of documents over a key/value store, in one directory.
 ///
@@ -98,6 +99,23 @@ impl Database {
         self.inner.catalog.create(&mut txn, &namespace, options)?;
         txn.commit()?;
         Ok(Collection::new(self.clone(), namespace))
+    }
+
+    /// Changes options of a collection, as `collMod` does: those in `options` come in the place of the old ones.
+    /// `validator`, `validationLevel` and `validationAction` decide about documents written from then on.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`; those of the validator's filter.
+    pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
+        let namespace = Namespace::parse(namespace)?;
+        let mut txn = self.inner.store.begin_write()?;
+        let Some(mut meta) = self.inner.catalog.read(&txn, &namespace)? else {
+            return Err(Self::missing(&namespace));
+        };
+        meta.options.extend(options);
+        meta.validator = Validator::of(&meta.options)?;
+        self.inner.catalog.write(&mut txn, &meta)?;
+        Ok(txn.commit()?)
     }
 
     /// Drops a collection with its rows and indexes. False if there is none of that name. Cursors that are open on

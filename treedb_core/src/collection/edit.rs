@@ -36,6 +36,14 @@ struct IndexChange {
 }
 
 impl<'a> Edit<'a> {
+    /// Refuses a document that the collection's validator does not let in.
+    fn check_valid(&self, old: Option<&RawDocument>, new: &RawDocument) -> Result<()> {
+        match &self.meta.validator {
+            Some(validator) => validator.check(old, new),
+            None => Ok(()),
+        }
+    }
+
     fn view(&self) -> View<'_, WriteTxn> {
         View { reads: self.txn, meta: &self.meta }
     }
@@ -225,6 +233,7 @@ impl Source for Edit<'_> {
 impl Sink for Edit<'_> {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_size(doc)?;
+        self.check_valid(None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = RowId(self.txn.append_row(&self.meta.rows, doc.as_bytes())?);
         self.apply(row, changes)?;
@@ -237,6 +246,7 @@ impl Sink for Edit<'_> {
             Change::Keep => {}
             Change::Replace(new) => {
                 check_size(&new)?;
+                self.check_valid(Some(old), &new)?;
                 let changes = self.changes(Some(id), Some(old), Some(&new))?;
                 self.txn.put_row(&self.meta.rows, id.0, new.as_bytes())?;
                 self.apply(id, changes)?;

@@ -18,6 +18,7 @@ use crate::index::ordered::IndexDef;
 use crate::kv::{Reads, Table};
 
 use super::namespace::Namespace;
+use super::validator::Validator;
 
 /// Version of the catalog entry.
 const VERSION: i32 = 1;
@@ -30,7 +31,9 @@ pub(crate) struct Meta {
     pub(crate) namespace: Namespace,
     pub(crate) id: i64,
     pub(crate) uuid: bson::Uuid,
+    /// What `create` and `collMod` said; `validator` and its like among them.
     pub(crate) options: Document,
+    pub(crate) validator: Option<Validator>,
     pub(crate) next_index: i64,
     /// The table of the rows.
     pub(crate) rows: Table,
@@ -127,10 +130,12 @@ impl Meta {
                 table: table(index_table(id, index_id))?,
             });
         }
+        let options = entry.get_document("options").cloned().unwrap_or_default();
         let mut meta = Meta {
             id,
             uuid,
-            options: entry.get_document("options").cloned().unwrap_or_default(),
+            validator: Validator::of(&options)?,
+            options,
             next_index: entry.get_i64("next_index").map_err(|e| damaged(&e.to_string()))?,
             rows: table(rows_table(id))?,
             indexes,

@@ -9,6 +9,7 @@
 //! | `by_id` | a find by `_id`, which needs no plan |
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
+//! | `validator` | what a collection's documents must match |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `check` | rows against indexes, both ways |
@@ -29,6 +30,7 @@ mod namespace;
 mod request;
 #[cfg(test)]
 mod tests;
+mod validator;
 mod view;
 
 pub use check::CollectionCheck;

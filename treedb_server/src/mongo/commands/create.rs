@@ -1,6 +1,6 @@
 //! `create`.
 
-use bson::Document;
+use bson::{Bson, Document};
 use treedb_core::query::ErrorCode;
 
 use super::Result;
@@ -8,13 +8,16 @@ use super::request::{Request, done};
 use super::writes::{simple_collation, write_concern};
 use crate::mongo::error::CommandError;
 
+/// The options that a collection keeps.
+pub(super) const VALIDATION: &[&str] = &["validator", "validationLevel", "validationAction"];
+
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut options = Document::new();
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "capped"
             | "timeseries"
-            | "validator"
             | "viewOn"
             | "pipeline"
             | "clusteredIndex"
@@ -29,19 +32,16 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "writeConcern" => {
                 write_concern(arg.document()?)?;
             }
-            // Settings of other storage engines, and of a validator that there is not.
-            "autoIndexId"
-            | "storageEngine"
-            | "indexOptionDefaults"
-            | "validationLevel"
-            | "validationAction"
-            | "temp"
-            | "flags" => {}
+            name if VALIDATION.contains(&name) => {
+                options.insert(name, Bson::try_from(arg.value())?);
+            }
+            // Settings of other storage engines.
+            "autoIndexId" | "storageEngine" | "indexOptionDefaults" | "temp" | "flags" => {}
             _ => arg.generic()?,
         }
     }
     let namespace = request.namespace()?;
-    request.context.database.create_collection(namespace.as_str(), Document::new()).map_err(|error| {
+    request.context.database.create_collection(namespace.as_str(), options).map_err(|error| {
         let exists = error.code == ErrorCode::NamespaceExists;
         let mut error = CommandError::from(error);
         if exists {

@@ -3,6 +3,7 @@
 mod aggregate;
 mod backup_to;
 mod build_info;
+mod coll_mod;
 mod connection_status;
 mod count;
 mod create;
@@ -93,6 +94,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::quick("backupStatus", "The backups under way", backup_to::status).admin(),
     Command::new("backupTo", "Copy the database into a new directory", backup_to::run).admin(),
     Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
+    Command::new("collMod", "Change what the documents of a collection must match", coll_mod::run),
     Command::quick("connectionStatus", "Who is logged in: nobody", connection_status::run),
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),

@@ -65,7 +65,8 @@ impl Options {
         match arg.name {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "stmtId" | "stmtIds" | "isTimeseriesNamespace" => {}
+            "bypassDocumentValidation" => arg.unsupported()?,
+            "stmtId" | "stmtIds" | "isTimeseriesNamespace" => {}
             _ => return Ok(false),
         }
         Ok(true)
