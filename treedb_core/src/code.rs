@@ -170,6 +170,48 @@ codes! {
     Location28667 = 28667,
     /// A `$slice` asks for no elements.
     Location28724 = 28724,
+    /// Documents of `$merge` found no document to be merged with.
+    MergeStageNoMatchingDocument = 13113,
+    /// Pipelines within pipelines, too many.
+    MaxSubPipelineDepthExceeded = 232,
+    /// A group is no document.
+    Location15947 = 15947,
+    /// No accumulator of that name.
+    Location15952 = 15952,
+    /// A group without `_id`.
+    Location15955 = 15955,
+    /// Not a number of documents to skip.
+    Location15956 = 15956,
+    /// Not a number of documents to let through.
+    Location15957 = 15957,
+    /// A limit of zero.
+    Location15958 = 15958,
+    /// A sort without fields.
+    Location15976 = 15976,
+    /// `$unwind` of something that is no path.
+    Location15981 = 15981,
+    /// `$redact` decided something else than to keep, prune or descend.
+    Location17053 = 17053,
+    /// A path without its `$`.
+    Location28818 = 28818,
+    /// Not a name for a count.
+    Location40156 = 40156,
+    /// Buckets cannot be made that way.
+    Location40201 = 40201,
+    /// A field of a group is no accumulator.
+    Location40234 = 40234,
+    /// A stage that is not allowed within another's pipeline.
+    Location40600 = 40600,
+    /// A stage that can only be the last.
+    Location40601 = 40601,
+    /// A stage that can only be the first.
+    Location40602 = 40602,
+    /// A document of `$merge` lacks a field to find its like by.
+    Location51132 = 51132,
+    /// The fields of `$merge` do not tell documents apart.
+    Location51183 = 51183,
+    /// `$documents` of something else.
+    Location5858203 = 5_858_203,
     /// Two paths of a projection overlap.
     Location31249 = 31249,
     /// A projection that leaves fields out names one to keep.

@@ -43,9 +43,9 @@ pub use bson;
 pub use cipher::Key;
 pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use collection::{
-    Collection, CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, FindAndModifyOutcome,
-    FindAndModifyRequest, FindRequest, IndexSpec, IndexesCreated, InsertOutcome, Namespace, UpdateOutcome,
-    UpdateRequest,
+    AggregateRequest, Aggregation, Collection, CollectionInfo, Cursor, Database, DatabaseCheck,
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, IndexesCreated,
+    InsertOutcome, Namespace, UpdateOutcome, UpdateRequest,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};

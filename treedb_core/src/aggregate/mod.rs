@@ -1,1 +1,100 @@
-//! Aggregation pipeline, over [`crate::access`]. Not built yet; the folder marks the layer's place.
+//! Aggregation: pipelines of stages over the documents of collections.
+//!
+//! [`Pipeline::parse`] reads the stages, [`Pipeline::open`] makes a [`Stream`] of them: each stage pulls documents from
+//! the one before. What the front of a pipeline asks for that a find can do (`$match`, `$sort`, `$skip`, `$limit`,
+//! `$project`) goes to the planner as one [`crate::query::Query`]. A stage that needs no document as a whole
+//! (`$group`, `$count`) is lent the rows where they lie.
+//!
+//! Bounds: a stage holds at most [`Context::memory`] bytes; `$sort` and `$group` go on in scratch files if they may,
+//! the others say which stage needs too much. Other collections are reached through [`World`] alone.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `pipeline` | reading stages, moving work to the planner, putting streams together |
+//! | `stream`, `world` | [`Stream`]; [`World`] and [`Context`] |
+//! | `accumulator` | `$sum` .. `$percentile`, for groups, buckets and windows |
+//! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
+//! | `spill` | records in scratch files |
+
+mod accumulator;
+mod bucket;
+mod densify;
+mod facet;
+mod graph;
+mod group;
+mod limit;
+mod lookup;
+mod pipeline;
+mod redact;
+mod shape;
+mod sort;
+mod source;
+mod spill;
+mod stream;
+mod unwind;
+mod window;
+mod world;
+mod write;
+
+pub use pipeline::{MAX_STAGES, Pipeline};
+pub use stream::{Docs, List, Stream, Visit};
+pub use world::{Context, Scratch, Work, World};
+
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::{Doc, Element, Value};
+
+/// Bytes a stage may hold unless told otherwise: MongoDB's limit.
+pub const MEMORY: usize = 100 * 1024 * 1024;
+
+fn too_much_memory(what: &str, memory: usize) -> QueryError {
+    QueryError::new(
+        ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+        format!(
+            "{what} exceeded its memory limit of {memory} bytes: filter or project earlier in the pipeline, \
+             or pass allowDiskUse: true where the stage can use it ($sort, $group)"
+        ),
+    )
+}
+
+fn failed(message: impl Into<String>) -> QueryError {
+    QueryError::new(ErrorCode::FailedToParse, message)
+}
+
+/// A stage's operand that must be a document.
+fn document<'a>(stage: &Element<'a>) -> Result<Doc<'a>> {
+    match stage.value() {
+        Value::Document(doc) => Ok(doc),
+        other => Err(failed(format!(
+            "the {} stage specification must be an object, found {}",
+            stage.name_str(),
+            other.type_name()
+        ))),
+    }
+}
+
+/// Refuses fields of a stage's operand that it does not know.
+fn only(stage: &str, doc: Doc<'_>, known: &[&str]) -> Result<()> {
+    match doc.elements().find(|element| !known.contains(&element.name_str())) {
+        Some(unknown) => Err(QueryError::new(
+            ErrorCode::Location40415,
+            format!("BSON field '{stage}.{}' is an unknown field.", unknown.name_str()),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A field of a stage's operand that must be a string.
+fn string<'a>(stage: &str, doc: Doc<'a>, name: &str) -> Result<Option<&'a str>> {
+    match doc.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(std::str::from_utf8(text).unwrap_or_default())),
+        Some(other) => {
+            Err(failed(format!("{stage}: '{name}' must be a string, found {}", other.type_name())))
+        }
+    }
+}
+
+/// The same, which must be there.
+fn required<'a>(stage: &str, doc: Doc<'a>, name: &str) -> Result<&'a str> {
+    string(stage, doc, name)?.ok_or_else(|| failed(format!("{stage} needs the field '{name}'")))
+}

@@ -46,6 +46,11 @@ impl Collection {
         Collection { durability: Some(durability), ..self.clone() }
     }
 
+    /// The database it is in.
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+
     /// Its name.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace

@@ -7,6 +7,7 @@
 //! | `request` | what those calls take and return |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
 //! | `by_id` | a find by `_id`, which needs no plan |
+//! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
 //! | `validator` | what a collection's documents must match |
@@ -17,6 +18,7 @@
 //! Invariants: a row and its index entries change in one transaction; every row has an `_id`, unique and first in
 //! the document; an index being built is maintained by every write and read by none.
 
+mod aggregate;
 mod by_id;
 mod catalog;
 mod check;
@@ -33,6 +35,7 @@ mod tests;
 mod validator;
 mod view;
 
+pub use aggregate::{AggregateRequest, Aggregation};
 pub use check::CollectionCheck;
 pub use cursor::Cursor;
 pub use database::{CollectionInfo, Database, DatabaseCheck};

@@ -11,11 +11,13 @@ mod names;
 mod platter;
 pub mod real;
 pub mod replay;
+mod scratch;
 pub mod sim;
 
 pub(crate) use limit::memory_limit;
 pub use map::Mapping;
 pub use real::RealDisk;
+pub use scratch::scratch;
 pub use sim::SimDisk;
 
 use std::path::Path;

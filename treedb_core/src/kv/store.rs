@@ -179,6 +179,15 @@ impl Store {
         self.inner.poisoned()
     }
 
+    /// A file without a name beside the store's, for what does not fit in memory; `None` for an encrypted store, whose
+    /// data must not lie on disk as it is, and for one that is not on the system's disk.
+    pub(crate) fn scratch(&self) -> Result<Option<std::fs::File>> {
+        if self.inner.options.key.is_some() || !self.inner.dir.is_dir() {
+            return Ok(None);
+        }
+        crate::disk::scratch(&self.inner.dir).map(Some)
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.inner.dir

@@ -150,6 +150,43 @@ impl Execution {
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
+    /// Lends the remaining documents to `visit` until it says stop. Those that need no change are lent where they lie.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and those of `visit`.
+    pub fn lend(
+        &mut self,
+        source: &dyn Source,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    ) -> Result<()> {
+        if self.plan.sort_in_memory || self.query.projection.is_some() {
+            let mut failed = None;
+            self.run(source, &mut |document| {
+                visit(&document).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    Flow::Break(())
+                })
+            })?;
+            return failed.map_or(Ok(()), Err);
+        }
+        let Execution { query, plan, walk, to_skip, counters, .. } = self;
+        if query.limit > 0 && counters.returned >= query.limit {
+            return Ok(());
+        }
+        let mut returned = counters.returned;
+        walk.run(source, plan, &query.filter, counters, &mut |_, document| {
+            if *to_skip > 0 {
+                *to_skip -= 1;
+                return Ok(Flow::Continue(()));
+            }
+            returned += 1;
+            let flow = visit(document)?;
+            Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
+        })?;
+        counters.returned = returned;
+        Ok(())
+    }
+
     fn run_sorted(
         &mut self,
         source: &dyn Source,

@@ -32,6 +32,7 @@ pub use filter::Filter;
 pub use plan::{Path, Plan};
 pub use projection::Projection;
 pub use reshape::Reshape;
+pub(crate) use reshape::finished;
 pub use sort::Sort;
 pub use update::{Changes, Update};
 pub use write::{Updated, delete, update};

@@ -38,6 +38,11 @@ impl Deadline {
         Deadline(Instant::now().checked_add(Duration::from_millis(millis)).filter(|_| millis > 0))
     }
 
+    /// The time, if there is a limit.
+    pub(crate) fn instant(self) -> Option<Instant> {
+        self.0
+    }
+
     /// `MaxTimeMSExpired` when the time is up.
     pub(crate) fn check(self) -> Result<()> {
         match self.0 {

@@ -32,12 +32,12 @@ def test_batches(db):
 
 
 @pytest.mark.parametrize("stage, code, word", [
-    ({"$group": {"_id": "$year", "n": {"$sum": 1}}}, 238, "$group"),
-    ({"$lookup": {"from": "x"}}, 238, "$lookup"),
-    ({"$unwind": "$cast"}, 238, "$unwind"),
-    ({"$out": "x"}, 238, "$out"),
+    ({"$group": {"_id": "$year", "n": {"$nope": 1}}}, 15952, "$nope"),
+    ({"$lookup": {"from": "x"}}, 9, "$lookup"),
+    ({"$unwind": "cast"}, 28818, "$unwind"),
+    ({"$geoNear": {}}, 238, "$geoNear"),
     ({"$nonsense": 1}, 40324, "$nonsense"),
-    ({"$project": {"a": "$b"}}, 238, "'a'"),
+    ({"$project": {"a": {"$function": {}}}}, 238, "$function"),
     ({"$limit": 0}, 15958, "limit"),
     ({}, 40323, "one field"),
 ])
@@ -53,3 +53,34 @@ def test_arguments(films):
     assert db.command({"aggregate": 1, "pipeline": [], "cursor": {}}, check=False)["code"] == 73
     assert db.command({"aggregate": "films", "pipeline": [1], "cursor": {}}, check=False)["code"] == 14
     assert db.command({"aggregate": "nothing", "pipeline": [], "cursor": {}})["cursor"]["firstBatch"] == []
+
+
+@pytest.mark.parametrize("pipeline, expected", [
+    ([{"$group": {"_id": None, "first": {"$min": "$year"}, "n": {"$sum": 1}}}, {"$project": {"_id": 0, "n": 1}}], [{"n": 12}]),
+    ([{"$match": {"_id": 1}}, {"$addFields": {"next": {"$add": ["$_id", 1]}}}, {"$project": {"next": 1}}], [{"_id": 1, "next": 2}]),
+    ([{"$match": {"_id": 1}}, {"$lookup": {"from": "films", "localField": "_id", "foreignField": "_id", "as": "same"}},
+      {"$project": {"n": {"$size": "$same"}}}], [{"_id": 1, "n": 1}]),
+    ([{"$facet": {"n": [{"$count": "n"}]}}], [{"n": [{"n": 12}]}]),
+    ([{"$match": {"$expr": {"$eq": ["$_id", "$$wanted"]}}}, {"$project": {"_id": 1}}], [{"_id": 3}]),
+    ([{"$limit": 1}, {"$project": {"_id": 0, "parts": {"$split": ["a-b", "-"]}}}, {"$unwind": "$parts"}], [{"parts": "a"}, {"parts": "b"}]),
+    ([{"$sort": {"_id": 1}}, {"$limit": 1}, {"$replaceWith": {"k": "$_id"}}, {"$unionWith": {"coll": "films", "pipeline": [{"$count": "k"}]}}],
+     [{"k": 0}, {"k": 12}]),
+    ([{"$bucket": {"groupBy": "$_id", "boundaries": [0, 6, 100]}}], [{"_id": 0, "count": 6}, {"_id": 6, "count": 6}]),
+])
+def test_pipelines_of_every_kind(films, pipeline, expected):
+    assert list(films.aggregate(pipeline, let={"wanted": 3})) == expected
+
+
+def test_out_and_merge_fill_a_collection(films):
+    years = films.database.years
+    films.aggregate([{"$group": {"_id": "$year", "n": {"$sum": 1}}}, {"$out": "years"}])
+    assert sum(year["n"] for year in years.find()) == 12
+    films.aggregate([{"$match": {"_id": 1}}, {"$project": {"_id": "$year", "m": {"$literal": 1}}}, {"$merge": {"into": "years"}}])
+    assert years.count_documents({"m": 1}) == 1
+
+
+def test_documents_without_a_collection_and_explain(films):
+    db = films.database
+    assert list(db.aggregate([{"$documents": [{"a": 1}]}])) == [{"a": 1}]
+    plan = db.command({"aggregate": "films", "pipeline": [{"$match": {"_id": 1}}], "cursor": {}, "explain": True})
+    assert plan["queryPlanner"]["winningPlan"]["stage"] == "FETCH"

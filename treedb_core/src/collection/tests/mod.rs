@@ -1,5 +1,6 @@
 //! Collections against power cuts, against damaged files, and against twins without indexes.
 
+mod aggregate;
 mod crash;
 mod damage;
 mod twins;

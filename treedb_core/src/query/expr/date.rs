@@ -19,6 +19,11 @@ const DAY: i64 = 86_400_000;
 /// 2000-01-01T00:00:00Z: where the bins of `$dateTrunc` begin. A Saturday.
 const BINS: i64 = 946_684_800_000;
 
+/// The time zone without offset.
+pub(crate) fn utc() -> TimeZone {
+    TimeZone::UTC
+}
+
 fn out_of_range(error: impl std::fmt::Display) -> QueryError {
     QueryError::new(
         ErrorCode::Overflow,

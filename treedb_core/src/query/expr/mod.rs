@@ -14,7 +14,7 @@
 
 mod array;
 mod convert;
-mod date;
+pub(crate) mod date;
 mod eval;
 mod logic;
 pub(crate) mod number;
@@ -28,7 +28,10 @@ mod table;
 mod tests;
 mod text;
 
-pub(crate) use parse::check_path;
+pub(crate) use array::positive;
+pub(crate) use logic::random;
+pub(crate) use object::merged;
+pub(crate) use parse::{check_path, check_variable};
 pub use scope::{Arena, Globals, Names, Scope};
 
 use std::cmp::Ordering;

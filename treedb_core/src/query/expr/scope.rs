@@ -94,6 +94,16 @@ impl<'a> Scope<'a> {
         Scope { root, current: root, globals, arena, locals: Vec::new() }
     }
 
+    /// The same document, seen from `current`: `$$CURRENT`.
+    pub(crate) fn at(&self, current: Value<'a>) -> Self {
+        Scope { current, locals: Vec::new(), ..*self }
+    }
+
+    /// The whole document.
+    pub(crate) fn root(&self) -> Value<'a> {
+        self.root
+    }
+
     /// A string as a value.
     pub(crate) fn text(&self, text: &str) -> Result<Found<'a>> {
         self.bytes(text.as_bytes()).map(|bytes| Some(Value::String(bytes)))

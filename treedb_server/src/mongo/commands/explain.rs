@@ -99,7 +99,7 @@ fn reply(collection: &Collection, find: FindRequest, command: &RawDocument, exec
 }
 
 /// The plan in MongoDB's words: `EOF`, `COLLSCAN`, or `FETCH` over `IXSCAN`; under a `SORT` if there is one.
-fn winning_plan(collection: &Collection, plan: Option<&Plan>) -> Result<RawDocumentBuf> {
+pub(super) fn winning_plan(collection: &Collection, plan: Option<&Plan>) -> Result<RawDocumentBuf> {
     let Some(plan) = plan else { return Ok(rawdoc! { "stage": "EOF" }) };
     let found = match &plan.path {
         Path::Nothing => rawdoc! { "stage": "EOF" },

@@ -1,0 +1,206 @@
+//! `$lookup` in all its forms, and `$unionWith`.
+
+use std::sync::Arc;
+
+use bson::{RawDocumentBuf, rawdoc};
+
+use crate::code::Result;
+use crate::doc::write::{ArrayWriter, Writer};
+use crate::doc::{Doc, Element, OwnedValue, Path, Value};
+use crate::query::expr::{Arena, Expr, Globals, Names, Scope, check_path, check_variable};
+
+use super::pipeline::{Node, Parser, Pipeline, Stage};
+use super::shape::Match;
+use super::stream::{Docs, Stream};
+use super::unwind::with_value;
+use super::world::Context;
+
+/// `$lookup`.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    from: String,
+    to: Path,
+    /// Own field and the other collection's.
+    fields: Option<(Path, String)>,
+    variables: Vec<Expr>,
+    pipeline: Pipeline,
+}
+
+impl Lookup {
+    pub(super) fn parse(stage: &Element<'_>, parser: &Parser) -> Result<Lookup> {
+        let doc = super::document(stage)?;
+        super::only("$lookup", doc, &["from", "as", "localField", "foreignField", "let", "pipeline"])?;
+        let to = super::required("$lookup", doc, "as")?;
+        check_path(to)?;
+        let local = super::string("$lookup", doc, "localField")?;
+        let foreign = super::string("$lookup", doc, "foreignField")?;
+        let fields = match (local, foreign) {
+            (Some(local), Some(foreign)) => {
+                check_path(local)?;
+                check_path(foreign)?;
+                Some((Path::new(local), foreign.to_owned()))
+            }
+            (None, None) => None,
+            _ => {
+                return Err(super::failed(
+                    "$lookup requires both or neither of 'localField' and 'foreignField'",
+                ));
+            }
+        };
+        let (mut names, mut variables) = (parser.names.globals().to_vec(), Vec::new());
+        match doc.get("let") {
+            None => {}
+            Some(Value::Document(given)) => {
+                for variable in given.elements() {
+                    check_variable(variable.name_str())?;
+                    variables.push(Expr::parse(variable.value(), &parser.names)?);
+                    names.push(variable.name_str().to_owned());
+                }
+            }
+            Some(_) => return Err(super::failed("$lookup: 'let' must be a document")),
+        }
+        let stages = doc.get("pipeline");
+        if stages.is_none() && fields.is_none() {
+            return Err(super::failed("$lookup needs 'localField' and 'foreignField', or a 'pipeline'"));
+        }
+        let empty = Doc::EMPTY;
+        let pipeline = parser.within(Names::new(names))?.pipeline(stages.unwrap_or(Value::Array(empty)))?;
+        // Without a collection the pipeline begins with documents of its own.
+        let from = match super::string("$lookup", doc, "from")? {
+            Some(from) => from.to_owned(),
+            None if pipeline.has_source() => String::new(),
+            None => return Err(super::failed("$lookup needs the field 'from'")),
+        };
+        Ok(Lookup { from, to: Path::new(to), fields, variables, pipeline })
+    }
+
+    /// The other collection's documents for one of this.
+    fn found(&self, document: Doc<'_>, context: &Context) -> Result<Docs> {
+        let arena = Arena::new();
+        let mut scope = Scope::new(document, &context.globals, &arena);
+        let mut values = context.globals.values.clone();
+        for variable in &self.variables {
+            values.push(variable.eval(&mut scope)?.map(OwnedValue::from_value));
+        }
+        let context = context.with_globals(Globals { now: context.globals.now, values });
+        let namespace = format!("{}.{}", context.database, self.from);
+        match &self.fields {
+            Some((local, foreign)) => {
+                let filter = Node::Match(Arc::new(Match::of(&joins(document, local, foreign))?));
+                self.pipeline.behind(filter).open(&namespace, &context)
+            }
+            None => self.pipeline.open(&namespace, &context),
+        }
+    }
+}
+
+/// The filter of the documents whose `foreign` equals a value at `local`.
+fn joins(document: Doc<'_>, local: &Path, foreign: &str) -> RawDocumentBuf {
+    let mut values = ArrayWriter::new();
+    local.visit(document, false, &mut |found| {
+        match found {
+            Some(Value::Array(array)) => array.elements().for_each(|element| values.push(element.value())),
+            found => values.push(found.unwrap_or(Value::Null)),
+        }
+        false
+    });
+    one_of(foreign, values)
+}
+
+struct Looking {
+    stage: Arc<Lookup>,
+    context: Context,
+    input: Docs,
+}
+
+impl Stage for Lookup {
+    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+        Ok(Box::new(Looking { stage: self, context: context.clone(), input }))
+    }
+}
+
+impl Stream for Looking {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        let doc = Doc::from(&document);
+        let mut found = self.stage.found(doc, &self.context)?;
+        let mut all = ArrayWriter::new();
+        while let Some(one) = found.next()? {
+            all.push(Value::Document(Doc::from(&one)));
+            if all.bytes() > self.context.memory {
+                return Err(super::too_much_memory(
+                    "$lookup (the documents found for one)",
+                    self.context.memory,
+                ));
+            }
+        }
+        let bytes = all.into_bytes();
+        with_value(doc, &self.stage.to, Some(Value::Array(Doc::new(&bytes)))).map(Some)
+    }
+}
+
+/// `$unionWith`.
+#[derive(Debug)]
+pub(super) struct Union {
+    from: String,
+    pipeline: Pipeline,
+}
+
+impl Union {
+    pub(super) fn parse(stage: &Element<'_>, parser: &Parser) -> Result<Union> {
+        let inner = parser.within(parser.names.clone())?;
+        if let Value::String(from) = stage.value() {
+            let from = std::str::from_utf8(from).unwrap_or_default().to_owned();
+            return Ok(Union { from, pipeline: inner.pipeline(Value::Array(Doc::EMPTY))? });
+        }
+        let doc = super::document(stage)?;
+        super::only("$unionWith", doc, &["coll", "pipeline"])?;
+        let pipeline = inner.pipeline(doc.get("pipeline").unwrap_or(Value::Array(Doc::EMPTY)))?;
+        let from = match super::string("$unionWith", doc, "coll")? {
+            Some(from) => from.to_owned(),
+            None if pipeline.has_source() => String::new(),
+            None => return Err(super::failed("$unionWith needs the field 'coll'")),
+        };
+        Ok(Union { from, pipeline })
+    }
+}
+
+struct Joined {
+    first: Option<Docs>,
+    second: Docs,
+}
+
+impl Stage for Union {
+    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+        let namespace = format!("{}.{}", context.database, self.from);
+        let second = self.pipeline.open(&namespace, context)?;
+        Ok(Box::new(Joined { first: Some(input), second }))
+    }
+}
+
+impl Stream for Joined {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if let Some(first) = &mut self.first {
+            if let Some(document) = first.next()? {
+                return Ok(Some(document));
+            }
+            self.first = None;
+        }
+        self.second.next()
+    }
+}
+
+/// `{ path: { $in: values } }`, for stages that follow references.
+pub(super) fn one_of(path: &str, values: ArrayWriter) -> RawDocumentBuf {
+    let mut out = Writer::new(64);
+    let open = out.open_document(path.as_bytes());
+    let bytes = values.into_bytes();
+    out.value(b"$in", Value::Array(Doc::new(&bytes)));
+    out.close(open);
+    out.finish()
+}
+
+/// Both filters at once.
+pub(super) fn both(a: RawDocumentBuf, b: &RawDocumentBuf) -> RawDocumentBuf {
+    rawdoc! { "$and": [a, b.clone()] }
+}

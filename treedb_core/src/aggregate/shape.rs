@@ -1,0 +1,210 @@
+//! `$match`, and the stages that make a document of each document.
+
+use std::sync::Arc;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::access::Flow;
+use crate::code::Result;
+use crate::doc::write::Writer;
+use crate::doc::{Doc, Element, Value};
+use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
+use crate::query::{Filter, Reshape};
+
+use super::pipeline::Stage;
+use super::stream::{Docs, Stream, Visit};
+use super::world::Context;
+
+/// `$match`: what a filter can say, and expressions (`$expr`) that may use the pipeline's variables.
+#[derive(Debug)]
+pub(super) struct Match {
+    filter: Filter,
+    source: RawDocumentBuf,
+    conditions: Vec<Expr>,
+    /// Fields that a condition compares with a variable: `path`, variable's value.
+    equal: Vec<(String, Expr)>,
+}
+
+impl Match {
+    pub(super) fn parse(stage: &Element<'_>, names: &Names) -> Result<Match> {
+        let (mut conditions, mut equal) = (Vec::new(), Vec::new());
+        let rest = without_expressions(super::document(stage)?, &mut |condition| {
+            conditions.push(Expr::parse(condition, names)?);
+            equalities(condition, names, &mut equal)
+        })?;
+        Ok(Match { filter: Filter::parse(&rest)?, source: rest, conditions, equal })
+    }
+
+    /// The documents that `filter` matches.
+    pub(super) fn of(filter: &RawDocument) -> Result<Match> {
+        let (conditions, equal) = (Vec::new(), Vec::new());
+        Ok(Match { filter: Filter::parse(filter)?, source: filter.to_owned(), conditions, equal })
+    }
+
+    /// Filters that every document of the answer matches, for the planner.
+    pub(super) fn pushed(&self, globals: &Globals) -> Vec<RawDocumentBuf> {
+        let mut all = Vec::new();
+        if !Doc::from(&self.source).is_empty() {
+            all.push(self.source.clone());
+        }
+        let arena = Arena::new();
+        for (path, expr) in &self.equal {
+            let value = expr.eval(&mut Scope::new(Doc::EMPTY, globals, &arena));
+            // Of an array the filter would look at the elements; the others it finds, and perhaps more.
+            if let Ok(Some(value)) = value
+                && !matches!(value, Value::Array(_) | Value::Undefined | Value::Regex(..))
+            {
+                let mut out = Writer::new(64);
+                let open = out.open_document(path.as_bytes());
+                out.value(b"$eq", value);
+                out.close(open);
+                all.push(out.finish());
+            }
+        }
+        all
+    }
+
+    /// True if the filters of [`Self::pushed`] do not decide everything.
+    pub(super) fn has_rest(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+}
+
+/// The filter without the `$expr` at its top, which are shown to `found`.
+fn without_expressions(
+    filter: Doc<'_>,
+    found: &mut dyn FnMut(Value<'_>) -> Result<()>,
+) -> Result<RawDocumentBuf> {
+    let mut out = Writer::new(filter.as_bytes().len());
+    for element in filter.elements() {
+        match (element.name, element.value()) {
+            (b"$expr", condition) => found(condition)?,
+            (b"$and", Value::Array(all)) if !all.is_empty() => {
+                let mut rest = crate::doc::write::ArrayWriter::new();
+                for one in all.elements() {
+                    match one.value() {
+                        Value::Document(doc) => {
+                            let kept = without_expressions(doc, found)?;
+                            rest.push(Value::Document(Doc::from(&kept)));
+                        }
+                        other => rest.push(other),
+                    }
+                }
+                out.value(b"$and", Value::Array(Doc::new(&rest.into_bytes())));
+            }
+            _ => out.copy(&element),
+        }
+    }
+    Ok(out.finish())
+}
+
+/// Finds `{ $eq: ["$field", "$$variable"] }`, within `$and` too.
+fn equalities(condition: Value<'_>, names: &Names, equal: &mut Vec<(String, Expr)>) -> Result<()> {
+    let Value::Document(doc) = condition else { return Ok(()) };
+    let Some(element) = doc.elements().next() else { return Ok(()) };
+    match (element.name, element.value()) {
+        (b"$and", Value::Array(all)) => {
+            for one in all.elements() {
+                equalities(one.value(), names, equal)?;
+            }
+        }
+        (b"$eq", Value::Array(sides)) => {
+            let sides: Vec<_> = sides.elements().map(|side| side.value()).collect();
+            let &[a, b] = sides.as_slice() else { return Ok(()) };
+            for (field, other) in [(a, b), (b, a)] {
+                let (Value::String(field), Value::String(other)) = (field, other) else { continue };
+                let field = std::str::from_utf8(field).unwrap_or_default();
+                let variable = other.starts_with(b"$$")
+                    && !other.starts_with(b"$$ROOT")
+                    && !other.starts_with(b"$$CURRENT");
+                if let Some(path) = field.strip_prefix('$')
+                    && !path.starts_with('$')
+                    && variable
+                {
+                    equal.push((path.to_owned(), Expr::parse(Value::String(other), names)?));
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+struct Matching {
+    stage: Arc<Match>,
+    globals: Arc<Globals>,
+    arena: Arena,
+    input: Docs,
+}
+
+impl Stage for Match {
+    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+        let globals = Arc::clone(&context.globals);
+        Ok(Box::new(Matching { stage: self, globals, arena: Arena::new(), input }))
+    }
+}
+
+fn matches(stage: &Match, globals: &Globals, arena: &mut Arena, document: &RawDocument) -> Result<bool> {
+    if !stage.filter.matches(document)? {
+        return Ok(false);
+    }
+    for condition in &stage.conditions {
+        arena.clear();
+        if !condition.holds(&mut Scope::new(Doc::from(document), globals, arena))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Stream for Matching {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        while let Some(document) = self.input.next()? {
+            if matches(&self.stage, &self.globals, &mut self.arena, &document)? {
+                return Ok(Some(document));
+            }
+        }
+        Ok(None)
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        let Matching { stage, globals, arena, input } = self;
+        input.each(&mut |document| {
+            if matches(stage, globals, arena, document)? { visit(document) } else { Ok(Flow::Continue(())) }
+        })
+    }
+}
+
+/// `$project`, `$addFields`, `$set`, `$unset`, `$replaceRoot`, `$replaceWith`.
+#[derive(Debug)]
+pub(super) struct Shape(pub(super) Reshape);
+
+struct Shaping {
+    stage: Arc<Shape>,
+    globals: Arc<Globals>,
+    arena: Arena,
+    input: Docs,
+}
+
+impl Stage for Shape {
+    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+        let globals = Arc::clone(&context.globals);
+        Ok(Box::new(Shaping { stage: self, globals, arena: Arena::new(), input }))
+    }
+}
+
+impl Stream for Shaping {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        self.arena.clear();
+        self.stage.0.apply(&document, &self.globals, &self.arena).map(Some)
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        let Shaping { stage, globals, arena, input } = self;
+        input.each(&mut |document| {
+            arena.clear();
+            visit(&stage.0.apply(document, globals, arena)?)
+        })
+    }
+}

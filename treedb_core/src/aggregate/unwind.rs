@@ -1,0 +1,154 @@
+//! `$unwind`: a document for each element of an array; and putting a value at a path.
+
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::write::Writer;
+use crate::doc::{Doc, Element, OwnedValue, Path, Value};
+use crate::query::expr::check_path;
+use crate::query::finished;
+
+use super::pipeline::Stage;
+use super::stream::{Docs, Stream};
+use super::world::Context;
+
+/// `$unwind`.
+#[derive(Debug)]
+pub(super) struct Unwind {
+    path: Path,
+    index: Option<Path>,
+    /// Documents without elements go on as they are.
+    preserve: bool,
+}
+
+impl Unwind {
+    pub(super) fn parse(stage: &Element<'_>) -> Result<Unwind> {
+        let (path, index, preserve) = match stage.value() {
+            Value::String(path) => (std::str::from_utf8(path).unwrap_or_default(), None, false),
+            Value::Document(doc) => {
+                super::only("$unwind", doc, &["path", "includeArrayIndex", "preserveNullAndEmptyArrays"])?;
+                let path = super::required("$unwind", doc, "path")?;
+                let index = super::string("$unwind", doc, "includeArrayIndex")?;
+                (path, index, doc.get("preserveNullAndEmptyArrays").is_some_and(|value| value.truthy()))
+            }
+            other => {
+                return Err(QueryError::new(
+                    ErrorCode::Location15981,
+                    format!(
+                        "expected either a string or an object as specification for $unwind stage, got {}",
+                        other.type_name()
+                    ),
+                ));
+            }
+        };
+        let Some(path) = path.strip_prefix('$') else {
+            return Err(QueryError::new(
+                ErrorCode::Location28818,
+                format!("path option to $unwind stage should be prefixed with a '$': {path}"),
+            ));
+        };
+        check_path(path)?;
+        if let Some(index) = index {
+            check_path(index)?;
+        }
+        Ok(Unwind { path: Path::new(path), index: index.map(Path::new), preserve })
+    }
+
+    /// `document` with `value` at the path and the element's number at its own.
+    fn one(&self, document: Doc<'_>, value: Option<Value<'_>>, at: Option<i64>) -> Result<RawDocumentBuf> {
+        let unwound = with_value(document, &self.path, value)?;
+        match &self.index {
+            Some(index) => with_value(Doc::from(&unwound), index, Some(at.map_or(Value::Null, Value::Int64))),
+            None => Ok(unwound),
+        }
+    }
+}
+
+/// `document` with `value` at `path`, or with nothing there. What is no document on the way becomes one.
+pub(super) fn with_value(document: Doc<'_>, path: &Path, value: Option<Value<'_>>) -> Result<RawDocumentBuf> {
+    let mut out = Writer::new(document.as_bytes().len() + 32);
+    let parts: Vec<&str> = path.parts().iter().map(|part| part.name.as_str()).collect();
+    put(document, &parts, value, &mut out);
+    finished(out)
+}
+
+fn put(document: Doc<'_>, parts: &[&str], value: Option<Value<'_>>, out: &mut Writer) {
+    let Some((name, rest)) = parts.split_first() else { return };
+    let name = name.as_bytes();
+    let inner = |below: Doc<'_>, out: &mut Writer| match value {
+        Some(value) if rest.is_empty() => out.value(name, value),
+        None if rest.is_empty() => {}
+        _ => {
+            let open = out.open_document(name);
+            put(below, rest, value, out);
+            out.close(open);
+        }
+    };
+    let mut there = false;
+    for element in document.elements() {
+        if element.name != name || there {
+            out.copy(&element);
+            continue;
+        }
+        there = true;
+        match element.value() {
+            Value::Document(below) => inner(below, out),
+            _ if rest.is_empty() || value.is_some() => inner(Doc::EMPTY, out),
+            _ => out.copy(&element),
+        }
+    }
+    if !there && value.is_some() {
+        inner(Doc::EMPTY, out);
+    }
+}
+
+struct Unwinding {
+    stage: Arc<Unwind>,
+    input: Docs,
+    /// The document being unwound, its array, and the elements handed out.
+    current: Option<(RawDocumentBuf, Vec<OwnedValue>, usize)>,
+}
+
+impl Stage for Unwind {
+    fn open(self: Arc<Self>, input: Docs, _: &Context) -> Result<Docs> {
+        Ok(Box::new(Unwinding { stage: self, input, current: None }))
+    }
+}
+
+impl Stream for Unwinding {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        loop {
+            if let Some((document, elements, at)) = &mut self.current {
+                if let Some(element) = elements.get(*at) {
+                    let number = i64::try_from(*at).ok();
+                    *at += 1;
+                    return self.stage.one(Doc::from(&*document), Some(element.value()), number).map(Some);
+                }
+                self.current = None;
+            }
+            let Some(document) = self.input.next()? else { return Ok(None) };
+            let doc = Doc::from(&document);
+            let preserve = self.stage.preserve;
+            match self.stage.path.get(doc) {
+                Some(Value::Array(array)) if array.is_empty() => {
+                    if preserve {
+                        return self.stage.one(doc, None, None).map(Some);
+                    }
+                }
+                Some(Value::Array(array)) => {
+                    let elements =
+                        array.elements().map(|element| OwnedValue::from_element(&element)).collect();
+                    self.current = Some((document, elements, 0));
+                }
+                found @ (None | Some(Value::Null | Value::Undefined)) => {
+                    if preserve {
+                        return self.stage.one(doc, found, None).map(Some);
+                    }
+                }
+                found => return self.stage.one(doc, found, None).map(Some),
+            }
+        }
+    }
+}

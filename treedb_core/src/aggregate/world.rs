@@ -1,0 +1,101 @@
+//! What a pipeline needs of the database around it. The native collections implement it; the Postgres extension can
+//! over its tables.
+
+use std::io::{Read, Seek, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bson::RawDocumentBuf;
+
+use crate::access::Sink;
+use crate::code::Result;
+use crate::query::Query;
+use crate::query::expr::Globals;
+
+use super::stream::Docs;
+
+/// A file that vanishes when it is dropped: what does not fit in memory goes there.
+pub trait Scratch: Read + Write + Seek + Send {}
+
+impl<T: Read + Write + Seek + Send> Scratch for T {}
+
+/// What is done to a collection in one transaction.
+pub type Work<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;
+
+/// Collections by their full name (`database.collection`), all of one snapshot.
+pub trait World: Send + Sync {
+    /// The documents that `query` finds, in its order; none if there is no such collection.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn find(&self, namespace: &str, query: Query) -> Result<Docs>;
+
+    /// True if the collection gives the documents of `query` in its order without sorting them.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool>;
+
+    /// Runs `work` on the collection, which is created if it does not exist, in one transaction.
+    ///
+    /// # Errors
+    /// Those of `work`: nothing is changed then.
+    fn change(&self, namespace: &str, work: &mut Work<'_>) -> Result<()>;
+
+    /// What `$collStats` shows: `count`, `storageStats`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`.
+    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf>;
+
+    /// What `$indexStats` shows: a document for each index.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>>;
+
+    /// A new scratch file; `None` where nothing may leave the memory.
+    ///
+    /// # Errors
+    /// `OutOfDiskSpace` and others of the device.
+    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>>;
+}
+
+/// What all stages of one run share.
+#[derive(Clone)]
+pub struct Context {
+    /// The collections.
+    pub world: Arc<dyn World>,
+    /// The database that names without one mean.
+    pub database: String,
+    /// The time and the variables.
+    pub globals: Arc<Globals>,
+    /// Bytes a stage may hold.
+    pub memory: usize,
+    /// Whether a stage that needs more may use scratch files.
+    pub spill: bool,
+    /// When to give up.
+    pub until: Option<Instant>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("database", &self.database).field("memory", &self.memory).finish()
+    }
+}
+
+impl Context {
+    /// A scratch file, or the refusal of `what` where there is none.
+    pub(crate) fn scratch(&self, what: &str) -> Result<Box<dyn Scratch>> {
+        let refused = || super::too_much_memory(what, self.memory);
+        if !self.spill {
+            return Err(refused());
+        }
+        self.world.scratch()?.ok_or_else(refused)
+    }
+
+    /// The same with other variables.
+    pub(crate) fn with_globals(&self, globals: Globals) -> Context {
+        Context { globals: Arc::new(globals), ..self.clone() }
+    }
+}
