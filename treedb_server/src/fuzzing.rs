@@ -16,7 +16,9 @@ pub fn mongo(bytes: &[u8]) {
         let _ = message.body().iter().count();
         for name in message.sequence_names() {
             let documents = message.sequence(name).into_iter().flatten();
-            documents.for_each(|document| drop(document.iter().count()));
+            for document in documents {
+                let _ = document.iter().count();
+            }
         }
     }
     let _ = op_query::parse(bytes);
