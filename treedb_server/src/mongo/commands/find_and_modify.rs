@@ -40,6 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let contradiction = match (remove, &update) {
         (true, Some(_)) => Some("Cannot specify both an update and remove=true"),
         (false, None) => Some("Either an update or remove=true must be specified"),
+        (true, None) if !array_filters.is_empty() => Some("Cannot specify arrayFilters and remove=true"),
         (true, None) if upsert => Some("Cannot specify both upsert=true and remove=true"),
         (true, None) if after => {
             Some("Cannot specify both new=true and remove=true; 'remove' always returns the deleted document")
