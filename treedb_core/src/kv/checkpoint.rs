@@ -55,7 +55,7 @@ impl Inner {
             Due::Soon if self.options.background => self.worker.wake(),
             Due::Soon | Due::Now => {
                 let begun = Instant::now();
-                let _ = self.checkpoint();
+                let _ = if self.options.background { self.catch_up() } else { self.checkpoint() };
                 self.stalls.note(begun.elapsed());
             }
         }
@@ -76,16 +76,31 @@ impl Inner {
         }
     }
 
-    /// Makes a checkpoint of the current transaction, unless the last one already is.
+    /// Makes a checkpoint, and leaves what else there is to do then to the worker.
+    fn catch_up(&self) -> Result<()> {
+        let one = self.hold_checkpoints();
+        self.refuse_poisoned()?;
+        let made = self.current_checkpoint();
+        drop(one);
+        self.worker.wake();
+        made
+    }
+
+    /// Makes a checkpoint of the current transaction, unless the last one already is. Call with the guard of
+    /// [`Inner::hold_checkpoints`].
+    fn current_checkpoint(&self) -> Result<()> {
+        if self.pager.current() == self.pager.durable() {
+            // Snapshots that kept dead values may be gone.
+            return self.dead.release(&self.values, self.pager.durable(), &self.pager.pinned());
+        }
+        self.write_checkpoint(None)
+    }
+
+    /// Makes a checkpoint of the current transaction, unless the last one already is, and gives back what is mostly free.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let _one = self.hold_checkpoints();
         self.refuse_poisoned()?;
-        if self.pager.current() == self.pager.durable() {
-            // Snapshots that kept dead values may be gone.
-            self.dead.release(&self.values, self.pager.durable(), &self.pager.pinned())?;
-        } else {
-            self.write_checkpoint(None)?;
-        }
+        self.current_checkpoint()?;
         // The checkpoint is made: what fails here is tried again behind the next one, unless it poisoned the store.
         let _ = self.reclaim().and_then(|()| match self.mostly_free() {
             true => self.gather_and_shorten(),
@@ -178,6 +193,8 @@ struct Wishes {
     wanted: bool,
     /// A log segment is wanted for when the current one is full.
     segment: bool,
+    /// Values wait to be written.
+    values: bool,
     stop: bool,
 }
 
@@ -192,19 +209,24 @@ impl Bell {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until there is something to do: a log segment, a checkpoint. `None` if that is to stop.
-    fn wait(&self) -> Option<(bool, bool)> {
+    /// Sleeps until there is something to do. `None` if that is to stop.
+    fn wait(&self) -> Option<Wishes> {
         let mut wishes = self.wishes();
         loop {
             if wishes.stop {
                 return None;
             }
-            let todo = (std::mem::take(&mut wishes.segment), std::mem::take(&mut wishes.wanted));
-            if todo != (false, false) {
+            let todo = std::mem::take(&mut *wishes);
+            if todo.wanted || todo.segment || todo.values {
                 return Some(todo);
             }
             wishes = self.rung.wait(wishes).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn wish(&self, change: impl FnOnce(&mut Wishes)) {
+        change(&mut self.wishes());
+        self.rung.notify_one();
     }
 }
 
@@ -223,8 +245,12 @@ impl Worker {
         }
         let (bell, inner_ref): (_, Weak<Inner>) = (Arc::clone(&self.bell), Arc::downgrade(inner));
         let body = move || {
-            while let Some((segment, checkpoint)) = bell.wait() {
+            while let Some(Wishes { wanted: checkpoint, segment, values, .. }) = bell.wait() {
                 let Some(inner) = inner_ref.upgrade() else { return };
+                // Its failures show as poison.
+                if values {
+                    let _ = inner.values.write_out();
+                }
                 // Without room for a segment now, the writer that needs one finds out.
                 if segment {
                     let _ = inner.log.prepare();
@@ -238,6 +264,8 @@ impl Worker {
         let thread = std::thread::Builder::new().name("treedb-checkpoint".into()).spawn(body);
         let thread = thread.map_err(|source| Error::Io { op: "spawn", path: inner.dir.clone(), source })?;
         *self.thread() = Some(thread);
+        let bell = Arc::clone(&self.bell);
+        inner.values.help(move || bell.wish(|wishes| wishes.values = true));
         Ok(())
     }
 
@@ -247,20 +275,17 @@ impl Worker {
 
     /// Asks for a checkpoint.
     pub(crate) fn wake(&self) {
-        self.bell.wishes().wanted = true;
-        self.bell.rung.notify_one();
+        self.bell.wish(|wishes| wishes.wanted = true);
     }
 
     /// Asks for a log segment to be made ahead.
     pub(crate) fn wake_for_segment(&self) {
-        self.bell.wishes().segment = true;
-        self.bell.rung.notify_one();
+        self.bell.wish(|wishes| wishes.segment = true);
     }
 
     /// Ends the thread and waits for it, unless this is that thread (which then held the last handle).
     pub(crate) fn stop(&self) {
-        self.bell.wishes().stop = true;
-        self.bell.rung.notify_one();
+        self.bell.wish(|wishes| wishes.stop = true);
         let thread = self.thread().take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();

@@ -376,9 +376,6 @@ impl WriteTxn {
             return self.barrier(durability);
         }
         let root = Edit { pager: &inner.pager, values: &inner.values, writer }.finish()?;
-        if !writer.appended.is_empty() {
-            inner.values.write_out()?;
-        }
         let sync = match durability {
             Durability::Durable => Some(wal::Sync::Durable),
             Durability::Relaxed => Some(wal::Sync::Relaxed),

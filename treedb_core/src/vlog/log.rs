@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::pointer::ValuePtr;
 use super::record::{MAX_OWNER, MAX_VALUE, size, weight};
 use super::records::Records;
-use super::segment::{FIRST, Segment, name, parse};
+use super::segment::{Common, FIRST, Segment, name, parse};
 use super::state::{SegmentState, ValueLogState};
 use super::table::Table;
 use crate::cipher::Keys;
@@ -45,6 +45,8 @@ pub struct ValueLogStats {
 
 /// The largest segment, in bytes: a pointer reaches twice as far.
 const LARGEST: u64 = 16 << 30;
+/// Files of removed segments that are kept for another use.
+const MOST_SPARES: usize = 2;
 
 /// An open value log. `append`, `release`, `state` and `roll` are the writer's, one thread at a time in effect
 /// (they take a lock); `get` may be called from any thread and takes none.
@@ -58,13 +60,17 @@ pub struct ValueLog {
     new_names: AtomicBool,
     /// True if the system reads ahead in the segments.
     ahead: AtomicBool,
-    failure: OnceLock<String>,
+    common: Common,
+    /// Called when records are there to be written, by somebody who has them written by another thread.
+    helper: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct Segments {
     all: BTreeMap<u32, Arc<Segment>>,
     active: Option<Arc<Segment>>,
     next: u32,
+    /// Files of segments that were removed, for another use; under their old names, which no checkpoint knows.
+    used: Vec<PathBuf>,
 }
 
 impl ValueLog {
@@ -77,12 +83,11 @@ impl ValueLog {
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: ValueLogOptions) -> Result<ValueLog> {
         disk.create_dir(dir)?;
         let state = &options.state;
+        let common = Common { keys: options.keys.clone(), ..Common::default() };
         let table = Table::new();
         let mut all = BTreeMap::new();
         for s in &state.segments {
-            let mut segment = Segment::open(disk.as_ref(), dir, s.id, s.end, s.live)?;
-            segment.keys.clone_from(&options.keys);
-            let segment = Arc::new(segment);
+            let segment = Arc::new(Segment::open(disk.as_ref(), dir, s, &common)?);
             if !table.insert(&segment) {
                 return Err(Error::Invalid(format!("the value log has two segments for number {}", s.id)));
             }
@@ -95,7 +100,7 @@ impl ValueLog {
         }
         let active = all.get(&state.active).cloned();
         let highest = all.keys().next_back().copied().unwrap_or(0).max(state.active);
-        let segments = Segments { all, active, next: following(highest) };
+        let segments = Segments { all, active, next: following(highest), used: Vec::new() };
         Ok(ValueLog {
             disk,
             dir: dir.to_path_buf(),
@@ -104,7 +109,8 @@ impl ValueLog {
             segments: Mutex::new(segments),
             new_names: AtomicBool::new(false),
             ahead: AtomicBool::new(true),
-            failure: OnceLock::new(),
+            common,
+            helper: OnceLock::new(),
         })
     }
 
@@ -133,14 +139,19 @@ impl ValueLog {
         self.refuse_if_poisoned()?;
         let size = size(value.len() as u64, owner.len() as u64, self.options.keys.is_some());
         let mut segments = self.segments();
+        let helper = self.helper.get();
+        let append = |active: &Segment| active.append(owner, value, helper.is_some());
         let appended = match &segments.active {
-            Some(active) if active.has_room(size) => active.append(owner, value),
-            _ => self.next_segment(&mut segments, size).and_then(|active| active.append(owner, value)),
+            Some(active) if active.has_room(size) => append(active),
+            _ => self.next_segment(&mut segments, size).and_then(|active| append(&active)),
         };
         match appended {
-            Ok(ptr) => {
+            Ok((ptr, full)) => {
                 if let Some(active) = &segments.active {
                     active.add_live(weight(ptr.len));
+                }
+                if let Some(helper) = helper.filter(|_| full) {
+                    helper();
                 }
                 Ok(ptr)
             }
@@ -152,7 +163,10 @@ impl ValueLog {
     fn next_segment(&self, segments: &mut Segments, size: u64) -> Result<Arc<Segment>> {
         let capacity = self.options.segment_bytes.min(LARGEST).max(FIRST + size);
         if let Some(full) = &segments.active {
-            full.write_out()?;
+            full.waiting.close();
+            if self.helper.get().is_none() {
+                full.waiting.write_out()?;
+            }
         }
         loop {
             let id = segments.next;
@@ -160,10 +174,11 @@ impl ValueLog {
             if self.table.get(id).is_some() {
                 continue;
             }
-            let mut segment = Segment::create(self.disk.as_ref(), &self.dir, id, capacity)?;
-            segment.keys.clone_from(&self.options.keys);
+            let usual = capacity == self.options.segment_bytes;
+            let used = if usual { segments.used.pop() } else { None };
+            let (disk, used) = (self.disk.as_ref(), used.as_deref());
+            let segment = Arc::new(Segment::create(disk, &self.dir, id, capacity, used, &self.common)?);
             segment.read_ahead(self.ahead.load(Ordering::Relaxed));
-            let segment = Arc::new(segment);
             self.new_names.store(true, Ordering::Release);
             if !self.table.insert(&segment) {
                 // Its place is taken by a segment 2^22 numbers older.
@@ -229,15 +244,20 @@ impl ValueLog {
         ValueLogState { active, segments: named.collect() }
     }
 
-    /// Hands what was appended to the system, so that no read fails for a write that was put off. To be called when a
-    /// transaction commits.
+    /// Has `wake` called when records are there to be written out, for which somebody then calls
+    /// [`write_out`](ValueLog::write_out), on another thread: appends do not write them unless there are many. Said once.
+    pub fn help(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.helper.set(Box::new(wake));
+    }
+
+    /// Brings everything appended so far into the files.
     ///
     /// # Errors
-    /// `Poisoned`; a failed write poisons the log.
+    /// `Poisoned`; a failed write poisons the log, whose values can still be had.
     pub fn write_out(&self) -> Result<()> {
         self.refuse_if_poisoned()?;
-        let active = self.segments().active.clone();
-        active.map_or(Ok(()), |active| active.write_out()).map_err(|e| self.poison(&e))
+        let all: Vec<_> = self.segments().all.values().filter(|s| s.waits()).cloned().collect();
+        all.iter().try_for_each(|s| s.waiting.write_out()).map_err(|e| self.poison(&e))
     }
 
     /// Makes everything appended so far durable: before the checkpoint that remembers a state taken earlier.
@@ -281,11 +301,21 @@ impl ValueLog {
         // SAFETY: the caller's promise is the one that `take` asks for.
         let taken = unsafe { self.table.take(id) };
         let held = segments.all.remove(&id);
-        drop(segments);
-        if taken.is_some() || held.is_some() {
-            self.disk.remove(&self.dir.join(name(id)))?;
+        let Some(gone) = taken.or(held) else { return Ok(()) };
+        // Nobody writes to the file any more: it may be another segment's.
+        gone.waiting.retire();
+        if gone.capacity == self.options.segment_bytes && segments.used.len() < self.spares(&segments) {
+            segments.used.push(gone.path().to_path_buf());
+            return Ok(());
         }
-        Ok(())
+        drop(segments);
+        self.disk.remove(gone.path())
+    }
+
+    /// How many files are kept for another use: they take no more room than what is live, and are few.
+    fn spares(&self, segments: &Segments) -> usize {
+        let live: u64 = segments.all.values().map(|s| s.live()).sum();
+        usize::try_from(live / self.options.segment_bytes.max(1)).unwrap_or(MOST_SPARES).min(MOST_SPARES)
     }
 
     /// Segments in which less than half of the bytes are live, but some are: whoever moves their live values (see
@@ -294,8 +324,8 @@ impl ValueLog {
     pub fn sparse(&self) -> Vec<u32> {
         let mut segments = self.segments();
         let sparse = |s: &Segment| s.live() * 2 < s.end() - FIRST;
-        if segments.active.as_ref().is_some_and(|active| sparse(active)) {
-            segments.active = None;
+        if let Some(closed) = segments.active.take_if(|active| sparse(active)) {
+            closed.waiting.close();
         }
         segments.all.values().filter(|s| s.live() > 0 && sparse(s)).map(|s| s.id).collect()
     }
@@ -327,18 +357,18 @@ impl ValueLog {
 
     /// Why the log refuses writes, if it does.
     pub fn poisoned(&self) -> Option<String> {
-        self.failure.get().cloned()
+        self.common.failure.get().cloned()
     }
 
     fn refuse_if_poisoned(&self) -> Result<()> {
-        match self.failure.get() {
+        match self.common.failure.get() {
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
             None => Ok(()),
         }
     }
 
     fn poison(&self, cause: &Error) -> Error {
-        let reason = self.failure.get_or_init(|| cause.to_string()).clone();
+        let reason = self.common.failure.get_or_init(|| cause.to_string()).clone();
         Error::Poisoned { reason }
     }
 }

@@ -11,8 +11,11 @@
 //! * What is durable is what the checkpoint's [`ValueLogState`] says: the end and the live bytes of each segment.
 //!   Opening takes exactly that. Bytes behind a segment's end are garbage, whatever they look like, and are
 //!   written over; segments that the state does not name are removed.
-//! * Records wait in memory to be written together, up to 1 MiB of them, until one of them is read, their
-//!   transaction commits, or the log is synced. A crash loses nothing by it: it is the same records that the frames hold.
+//! * Records wait in memory to be written together, half a MiB of them, until one of them is read or the log is
+//!   synced; where another thread helps, up to 8 MiB wait for that. A crash loses nothing by it: it is the same records
+//!   that the frames hold. What a failed write left in memory is read from there.
+//! * A file that was removed may become another segment's, with its blocks, which are in the system's memory: its old
+//!   records have checksums of another number.
 //! * A pointer carries its record's checksum, so a pointer and a record that do not belong together are an error.
 //!   The checksum is computed once per record and open.
 //! * A segment is removed only when the durable state does not name it any more, and when nobody can hold a slice
@@ -61,6 +64,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod view;
+mod waiting;
 
 pub use log::{ValueLog, ValueLogOptions, ValueLogStats};
 pub use pointer::ValuePtr;

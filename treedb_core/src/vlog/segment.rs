@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::pointer::ValuePtr;
 use super::record::{ALIGN, HEADER, Header, LEAST, size};
+use super::state::SegmentState;
 use super::view::View;
+use super::waiting::{Failure, Waiting};
 use crate::cipher::{Keys, SEAL};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
@@ -20,8 +22,6 @@ const TOGETHER: usize = 256 * 1024;
 /// Records of at least this length are asked for as a whole where the system does not read ahead: page by page would
 /// take longer than the call does.
 const LONG: usize = 16 * 1024;
-/// Bytes that wait at most: more are written out.
-const WAITING: usize = 1 << 20;
 /// The least and the most a file grows by at a time.
 const GROW: (u64, u64) = (64 << 10, 4 << 20);
 
@@ -45,10 +45,8 @@ pub(super) struct Segment {
     view: OnceLock<View>,
     /// Offset behind the last record. Stored after the record's bytes are written, or wait to be.
     end: AtomicU64,
-    /// Offset up to which records are in the file; those behind it are in `waiting`. Stored after they are written.
-    written: AtomicU64,
-    /// The bytes `written..end`, which nobody has asked for yet: a write for each value would cost more than its copy.
-    waiting: Mutex<Vec<u8>>,
+    /// The last records, which nobody has asked for yet.
+    pub(super) waiting: Waiting,
     live: AtomicU64,
     /// Bytes that the file has; only the appender changes it.
     grown: AtomicU64,
@@ -62,28 +60,54 @@ pub(super) struct Segment {
     pub(super) keys: Option<Arc<Keys>>,
 }
 
+/// What all segments of a log have in common.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Common {
+    /// Keys of an encrypted log.
+    pub(super) keys: Option<Arc<Keys>>,
+    pub(super) failure: Failure,
+}
+
+/// How far a segment is filled, and how much of that is live.
+struct Fill {
+    end: u64,
+    live: u64,
+    /// Bytes of the file.
+    grown: u64,
+}
+
 impl Segment {
-    fn over(id: u32, capacity: u64, file: Arc<dyn DiskFile>, end: u64, live: u64, grown: u64) -> Segment {
+    fn over(id: u32, capacity: u64, file: Arc<dyn DiskFile>, fill: &Fill, common: &Common) -> Segment {
         Segment {
-            keys: None,
+            keys: common.keys.clone(),
             id,
             capacity,
+            waiting: Waiting::new(file.clone(), fill.end, common.failure.clone()),
             file,
             view: OnceLock::new(),
             ahead: AtomicBool::new(true),
-            end: AtomicU64::new(end),
-            written: AtomicU64::new(end),
-            waiting: Mutex::new(Vec::new()),
-            live: AtomicU64::new(live),
-            grown: AtomicU64::new(grown),
+            end: AtomicU64::new(fill.end),
+            live: AtomicU64::new(fill.live),
+            grown: AtomicU64::new(fill.grown),
             verified: OnceLock::new(),
             dirty: AtomicBool::new(false),
         }
     }
 
-    /// Makes an empty segment. Neither its header nor its name is durable yet.
-    pub(super) fn create(disk: &dyn Disk, dir: &Path, id: u32, capacity: u64) -> Result<Segment> {
+    /// Makes an empty segment, of a file that is nobody's any more if there is one (its blocks stay, its records do
+    /// not count: their checksums are of another number). Neither its header nor its name is durable yet.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        id: u32,
+        capacity: u64,
+        used: Option<&Path>,
+        common: &Common,
+    ) -> Result<Segment> {
         let path = dir.join(name(id));
+        if let Some(used) = used {
+            disk.rename(used, &path)?;
+        }
         let file = disk.open(&path, true)?;
         let mut header = [0u8; 64];
         header[0..8].copy_from_slice(&MAGIC);
@@ -94,19 +118,31 @@ impl Segment {
         let crc = crc32c::crc32c(&header[..60]);
         header[60..64].copy_from_slice(&crc.to_le_bytes());
         // A crash may have left a file of this name behind.
-        let laid =
-            file.set_len(0).and_then(|()| file.reserve(FIRST)).and_then(|()| file.write_at(&header, 0));
-        if let Err(e) = laid {
-            let _ = disk.remove(&path);
-            return Err(e);
-        }
-        let segment = Segment::over(id, capacity, file, FIRST, 0, FIRST);
+        let fresh = || if used.is_none() { file.set_len(0) } else { Ok(()) };
+        let laid = fresh()
+            .and_then(|()| file.reserve(FIRST))
+            .and_then(|()| file.write_at(&header, 0))
+            .and_then(|()| file.len());
+        let grown = match laid {
+            Ok(len) => len.min(capacity),
+            Err(e) => {
+                let _ = disk.remove(&path);
+                return Err(e);
+            }
+        };
+        let segment = Segment::over(id, capacity, file, &Fill { end: FIRST, live: 0, grown }, common);
         segment.dirty.store(true, Ordering::Relaxed);
         Ok(segment)
     }
 
     /// Opens a segment that a checkpoint knows, as it was then.
-    pub(super) fn open(disk: &dyn Disk, dir: &Path, id: u32, end: u64, live: u64) -> Result<Segment> {
+    pub(super) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        state: &SegmentState,
+        common: &Common,
+    ) -> Result<Segment> {
+        let SegmentState { id, end, live } = *state;
         let path = dir.join(name(id));
         if !disk.exists(&path)? {
             return Err(Error::damaged(
@@ -150,7 +186,7 @@ impl Segment {
                 format!("{capacity}"),
             ));
         }
-        Ok(Segment::over(id, capacity, file, end, live, len))
+        Ok(Segment::over(id, capacity, file, &Fill { end, live, grown: len }, common))
     }
 
     pub(super) fn end(&self) -> u64 {
@@ -176,28 +212,13 @@ impl Segment {
 
     /// Makes all records durable.
     pub(super) fn sync(&self) -> Result<()> {
-        self.write_out()?;
+        self.waiting.write_out()?;
         self.file.sync()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Brings all records into the file.
-    pub(super) fn write_out(&self) -> Result<()> {
-        self.write(&mut self.waiting())
-    }
-
-    /// Writes what waits. After an error it still waits.
-    fn write(&self, waiting: &mut Vec<u8>) -> Result<()> {
-        if !waiting.is_empty() {
-            let at = self.written.load(Ordering::Acquire);
-            self.file.write_at(waiting, at)?;
-            self.written.store(at + waiting.len() as u64, Ordering::Release);
-            waiting.clear();
-        }
-        Ok(())
+    /// True if there are records that are not in the file.
+    pub(super) fn waits(&self) -> bool {
+        self.end() > self.waiting.written()
     }
 
     /// True if a record of `size` bytes fits.
@@ -205,48 +226,34 @@ impl Segment {
         self.end() + size <= self.capacity
     }
 
-    /// Appends a record for which there is room. Called by one thread at a time. After an error the segment is as
-    /// it was.
-    pub(super) fn append(&self, owner: &[u8], value: &[u8]) -> Result<ValuePtr> {
+    /// Appends a record for which there is room; true if there is something for a helper to write, if there is one.
+    /// Called by one thread at a time. After an error the segment is as it was.
+    pub(super) fn append(&self, owner: &[u8], value: &[u8], helped: bool) -> Result<(ValuePtr, bool)> {
         let at = self.end();
         let size = size(value.len() as u64, owner.len() as u64, self.keys.is_some());
         self.grow(at + size)?;
-        let mut waiting = self.waiting();
-        if waiting.len() as u64 + size > WAITING as u64 {
-            self.write(&mut waiting)?;
-        }
-        let header = if let Some(keys) = &self.keys {
+        let (header, full) = if let Some(keys) = &self.keys {
             let (header, record) = self.seal(keys, at, owner, value)?;
-            self.put(&mut waiting, at, size, &[&record])?;
-            header
+            (header, self.put(size, &[&record], helped)?)
         } else {
             let header = Header::new(self.id, value, owner);
-            self.put(&mut waiting, at, size, &[&header.encode(), value, owner])?;
+            let full = self.put(size, &[&header.encode(), value, owner], helped)?;
             self.set_verified(at);
-            header
+            (header, full)
         };
         self.end.store(at + size, Ordering::Release);
-        drop(waiting);
         self.dirty.store(true, Ordering::Release);
-        Ok(ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check })
+        let ptr =
+            ValuePtr { segment: self.id, offset: (at / ALIGN) as u32, len: header.len, check: header.check };
+        Ok((ptr, full))
     }
 
     /// Puts a record of `size` bytes, given in parts, behind those that wait, or writes a long one by itself.
-    fn put(&self, waiting: &mut Vec<u8>, at: u64, size: u64, parts: &[&[u8]]) -> Result<()> {
+    fn put(&self, size: u64, parts: &[&[u8]], helped: bool) -> Result<bool> {
         if size <= TOGETHER as u64 {
-            let whole = waiting.len() + size as usize;
-            parts.iter().for_each(|part| waiting.extend_from_slice(part));
-            waiting.resize(whole, 0);
-            return Ok(());
+            return self.waiting.push(size as usize, parts, helped);
         }
-        self.write(waiting)?;
-        let mut to = at;
-        for part in parts {
-            self.file.write_at(part, to)?;
-            to += part.len() as u64;
-        }
-        self.written.store(at + size, Ordering::Release);
-        Ok(())
+        self.waiting.write(size, parts).map(|()| false)
     }
 
     /// An encrypted record for the place `at`, header and all.
@@ -308,7 +315,7 @@ impl Segment {
     pub(super) fn read_header(&self, at: u64) -> Result<Header> {
         self.inside(at, HEADER as u64)?;
         let mut bytes = [0; HEADER];
-        self.file.read_at(&mut bytes, at)?;
+        self.fetch(&mut bytes, at)?;
         self.believe(at, Header::decode(&bytes))
     }
 
@@ -323,13 +330,13 @@ impl Segment {
         let body = at + HEADER as u64;
         self.inside(body, header.body())?;
         let text = room(header.text() as usize);
-        self.file.read_at(text, body)?;
+        self.fetch(text, body)?;
         let Some(keys) = &self.keys else {
             self.intact(at, header, &[text])?;
             return Ok(text);
         };
         let mut seal = [0; SEAL];
-        self.file.read_at(&mut seal, body + header.text())?;
+        self.fetch(&mut seal, body + header.text())?;
         self.intact(at, header, &[text, &seal])?;
         if !keys.values.open(&header.place(self.id, at), text, &seal) {
             let expected = "a value sealed with the database's key for this place";
@@ -396,8 +403,14 @@ impl Segment {
             let expected = format!("{len} bytes at {at}");
             return Err(Error::damaged(self.path(), at, expected, format!("records that end at {end}")));
         }
-        if at + len > self.written.load(Ordering::Acquire) {
-            self.write_out()?;
+        self.waiting.reach(at + len)
+    }
+
+    /// Reads bytes that are [`inside`](Segment::inside).
+    fn fetch(&self, to: &mut [u8], at: u64) -> Result<()> {
+        match self.waiting.stuck(at, to.len() as u64) {
+            Some(stuck) => to.copy_from_slice(stuck),
+            None => self.file.read_at(to, at)?,
         }
         Ok(())
     }
@@ -405,6 +418,11 @@ impl Segment {
     /// The bytes `at..at + len` of the records so far.
     fn bytes(&self, at: u64, len: u64) -> Result<&[u8]> {
         self.inside(at, len)?;
+        if at + len > self.waiting.written()
+            && let Some(stuck) = self.waiting.stuck(at, len)
+        {
+            return Ok(stuck);
+        }
         if self.view.get().is_none() {
             let made = View::new(self.file.map(self.capacity)?);
             if !self.ahead.load(Ordering::Relaxed) {
