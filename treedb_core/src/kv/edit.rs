@@ -19,6 +19,11 @@ use crate::vlog::{self, ValueLog, ValuePtr};
 /// The longest value, in bytes.
 pub const MAX_VALUE: u64 = vlog::MAX_VALUE;
 
+/// Memory for frames that is always kept, in bytes.
+const SMALL_FRAME: usize = 4 << 20;
+/// Memory of longer frames is never kept.
+const LARGE_FRAME: usize = 128 << 20;
+
 /// A table as the writer knows it.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -85,8 +90,10 @@ impl Writer {
         self.committed = self.catalog;
         self.marks.clear();
         self.appended.clear();
-        // One frame of a huge transaction must not keep its memory for good.
-        if self.frame.capacity() > 4 << 20 {
+        // Memory that is touched for the first time costs more than the bytes copied there, so transactions of one size
+        // use the same; but that of a large one is not kept by small ones.
+        let (used, whole) = (self.frame.len(), self.frame.capacity());
+        if whole > SMALL_FRAME && (used < whole / 4 || used > LARGE_FRAME) {
             self.frame = Vec::new();
         }
         self.frame.clear();
