@@ -270,3 +270,35 @@ fn what_a_pipeline_cannot_be_is_refused_by_name() {
     }
     assert!(run(&films(), &request(&format!("[{nested}]"))).is_err());
 }
+
+#[test]
+fn windows_slide_over_partitions_and_series_are_filled() {
+    check(&[
+        (
+            r#"[{"$setWindowFields":{"partitionBy":"$by","sortBy":{"year":1},"output":{"sum":{"$sum":"$cost","window":{"documents":["unbounded","current"]}},"rank":{"$rank":{}},"next":{"$shift":{"output":"$title","by":1,"default":"-"}},"all":{"$sum":1}}}},{"$match":{"by":"scott"}},{"$project":{"_id":1,"sum":1,"rank":1,"next":1,"all":1}}]"#,
+            &[
+                r#"{"_id":1,"sum":11,"rank":1,"next":"Blade Runner","all":3}"#,
+                r#"{"_id":3,"sum":41,"rank":2,"next":"Legend","all":3}"#,
+                r#"{"_id":5,"sum":41,"rank":3,"next":"-","all":3}"#,
+            ],
+        ),
+        (
+            r#"[{"$setWindowFields":{"sortBy":{"year":1},"output":{"near":{"$push":"$_id","window":{"range":[-3,3]}}}}},{"$project":{"near":1}}]"#,
+            &[
+                r#"{"_id":1,"near":[1,3]}"#,
+                r#"{"_id":3,"near":[1,3,2,5]}"#,
+                r#"{"_id":2,"near":[3,2,5]}"#,
+                r#"{"_id":5,"near":[3,2,5]}"#,
+                r#"{"_id":4,"near":[4]}"#,
+            ],
+        ),
+        (
+            r#"[{"$documents":[{"x":0,"y":0},{"x":4,"y":8}]},{"$densify":{"field":"x","range":{"step":2,"bounds":"full"}}},{"$fill":{"sortBy":{"x":1},"output":{"y":{"method":"linear"},"z":{"value":1}}}}]"#,
+            &[r#"{"x":0,"y":0,"z":1}"#, r#"{"x":2,"y":4.0,"z":1}"#, r#"{"x":4,"y":8,"z":1}"#],
+        ),
+        (
+            r#"[{"$documents":[{"t":{"$date":"2020-01-30T00:00:00Z"},"p":1},{"t":{"$date":"2020-02-02T00:00:00Z"},"p":1}]},{"$densify":{"field":"t","partitionByFields":["p"],"range":{"step":1,"unit":"day","bounds":"partition"}}},{"$group":{"_id":"$p","n":{"$sum":1},"m":{"$max":{"$dayOfMonth":"$t"}}}}]"#,
+            &[r#"{"_id":1,"n":4,"m":31}"#],
+        ),
+    ]);
+}
