@@ -147,7 +147,7 @@ impl Write {
             How::Out => context.world.change(&namespace, &mut |sink| {
                 delete(sink, &Query::new(Filter::all()), 0)?;
                 while let Some(document) = input.next()? {
-                    sink.insert(&*with_id(&document)?)?;
+                    sink.insert(&with_id(&document)?)?;
                 }
                 Ok(())
             }),
