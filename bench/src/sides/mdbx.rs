@@ -188,7 +188,8 @@ impl MdbxKeys {
             (Class::Relaxed, true) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM | MDBX_WRITEMAP,
             (Class::Relaxed, false) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM,
         };
-        let env = Env::open(dir, flags)?;
+        // As LMDB: it looks at the machine's memory for that, not at the limit that the memory suite sets.
+        let env = Env::open(dir, flags | MDBX_NORDAHEAD)?;
         let txn = env.begin(MDBX_TXN_READWRITE)?;
         let table = txn.table(MDBX_CREATE)?;
         txn.commit()?;

@@ -75,7 +75,17 @@ type Numbers<'a> = &'a dyn Fn(u64) -> Vec<u64>;
 
 impl Table {
     fn add(&mut self, name: &str, goals: Goals<'_>, sides: &mut [Side<'_>]) -> Result<()> {
-        let figures = contest(Unit::NanosPerOp, self.scale.rounds, sides)?;
+        self.add_rounds(name, self.scale.rounds, goals, sides)
+    }
+
+    fn add_rounds(
+        &mut self,
+        name: &str,
+        rounds: u64,
+        goals: Goals<'_>,
+        sides: &mut [Side<'_>],
+    ) -> Result<()> {
+        let figures = contest(Unit::NanosPerOp, rounds, sides)?;
         let rows = rows(name, CLASS.label(), Unit::NanosPerOp, figures, goals);
         rows.iter().for_each(hint);
         self.out.extend(rows);
@@ -119,7 +129,9 @@ impl Table {
             .filter(|peer| peer.is_here())
             .map(|&peer| Side { name: peer.name(), turn: Box::new(move |_| turn(peer)) })
             .collect();
-        self.add(&name, goals, &mut sides)
+        // A load of a million lasts: fewer of them say as much.
+        let rounds = if numbers.len() < 1_000_000 { self.scale.rounds } else { self.scale.rounds.min(3) };
+        self.add_rounds(&name, rounds, goals, &mut sides)
     }
 
     /// A contest in which every side does `work` with the round's numbers. After writes, the whole table is asked

@@ -16,7 +16,7 @@ pub(super) const ABOUT: &str = "Random gets, 1,000 to a snapshot, among a millio
     that of a control group around a process of its own for each turn, which counts the system's cache of the files \
     as well; as many gets again go before, to fill it, and the files are dropped from the cache before that. RocksDB \
     has half of the limit as its block cache. It compresses its blocks with zstd: its data is smaller than that of \
-    the others, and fits better. LMDB is opened without reading ahead. This suite needs root.";
+    the others, and fits better. LMDB and libmdbx are opened without reading ahead, TreeDB sees that it must not. This suite needs root.";
 
 const PEERS: &[Peer] = &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::RocksDb];
 const GOALS: Goals<'_> = &[("LMDB", 0.9)];
