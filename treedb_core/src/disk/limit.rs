@@ -17,7 +17,7 @@ pub(crate) fn memory_limit() -> u64 {
 
 fn find_limit() -> u64 {
     let machine = rustix::system::sysinfo();
-    let machine = u64::from(machine.totalram).saturating_mul(machine.mem_unit.into());
+    let machine = machine.totalram.saturating_mul(machine.mem_unit.into());
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups
         .lines()
