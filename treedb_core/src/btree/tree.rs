@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::finger::Finger;
 use super::node::{
-    Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, child_for, max_key, max_value, value_of,
+    Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, child_for, common, max_key, max_value, value_of,
 };
 use super::path::{At, Path};
 use super::root::TreeRoot;
@@ -133,10 +133,10 @@ fn store<S: PageSink + ?Sized, const ABOVE: bool>(
         *root = TreeRoot { root: id, depth: 1, entries: 1 };
         return Ok(Some(true));
     }
-    check_limits(sink.page(root.root)?.len(), key, value)?;
-    let found = match place_at(sink, finger, key)? {
+    let found = match place_at(sink, finger, key, value)? {
         Some(found) => found,
         None => {
+            check_limits(sink.page(root.root)?.len(), key, value)?;
             let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
             finger.path.clear();
             (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
@@ -158,21 +158,27 @@ fn store<S: PageSink + ?Sized, const ABOVE: bool>(
         Err(i) => node.insert(i, key, value),
     };
     if !done.at(sink, leaf)? {
-        // The way up is used up by the split. The next put finds its own, and stays near.
-        finger.leaf = PageId::NONE;
-        split_leaf(sink, root, &mut finger.path, leaf, found, key, value)?;
+        split_at(sink, root, finger, found, key, value)?;
     }
     root.entries += u64::from(found.is_err());
     Ok(Some(found.is_err()))
 }
 
-/// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf.
+/// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf. Refuses what no
+/// leaf takes.
 #[inline]
-fn place_at<S: PageSource + ?Sized>(src: &S, finger: &mut Finger, key: &[u8]) -> Result<Option<Found>> {
+fn place_at<S: PageSource + ?Sized>(
+    src: &S,
+    finger: &mut Finger,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<Option<Found>> {
     if !finger.near || finger.leaf == PageId::NONE {
         return Ok(None);
     }
-    let leaf = Leaf::open(src.page(finger.leaf)?).at(src, finger.leaf)?;
+    let page = src.page(finger.leaf)?;
+    check_limits(page.len(), key, value)?;
+    let leaf = Leaf::open(page).at(src, finger.leaf)?;
     let found = leaf.search(key).at(src, finger.leaf)?;
     // Between two keys of a leaf is no other leaf's; behind its last key it is unless there is none.
     finger.near = match found {
@@ -250,13 +256,52 @@ pub(super) fn own_child<S: PageSink + ?Sized>(
     Ok(own)
 }
 
+/// Makes room for an entry beside the leaf that the finger points at, and puts it where it belongs. The way up is used up
+/// by that: unless the entry is alone in its leaf and the way to it the same but for the last step, the next put finds
+/// its own, and stays near.
+#[inline(never)]
+fn split_at<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    finger: &mut Finger,
+    found: Found,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<()> {
+    let leaf = std::mem::replace(&mut finger.leaf, PageId::NONE);
+    let path = &mut finger.path;
+    let (above, length, depth) = (path.steps().last().copied(), path.steps().len(), root.depth);
+    let view = Leaf::open(sink.page(leaf)?).at(sink, leaf)?;
+    let mut before = Scratch::new();
+    match found {
+        Err(i) if i > 0 && i == view.count() => view.key_into(i - 1, &mut before).at(sink, leaf)?,
+        _ => return split_leaf(sink, root, path, leaf, found, key, value),
+    }
+    // Behind all others: keys that only grow fill every page.
+    let (right, shared) = (sink.allocate()?, common(&before, key));
+    let page = sink.page_mut(right)?;
+    let done = LeafMut::init_with_prefix(page, key.get(..shared).unwrap_or(key))
+        .and_then(|mut leaf| leaf.insert(0, key, value));
+    if !done.at(sink, right)? {
+        return Err(sink.damaged(right, 0, "room for an entry in an empty leaf", "none"));
+    }
+    before.clear();
+    before.extend_from_slice(key.get(..=shared).unwrap_or(key));
+    add_child(sink, root, path, &mut before, right)?;
+    if let Some(step) = above.filter(|_| path.steps().len() + 1 == length && root.depth == depth) {
+        path.push(sink, step.page, step.child as usize + 1)?;
+        finger.leaf = right;
+    }
+    Ok(())
+}
+
 /// Splits a leaf that is too full for the entry, and puts the entry where it belongs.
 fn split_leaf<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,
     path: &mut Path,
     leaf: PageId,
-    found: Result<usize, usize>,
+    found: Found,
     key: &[u8],
     value: Value<'_>,
 ) -> Result<()> {

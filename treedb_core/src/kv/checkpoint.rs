@@ -14,6 +14,7 @@ use super::store::Inner;
 use super::values::{decode_state, encode_state};
 use crate::error::{Error, Result};
 use crate::page::Checkpoint;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Lsn;
 
@@ -188,20 +189,31 @@ impl Inner {
     }
 }
 
+/// What the worker is to do.
 #[derive(Debug, Default)]
 struct Wishes {
-    wanted: bool,
+    checkpoint: bool,
     /// A log segment is wanted for when the current one is full.
     segment: bool,
     /// Values wait to be written.
     values: bool,
+    /// The writer takes many pages.
+    pages: bool,
     stop: bool,
+}
+
+impl Wishes {
+    fn any(&self) -> bool {
+        self.checkpoint || self.segment || self.values || self.pages
+    }
 }
 
 #[derive(Debug, Default)]
 struct Bell {
     wishes: Mutex<Wishes>,
     rung: Condvar,
+    /// The worker is at work; changed with `wishes` held.
+    busy: AtomicBool,
 }
 
 impl Bell {
@@ -216,9 +228,9 @@ impl Bell {
             if wishes.stop {
                 return None;
             }
-            let todo = std::mem::take(&mut *wishes);
-            if todo.wanted || todo.segment || todo.values {
-                return Some(todo);
+            if wishes.any() {
+                self.busy.store(true, Ordering::Relaxed);
+                return Some(std::mem::take(&mut *wishes));
             }
             wishes = self.rung.wait(wishes).unwrap_or_else(PoisonError::into_inner);
         }
@@ -228,9 +240,24 @@ impl Bell {
         change(&mut self.wishes());
         self.rung.notify_one();
     }
+
+    /// The work is done, whether well or by a panic.
+    fn rest(&self) {
+        let _wishes = self.wishes();
+        self.busy.store(false, Ordering::Relaxed);
+    }
 }
 
-/// The thread that makes checkpoints when they fall due.
+/// Says that the worker rests when it is dropped.
+struct Working<'b>(&'b Bell);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
+/// The thread that makes checkpoints when they fall due, and ready what the writer is about to need.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     bell: Arc<Bell>,
@@ -245,18 +272,23 @@ impl Worker {
         }
         let (bell, inner_ref): (_, Weak<Inner>) = (Arc::clone(&self.bell), Arc::downgrade(inner));
         let body = move || {
-            while let Some(Wishes { wanted: checkpoint, segment, values, .. }) = bell.wait() {
+            while let Some(wishes) = bell.wait() {
+                // Dropped behind the handle.
+                let _working = Working(&bell);
                 let Some(inner) = inner_ref.upgrade() else { return };
+                if wishes.pages {
+                    inner.pager.make_ready();
+                }
                 // Its failures show as poison.
-                if values {
+                if wishes.values {
                     let _ = inner.values.write_out();
                 }
                 // Without room for a segment now, the writer that needs one finds out.
-                if segment {
+                if wishes.segment {
                     let _ = inner.log.prepare();
                 }
                 // Its failures show as poison, or the checkpoint falls due again.
-                if checkpoint {
+                if wishes.checkpoint {
                     let _ = inner.checkpoint();
                 }
             }
@@ -273,14 +305,27 @@ impl Worker {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True while the worker has something to do, or is about to: it may hold a handle to the store.
+    pub(super) fn is_busy(&self) -> bool {
+        let wishes = self.bell.wishes();
+        let there = self.thread().as_ref().is_some_and(|thread| !thread.is_finished());
+        there && !wishes.stop && (wishes.any() || self.bell.busy.load(Ordering::Relaxed))
+    }
+
     /// Asks for a checkpoint.
     pub(crate) fn wake(&self) {
-        self.bell.wish(|wishes| wishes.wanted = true);
+        self.bell.wish(|wishes| wishes.checkpoint = true);
     }
 
     /// Asks for a log segment to be made ahead.
     pub(crate) fn wake_for_segment(&self) {
         self.bell.wish(|wishes| wishes.segment = true);
+    }
+
+    /// Asks for pages to be made ready for the writer.
+    #[cold]
+    pub(crate) fn wake_for_pages(&self) {
+        self.bell.wish(|wishes| wishes.pages = true);
     }
 
     /// Ends the thread and waits for it, unless this is that thread (which then held the last handle).

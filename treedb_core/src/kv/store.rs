@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
@@ -200,6 +201,16 @@ impl Store {
     pub fn close(self) -> Result<()> {
         self.inner.worker.stop();
         self.inner.shut()
+    }
+}
+
+impl Drop for Store {
+    /// The last handle does not leave the closing of the store to its worker, which may be holding another one just
+    /// now: whoever drops it finds the directory free. (A transaction that outlives all handles is a third holder.)
+    fn drop(&mut self) {
+        while Arc::strong_count(&self.inner) <= 2 && self.inner.worker.is_busy() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 }
 

@@ -56,7 +56,11 @@ impl Change<'_> {
             return Err(WriteTxn::ended());
         }
         let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer: self.writer };
-        match change(&mut edit) {
+        let met = change(&mut edit);
+        if self.inner.pager.wants_pages() && self.inner.options.background {
+            self.inner.worker.wake_for_pages();
+        }
+        match met {
             Ok(Met::NoTable) => Ok(Met::NoTable),
             Ok(met) if idle(met) => Ok(met),
             Ok(met) => {

@@ -28,8 +28,10 @@ enum At {
 pub struct WriteCursor<'t> {
     change: Change<'t>,
     table: Table,
-    /// While the pages change it stands nowhere, so that it holds none of them.
+    /// Between a change and the next look it stands nowhere, so that it holds no page that changes.
     tree: Cursor<'t>,
+    /// The tree has another root than `tree` knows.
+    stale: bool,
     at: At,
     key: Vec<u8>,
 }
@@ -42,47 +44,50 @@ impl WriteTxn {
         let root = self.find(table)?.0.root;
         let change = self.change()?;
         let tree = Cursor::new(&change.inner.pager, &change.inner.values, &root);
-        Ok(WriteCursor { change, table: table.clone(), tree, at: At::Tree, key: Vec::new() })
+        Ok(WriteCursor { change, table: table.clone(), tree, stale: false, at: At::Tree, key: Vec::new() })
     }
 }
 
-impl WriteCursor<'_> {
+impl<'t> WriteCursor<'t> {
     /// Goes to the first key not below `key`; false if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.at = At::Tree;
-        self.tree.seek(key)
+        self.tree()?.seek(key)
     }
 
     /// Goes to `key`; false if it is not there.
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
         self.at = At::Tree;
-        self.tree.seek_exact(key)
+        self.tree()?.seek_exact(key)
     }
 
     /// Goes to the last key not above `key`; false if there is none.
     pub fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
         self.at = At::Tree;
-        self.tree.seek_back(key)
+        self.tree()?.seek_back(key)
     }
 
     /// Goes to the first key; false if the table is empty.
     pub fn first(&mut self) -> Result<bool> {
         self.at = At::Tree;
-        self.tree.first()
+        self.tree()?.first()
     }
 
     /// Goes to the last key; false if the table is empty.
     pub fn last(&mut self) -> Result<bool> {
         self.at = At::Tree;
-        self.tree.last()
+        self.tree()?.last()
     }
 
     /// Goes one key on, from a deleted one to that behind it; false behind the last.
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.at, At::Tree) {
-            At::Gap => self.tree.seek(&self.key),
-            At::Key => Ok(self.tree.seek_exact(&self.key)? && self.tree.next()?),
+            At::Gap => {
+                self.tree()?;
+                self.tree.seek(&self.key)
+            }
+            At::Key => Ok(self.return_to_key()? && self.tree.next()?),
             At::Tree => self.tree.next(),
         }
     }
@@ -90,8 +95,11 @@ impl WriteCursor<'_> {
     /// Goes one key back, from a deleted one to that before it; false before the first.
     pub fn prev(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.at, At::Tree) {
-            At::Gap => self.tree.seek_back(&self.key),
-            At::Key => Ok(self.tree.seek_exact(&self.key)? && self.tree.prev()?),
+            At::Gap => {
+                self.tree()?;
+                self.tree.seek_back(&self.key)
+            }
+            At::Key => Ok(self.return_to_key()? && self.tree.prev()?),
             At::Tree => self.tree.prev(),
         }
     }
@@ -114,7 +122,7 @@ impl WriteCursor<'_> {
     pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.at == At::Key {
             self.at = At::Tree;
-            self.tree.seek_exact(&self.key)?;
+            self.return_to_key()?;
         }
         if self.at == At::Gap { Ok(None) } else { self.tree.entry() }
     }
@@ -165,15 +173,33 @@ impl WriteCursor<'_> {
         }
     }
 
+    /// The place in the tree as it is now.
+    fn tree(&mut self) -> Result<&mut Cursor<'t>> {
+        if self.stale {
+            let record = self.change.writer.record(&self.change.inner.pager, self.table.id)?;
+            self.tree.reset(&record.ok_or_else(|| self.table.gone())?.root);
+            self.stale = false;
+        }
+        Ok(&mut self.tree)
+    }
+
+    /// Stands in the tree where the key is.
+    fn return_to_key(&mut self) -> Result<bool> {
+        self.tree()?;
+        self.tree.seek_exact(&self.key)
+    }
+
     /// Makes a change to `key`, and then knows where it is by that.
     fn run<'c>(&'c mut self, command: impl FnOnce(u32, &'c [u8]) -> Command<'c>, then: At) -> Result<()> {
-        // No page is looked at from here until the change is made.
-        self.tree.reset(&TreeRoot::EMPTY);
+        if !self.stale {
+            // No page is looked at from here until the change is made.
+            self.tree.reset(&TreeRoot::EMPTY);
+            self.stale = true;
+        }
         self.at = At::Gap;
-        let met = self.change.run(&command(self.table.id, &self.key))?;
-        let record = self.change.writer.record(&self.change.inner.pager, self.table.id)?;
-        let Some(record) = record.filter(|_| met != Met::NoTable) else { return Err(self.table.gone()) };
-        self.tree.reset(&record.root);
+        if self.change.run(&command(self.table.id, &self.key))? == Met::NoTable {
+            return Err(self.table.gone());
+        }
         self.at = then;
         Ok(())
     }

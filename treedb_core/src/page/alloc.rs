@@ -99,8 +99,9 @@ pub struct Allocator {
     /// since its last savepoint.
     own: u64,
     marks: Vec<Mark>,
-    /// Pages below this number have been used.
+    /// Pages below this number have been used; below the other, before the transaction in progress began.
     high: u32,
+    began_at: u32,
     free: Vec<u32>,
     /// Dead pages by the pin they wait for.
     waiting: BTreeMap<u64, Vec<Dead>>,
@@ -128,6 +129,7 @@ impl Allocator {
     /// Begins transaction `txn`.
     pub(crate) fn begin(&mut self, txn: u64) {
         (self.txn, self.own) = (txn, txn);
+        self.began_at = self.high;
     }
 
     /// Pages born at or after this number may be stored to.
@@ -168,6 +170,11 @@ impl Allocator {
     /// Pages taken by the transaction in progress.
     pub(crate) fn taken(&self) -> usize {
         self.born.len()
+    }
+
+    /// Never-used pages taken by the transaction in progress.
+    pub(crate) fn extended(&self) -> u32 {
+        self.high.saturating_sub(self.began_at)
     }
 
     /// Puts the free pages in order, so that the lowest is taken first.

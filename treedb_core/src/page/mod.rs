@@ -14,6 +14,7 @@
 //! | `slots` | where readers say which transaction they see |
 //! | `alloc` | which pages are free, which wait for a reader or a checkpoint |
 //! | `ledger` | the free pages and the owner's state, written at a checkpoint |
+//! | `growing` | making never-used pages present before they are stored to |
 //! | `pager` | all of it together |
 //! | `writer` | a transaction's pages |
 //! | `census` | the check that every page is accounted for once |
@@ -50,6 +51,7 @@
 mod alloc;
 mod cache;
 mod census;
+mod growing;
 mod layout;
 mod ledger;
 pub mod meta;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::alloc::{Allocator, Bits, PageCounts};
 use super::cache::{Cache, CacheStats};
 use super::census::Census;
+use super::growing::Growing;
 use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
 use super::meta::{self, Meta, Secret};
 use super::resident::Stay;
@@ -20,8 +21,6 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No checkpoint is being written.
 const NOT_FLUSHING: u64 = u64::MAX;
-/// Pages made present at once when never-used pages are taken.
-const PREFAULT: u32 = 64;
 /// Pages in memory of an encrypted file for which nobody said how many: 64 MiB.
 const CACHE: usize = 16 << 10;
 /// The least the file is asked to grow by when the disk refuses a full step.
@@ -98,8 +97,7 @@ pub struct Pager {
     number: AtomicU64,
     /// Pages that the last durable checkpoint says are in use.
     durable_pages: AtomicU32,
-    /// Never-used pages below this number have been made present.
-    present: AtomicU32,
+    growing: Growing,
     /// Page counts as of the last transaction, for those who are not the writer: used and free, kept and live.
     counts: [AtomicU64; 2],
     growth: u32,
@@ -152,7 +150,7 @@ impl Pager {
             flushing: AtomicU64::new(NOT_FLUSHING),
             number: AtomicU64::new(meta.number + 1),
             durable_pages: AtomicU32::new(meta.pages),
-            present: AtomicU32::new(meta.pages),
+            growing: Growing::new(meta.pages),
             counts: Default::default(),
             growth: options.growth.max(SMALL_STEP),
         };
@@ -323,11 +321,20 @@ impl Pager {
                 alloc.extend(self.view.pages()).ok_or_else(|| self.full())?
             }
         };
-        if page >= self.present.load(Ordering::Relaxed) {
-            self.view.prefault(page, page.saturating_add(PREFAULT));
-            self.present.store(page.saturating_add(PREFAULT), Ordering::Relaxed);
-        }
+        self.growing.took(&self.view, page, alloc.extended());
         Ok(page)
+    }
+
+    /// True, once, if the writer takes pages so fast that somebody should [`make_ready`](Pager::make_ready) more.
+    #[inline]
+    pub(crate) fn wants_pages(&self) -> bool {
+        self.growing.wants()
+    }
+
+    /// Makes pages that the writer is about to take present, beside the writer: the file grows, if need be, and the
+    /// first stores to them do not have to wait for the system.
+    pub(crate) fn make_ready(&self) {
+        self.growing.make_ready(&self.view);
     }
 
     fn full(&self) -> Error {
@@ -380,7 +387,7 @@ impl Pager {
         if target.saturating_add(least) > pages {
             return Ok(());
         }
-        self.present.fetch_min(target, Ordering::Relaxed);
+        self.growing.cut(target);
         self.view.shrink(target)
     }
 

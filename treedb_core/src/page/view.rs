@@ -11,8 +11,8 @@
 
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::cache::Cache;
 use super::layout::{
@@ -35,6 +35,8 @@ pub(crate) struct View {
     base: NonNull<u8>,
     /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nobody can reach.
     pages: AtomicU32,
+    /// Held while the file's length changes: the writer may not be the only one who makes it longer.
+    resizing: Mutex<()>,
     /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
     /// cache: it is in memory too, and hot. Only pages inside the file have theirs set, so that this is all a reader
     /// need look at.
@@ -92,7 +94,8 @@ impl View {
         let rewritten = bits(if cache.is_some() { capacity } else { 0 });
         let cache = cache.map(Arc::new);
         let pages = AtomicU32::new(pages);
-        Ok(View { file, map, base, pages, verified, opened_at, payload, secret, cache, rewritten })
+        let resizing = Mutex::new(());
+        Ok(View { file, map, base, pages, resizing, verified, opened_at, payload, secret, cache, rewritten })
     }
 
     /// Bytes of a page that its content may use.
@@ -124,6 +127,7 @@ impl View {
         if pages > self.capacity() {
             return Err(Error::DiskFull { path: self.path().to_path_buf() });
         }
+        let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         self.file.reserve(offset_of(pages))?;
         self.pages.fetch_max(pages, Ordering::Release);
         Ok(())
@@ -131,6 +135,7 @@ impl View {
 
     /// Cuts the file down to `pages`. Nobody may be able to reach the others: no tree, no snapshot, no checkpoint.
     pub(crate) fn shrink(&self, pages: u32) -> Result<()> {
+        let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         if pages >= self.pages() {
             return Ok(());
         }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::closing::Closing;
 use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
-use super::log::{Log, Sync, lock};
+use super::log::{Log, LogOptions, Sync, lock};
 use super::mapped;
-use super::segment::{FIRST_FRAME, Header, Segment};
+use super::segment::{FIRST_FRAME, Header, Segment, zero_fill};
 use crate::cipher;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
@@ -16,9 +16,13 @@ use crate::sync::atomic::Ordering;
 const DIRECT: usize = 256 * 1024;
 /// Room that every segment keeps for the frame that seals it.
 const SEAL: u64 = HEADER as u64;
-/// Length of a log's first segment, unless all segments are to be shorter; each following one is twice as long as
-/// its predecessor until the full length, so that a small database has a small log.
-const SMALLEST: u64 = 1 << 20;
+/// The part of the full length that a log's first segment begins with: it grows in place, so that a small database has a
+/// small log.
+const FIRST_PART: u64 = 16;
+/// Frames of less than this have zeroes written ahead of them, if they are to be flushed one by one.
+const SMALL: usize = 16 * 1024;
+/// How many zeroes are written at once.
+const AHEAD: u64 = 256 * 1024;
 
 /// Bytes that belong next to each other in a segment and are not written yet.
 struct Run {
@@ -38,6 +42,8 @@ pub(super) struct Tail {
     pub(super) segment: Arc<Segment>,
     /// Offset in the segment of the next frame.
     pub(super) at: u64,
+    /// Blocks of the segment before this offset have been written to.
+    laid: u64,
     /// Number of the next frame.
     pub(super) next: u64,
     /// Frames waiting for their group, in order.
@@ -74,6 +80,7 @@ impl Tail {
     /// Appending goes on at `at` of `segment` with frame `next`; the last frame of data was `data`.
     pub(super) fn new(segment: Arc<Segment>, at: u64, next: u64, data: Lsn) -> Tail {
         Tail {
+            laid: laid(&segment, at),
             segment,
             at,
             next,
@@ -137,8 +144,20 @@ impl Tail {
         }
     }
 
+    /// Writes zeroes where the next frames go, if nothing has been written there and those are small.
+    fn lay(&mut self, frame: u64) -> Result<()> {
+        let end = self.at + frame;
+        if end > self.laid && frame < SMALL as u64 {
+            let to = (self.laid.max(end) + AHEAD).min(self.segment.room());
+            zero_fill(self.segment.file.as_ref(), self.laid.max(self.at), to)?;
+            self.laid = to;
+        }
+        Ok(())
+    }
+
     /// Puts one frame at the end. There is room for it.
-    fn put(&mut self, payload: &[u8], sync: Sync, kind: Kind, durable: Lsn, limit: usize) -> Result<Lsn> {
+    fn put(&mut self, payload: &[u8], sync: Sync, kind: Kind, log: &Log) -> Result<Lsn> {
+        let (durable, limit) = (log.durable_lsn(), log.options.max_buffered);
         let lsn = Lsn(self.next);
         let header = frame::header(self.segment.header.generation, lsn, durable, kind, payload);
         if payload.len() >= DIRECT {
@@ -149,8 +168,9 @@ impl Tail {
         } else if sync == Sync::Relaxed {
             // As above: a frame counts only behind all the frames before it.
             self.write_out()?;
-            mapped::store(self.segment.map()?, self.at, [&header, payload])?;
+            mapped::store(self.segment.map(log.options.segment_bytes)?, self.at, [&header, payload])?;
         } else {
+            self.lay(frame::size(payload.len()))?;
             self.buffer(&header, payload);
             if self.buffered > limit {
                 self.write_out()?;
@@ -165,9 +185,18 @@ impl Tail {
     }
 }
 
-/// Length of the segment that follows one of `before` bytes and has to hold a frame of `need` bytes.
-pub(super) fn segment_size(full: u64, before: u64, need: u64) -> u64 {
-    let usual = (before * 2).max(SMALLEST).min(full);
+/// The offset before which nothing need be written ahead in a segment whose next frame goes to `at`.
+fn laid(segment: &Segment, at: u64) -> u64 {
+    if segment.recycled { segment.room() } else { at }
+}
+
+/// Length that a log's first segment begins with.
+pub(super) fn first_size(options: &LogOptions) -> u64 {
+    size_for(options.segment_bytes / FIRST_PART, 0)
+}
+
+/// Length of a segment of `usual` bytes that has to hold a frame of `need` bytes.
+fn size_for(usual: u64, need: u64) -> u64 {
     usual.max(FIRST_FRAME + need + SEAL).next_multiple_of(FIRST_FRAME)
 }
 
@@ -185,7 +214,8 @@ impl Log {
             return Err(Error::Invalid("the log is closed: open the database again".into()));
         }
         let need = frame::size(len);
-        if tail.at + need + SEAL > tail.segment.header.size {
+        let room = tail.segment.room();
+        if tail.at + need + SEAL > room && !self.grow(&tail, need)? {
             let begun = Instant::now();
             let made = self.next_segment(&mut tail, need);
             let (took, switched) = (begun.elapsed(), &mut tail.switched);
@@ -193,7 +223,7 @@ impl Log {
             switched.total += took;
             switched.longest = switched.longest.max(took);
             made?;
-        } else if !tail.asked && tail.at > tail.segment.header.size / 2 {
+        } else if !tail.asked && room >= self.options.segment_bytes && tail.at > room / 2 {
             tail.asked = true;
             if lock(&self.files).spares.is_empty() {
                 self.wanting.store(true, Ordering::Relaxed);
@@ -211,7 +241,7 @@ impl Log {
         let sealed = sealed.transpose()?;
         let payload = sealed.as_deref().unwrap_or(payload);
         let at = tail.at;
-        let put = tail.put(payload, sync, kind, self.durable_lsn(), self.options.max_buffered);
+        let put = tail.put(payload, sync, kind, self);
         let noted = put.and_then(|lsn| {
             match kind {
                 Kind::Data | Kind::Secret => tail.data = lsn,
@@ -224,6 +254,26 @@ impl Log {
         noted.map_err(|e| self.poison(&e))
     }
 
+    /// Makes the current segment longer, so that a frame of `need` bytes fits; false if it would get too long.
+    fn grow(&self, tail: &Tail, need: u64) -> Result<bool> {
+        let (segment, end) = (&tail.segment, (tail.at + need + SEAL).next_multiple_of(FIRST_FRAME));
+        let full = self.options.segment_bytes;
+        if end > full {
+            return Ok(false);
+        }
+        // Where there is no room for so much, there may be for this frame.
+        let grown = match segment.grow((2 * segment.room()).clamp(end, full)) {
+            Err(Error::DiskFull { .. }) => segment.grow(end),
+            other => other,
+        };
+        match grown {
+            Ok(()) => Ok(true),
+            // The log is as it was.
+            Err(full @ Error::DiskFull { .. }) => Err(full),
+            Err(e) => Err(self.poison(&e)),
+        }
+    }
+
     /// Makes the next segment, then seals the current one: whoever finds the seal finds the segment.
     fn next_segment(&self, tail: &mut Tail, need: u64) -> Result<()> {
         let current = tail.segment.header;
@@ -231,7 +281,7 @@ impl Log {
             generation: current.generation + 1,
             // The seal takes a number.
             first: Lsn(tail.next + 1),
-            size: segment_size(self.options.segment_bytes, current.size, need),
+            size: size_for(self.options.segment_bytes, need),
             durable: self.durable_lsn(),
             previous: current.first,
         };
@@ -242,15 +292,18 @@ impl Log {
             Err(full @ Error::DiskFull { .. }) => return Err(full),
             Err(e) => return Err(self.poison(&e)),
         };
-        let used = tail.used() + SEAL;
+        let (used, size) = (tail.used() + SEAL, tail.segment.room());
+        // Nothing follows that it should be ready for.
+        tail.laid = size;
         // Written at once: relaxed frames in the next segment count for nothing while the seal is not there.
-        tail.put(&[], Sync::Durable, Kind::Sealed, self.durable_lsn(), usize::MAX)
+        tail.put(&[], Sync::Durable, Kind::Sealed, self)
             .and_then(|_| tail.write_out())
             .map_err(|e| self.poison(&e))?;
-        tail.segment = segment.clone();
+        lock(&self.files).push(&segment, used, size);
+        tail.laid = laid(&segment, FIRST_FRAME);
+        tail.segment = segment;
         tail.at = FIRST_FRAME;
         tail.asked = false;
-        lock(&self.files).push(segment, used);
         Ok(())
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::frame::Lsn;
 use super::log::{Log, LogOptions, lock};
-use super::segment::{AHEAD, Header, Segment, lay_out, name, spare_name};
+use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, lay_out, name, spare_name, zero_fill};
 use crate::disk::Disk;
 use crate::error::Result;
 
 /// A segment in use. Its successor's first LSN says where it ends.
 struct Live {
     first: Lsn,
+    /// Bytes of the file, once it is full; 0 for the current one, which may grow.
     size: u64,
     /// Bytes of frames, once it is full; 0 for the current one.
     used: u64,
@@ -59,12 +60,13 @@ impl Files {
         self.adopt(disk, dir, first, options)
     }
 
-    /// A segment in use is added behind the others; `used` are the frame bytes of the one before it.
-    pub(super) fn push(&mut self, segment: Arc<Segment>, used: u64) {
+    /// A segment in use is added behind the others; of the one before it, `used` are the frame bytes and `size` those
+    /// of its file.
+    pub(super) fn push(&mut self, segment: &Segment, used: u64, size: u64) {
         if let Some(full) = self.live.back_mut() {
-            full.used = used;
+            (full.used, full.size) = (used, size);
         }
-        self.live.push_back(Live { first: segment.header.first, size: segment.header.size, used: 0 });
+        self.live.push_back(Live { first: segment.header.first, size: 0, used: 0 });
     }
 
     /// Segments in use.
@@ -90,7 +92,7 @@ impl Files {
         if spare.is_some() {
             header.size = full;
         }
-        Segment::create(disk, dir, header, spare, header.size <= full)
+        Segment::create(disk, dir, header, spare)
     }
 }
 
@@ -104,8 +106,14 @@ impl Log {
             return Ok(());
         }
         let draft = self.dir.join(AHEAD);
-        let made = lay_out(d, &draft, self.options.segment_bytes, true)
-            .and_then(|()| d.open(&draft, false)?.sync())
+        let size = self.options.segment_bytes;
+        let fill = || {
+            let file = d.open(&draft, false)?;
+            zero_fill(file.as_ref(), FIRST_FRAME, size)?;
+            file.sync()
+        };
+        let made = lay_out(d, &draft, size)
+            .and_then(|()| fill())
             .and_then(|()| d.rename(&draft, &path))
             .and_then(|()| d.sync_dir(&self.dir));
         if let Err(error) = made {

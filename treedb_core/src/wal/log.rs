@@ -33,7 +33,7 @@ pub struct LogOptions {
     pub applied: Lsn,
     /// Refuse to start a new log: a database that has been written to has one, even if it was just cut.
     pub must_exist: bool,
-    /// Length of a segment, in bytes. The first segments of a log are smaller, a frame that does not fit gets one
+    /// Length of a segment, in bytes. The first one of a log is shorter and grows, a frame that does not fit gets one
     /// of its own size.
     pub segment_bytes: u64,
     /// Durable frames waiting for their group take at most about this much memory, in bytes; beyond it an append
@@ -184,9 +184,15 @@ impl Log {
     /// # Errors
     /// As `append` and `wait_durable`.
     pub fn close(&self) -> Result<()> {
-        if lock(&self.tail).closed {
-            return Ok(());
-        }
+        let segment = {
+            let tail = lock(&self.tail);
+            if tail.closed {
+                return Ok(());
+            }
+            Arc::clone(&tail.segment)
+        };
+        self.refuse_if_poisoned()?;
+        segment.note_length().map_err(|e| self.poison(&e))?;
         let lsn = self.append_kind(&[], Sync::Durable, Kind::Closed)?;
         self.wait(lsn)
     }

@@ -1,8 +1,8 @@
 //! The command log: one frame a commit, one write and one `fdatasync` a durable group.
 //!
 //! A log is a folder of segments. Frames are numbered without gaps by their [`Lsn`]; a segment is named by the
-//! LSN of its first frame (`%016x.wal`) and laid out before its first use, so that appending changes data blocks
-//! only. Nothing here knows what a payload means.
+//! LSN of its first frame (`%016x.wal`). Its blocks are reserved before they are used, and zeroes are written ahead of
+//! small durable frames, so that their flush seldom changes more than data blocks. Nothing here knows what a payload means.
 //!
 //! # Promises
 //!
@@ -42,7 +42,7 @@
 //! | 12 | 4 | offset of the first frame, 512 |
 //! | 16 | 8 | generation: higher than that of any segment made before |
 //! | 24 | 8 | LSN of the first frame, as in the name |
-//! | 32 | 8 | length of the file |
+//! | 32 | 8 | length of the file when the segment was made: it may have grown since |
 //! | 40 | 8 | claim: the log was durable up to this LSN |
 //! | 48 | 8 | first LSN of the segment before, 0 if there was none |
 //! | 56 | 4 | zero |

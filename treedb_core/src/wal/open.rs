@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::append::{Tail, segment_size};
+use super::append::{Tail, first_size};
 use super::closing;
 use super::cut::Files;
 use super::frame::{self, Kind, Lsn};
@@ -45,12 +45,12 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         let header = Header {
             generation: 1,
             first: Lsn(1),
-            size: segment_size(options.segment_bytes, 0, 0),
+            size: first_size(&options),
             durable: Lsn::NONE,
             previous: Lsn::NONE,
         };
         let segment = files.make(d, dir, header, options.segment_bytes)?;
-        files.push(segment.clone(), 0);
+        files.push(&segment, 0, 0);
         (
             Tail::new(segment, FIRST_FRAME, 1, Lsn::NONE),
             files,
@@ -118,21 +118,21 @@ fn resume(
         // The checkpoint is ahead of what the crash left of the log: none of it is needed.
         old.extend(found.kept.iter().map(|(s, _)| s.header.first));
         let first = Lsn(options.applied.0 + 1);
-        let header = after(options, &found.generation, &last, first, options.applied, Lsn::NONE);
+        let header = after(options, &found.generation, first, options.applied, Lsn::NONE);
         let segment = files.make(disk, dir, header, options.segment_bytes)?;
-        files.push(segment.clone(), 0);
+        files.push(&segment, 0, 0);
         Tail::new(segment, FIRST_FRAME, first.0, options.applied)
     } else {
         // Bytes that the crash cut off may lie behind the end: nothing is appended there but the seal.
         let seal = Lsn(found.last.0 + 1);
         let first = Lsn(seal.0 + 1);
-        let header = after(options, &found.generation, &last, first, found.last, last.header.first);
+        let header = after(options, &found.generation, first, found.last, last.header.first);
         let segment = files.make(disk, dir, header, options.segment_bytes)?;
         let bytes = frame::header(last.header.generation, seal, found.last, Kind::Sealed, &[]);
         last.file.write_at(&bytes, end)?;
         last.file.sync()?;
         keep(&mut files, &found.kept);
-        files.push(segment.clone(), end - FIRST_FRAME);
+        files.push(&segment, end - FIRST_FRAME, last.room());
         Tail::new(segment, FIRST_FRAME, first.0, found.data)
     };
     if !old.is_empty() {
@@ -145,23 +145,16 @@ fn resume(
     Ok((tail, files, recovery, clean))
 }
 
-/// The header of the segment that follows `last` after a crash.
-fn after(
-    options: &LogOptions,
-    generation: &u64,
-    last: &Segment,
-    first: Lsn,
-    durable: Lsn,
-    previous: Lsn,
-) -> Header {
-    let size = segment_size(options.segment_bytes, last.header.size / 2, 0);
+/// The header of the segment that the log goes on in after a crash.
+fn after(options: &LogOptions, generation: &u64, first: Lsn, durable: Lsn, previous: Lsn) -> Header {
+    let size = first_size(options);
     Header { generation: generation + 1, first, size, durable, previous }
 }
 
 fn keep(files: &mut Files, kept: &[(Arc<Segment>, u64)]) {
-    let mut used = 0;
+    let (mut used, mut size) = (0, 0);
     for (segment, end) in kept {
-        files.push(segment.clone(), used);
-        used = end - FIRST_FRAME;
+        files.push(segment, used, size);
+        (used, size) = (end - FIRST_FRAME, segment.room());
     }
 }

@@ -29,7 +29,7 @@ impl Reader {
     }
 
     fn room(&self, at: u64) -> u64 {
-        self.segment.header.size.saturating_sub(at)
+        self.segment.room().saturating_sub(at)
     }
 
     /// The bytes `at..at + len`, which the caller has checked to lie inside the segment.
@@ -114,7 +114,7 @@ impl Reader {
     /// The highest claim of any whole frame behind the position with a number above `above`.
     pub(super) fn highest_claim(&mut self, above: Lsn) -> Result<Lsn> {
         let generation = self.segment.header.generation;
-        let mut effort = self.segment.header.size.saturating_mul(SEARCH_EFFORT);
+        let mut effort = self.segment.room().saturating_mul(SEARCH_EFFORT);
         let mut highest = Lsn::NONE;
         let mut at = self.at;
         while let Some(header) = self.header(at)? {

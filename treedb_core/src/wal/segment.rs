@@ -1,7 +1,8 @@
 //! One segment: its header, its names, and how it comes to be.
 //!
-//! A segment's final name appears only after its header and its blocks are durable, so a named segment with a bad
-//! header is damage, whatever the crash.
+//! A segment's final name appears only after its header and its first blocks are durable, so a named segment with a
+//! bad header is damage, whatever the crash. It may grow in place: what is behind the length that its header tells
+//! counts as much as the file has, which the flush of a group makes durable together with the frames there.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -9,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::frame::Lsn;
 use crate::disk::{Disk, DiskFile, Map};
 use crate::error::{Error, Result};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: [u8; 8] = *b"TreeDBwl";
 const VERSION: u32 = 1;
@@ -110,10 +112,19 @@ impl Header {
 pub(super) struct Segment {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) header: Header,
+    /// Bytes the file has blocks for.
+    room: AtomicU64,
+    /// All of its blocks have been written to.
+    pub(super) recycled: bool,
     map: OnceLock<Box<dyn Map>>,
 }
 
 impl Segment {
+    fn new(file: Arc<dyn DiskFile>, header: Header, recycled: bool) -> Result<Arc<Segment>> {
+        let room = AtomicU64::new(file.len()?.max(header.size));
+        Ok(Arc::new(Segment { file, header, room, recycled, map: OnceLock::new() }))
+    }
+
     /// Opens the segment named after `first` and checks its header.
     pub(super) fn open(disk: &dyn Disk, dir: &Path, first: Lsn) -> Result<Arc<Segment>> {
         let file = disk.open(&dir.join(name(first)), false)?;
@@ -127,23 +138,23 @@ impl Segment {
                 found,
             ));
         }
-        Ok(Arc::new(Segment { file, header, map: OnceLock::new() }))
+        Segment::new(file, header, false)
     }
 
     /// Makes a segment, durable, name included: from `spare` (its bytes stay, its generation does not) or with
-    /// fresh blocks, zero-filled unless it is a large one for a single frame.
+    /// fresh blocks.
     pub(super) fn create(
         disk: &dyn Disk,
         dir: &Path,
         header: Header,
         spare: Option<PathBuf>,
-        zero_fill: bool,
     ) -> Result<Arc<Segment>> {
+        let recycled = spare.is_some();
         let from = match spare {
             Some(path) => path,
             None => {
                 let path = dir.join(UNFINISHED);
-                if let Err(e) = lay_out(disk, &path, header.size, zero_fill) {
+                if let Err(e) = lay_out(disk, &path, header.size) {
                     // Give the room back; the error that stopped us is the one to report.
                     let _ = disk.remove(&path);
                     return Err(e);
@@ -158,8 +169,33 @@ impl Segment {
         let path = dir.join(name(header.first));
         disk.rename(&from, &path)?;
         disk.sync_dir(dir)?;
-        let file = disk.open(&path, false)?;
-        Ok(Arc::new(Segment { file, header, map: OnceLock::new() }))
+        Segment::new(disk.open(&path, false)?, header, recycled)
+    }
+
+    /// Bytes the file has blocks for: frames end before that.
+    #[inline]
+    pub(super) fn room(&self) -> u64 {
+        self.room.load(Ordering::Acquire)
+    }
+
+    /// Notes in the header how long the file is, if it has grown: from then on a shorter one is damage. The note is as
+    /// durable as what is flushed next.
+    pub(super) fn note_length(&self) -> Result<()> {
+        let size = self.room();
+        if size <= self.header.size {
+            return Ok(());
+        }
+        // The length first: a header must not tell of one that the file does not have.
+        self.file.sync()?;
+        self.file.write_at(&Header { size, ..self.header }.encode(), 0)
+    }
+
+    /// Makes the file `to` bytes long. The appender's call alone, under the log's lock. `DiskFull` if there is no room;
+    /// nothing has changed then.
+    pub(super) fn grow(&self, to: u64) -> Result<()> {
+        self.file.reserve(to)?;
+        self.room.store(to, Ordering::Release);
+        Ok(())
     }
 
     /// The file's path, for messages.
@@ -167,10 +203,11 @@ impl Segment {
         self.file.path()
     }
 
-    /// The mapping that relaxed frames are stored through, made at first use.
-    pub(super) fn map(&self) -> Result<&dyn Map> {
+    /// The mapping that relaxed frames are stored through, made at first use: of `full` bytes, which the file may grow
+    /// to.
+    pub(super) fn map(&self, full: u64) -> Result<&dyn Map> {
         if self.map.get().is_none() {
-            let made = self.file.map(self.header.size)?;
+            let made = self.file.map(full.max(self.room()))?;
             // Only the appender maps, under the log's lock; were there two, the second mapping would be dropped.
             let _ = self.map.set(made);
         }
@@ -181,21 +218,22 @@ impl Segment {
     }
 }
 
-/// A file of `size` bytes whose blocks are all there, so that writing into it changes no metadata.
-pub(super) fn lay_out(disk: &dyn Disk, path: &Path, size: u64, zero_fill: bool) -> Result<()> {
-    const STEP: u64 = 256 * 1024;
+/// A file of `size` bytes whose blocks are reserved.
+pub(super) fn lay_out(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
     let file = disk.open(path, true)?;
     file.set_len(0)?;
-    file.reserve(size)?;
-    if zero_fill {
-        // Reserved blocks count as unwritten, and the first write to each would change metadata.
-        let zeroes = vec![0u8; STEP.min(size) as usize];
-        let mut at = 0;
-        while at < size {
-            let len = STEP.min(size - at);
-            file.write_at(&zeroes[..len as usize], at)?;
-            at += len;
-        }
+    file.reserve(size)
+}
+
+/// Writes zeroes to `from..to`. Reserved blocks count as unwritten, and the first write to each changes metadata, which
+/// the next flush pays for: so zeroes are written ahead of small frames, many blocks at once.
+pub(super) fn zero_fill(file: &dyn DiskFile, from: u64, to: u64) -> Result<()> {
+    static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+    let mut at = from;
+    while at < to {
+        let len = (ZEROES.len() as u64).min(to - at);
+        file.write_at(&ZEROES[..len as usize], at)?;
+        at += len;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// How many bytes `a` and `b` have in common at their beginning.
-pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
+pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 

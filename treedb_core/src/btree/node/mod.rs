@@ -54,7 +54,7 @@ mod search;
 mod tests;
 
 pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
-pub(super) use bytes::compare;
+pub(super) use bytes::{common, compare};
 pub(super) use change::{store, store_u16};
 pub use leaf::{Leaf, LeafJoin, LeafMut, LeafSplit};
 pub(super) use look::{cell_of, child_for, value_in, value_of};
