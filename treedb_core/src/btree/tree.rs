@@ -1,9 +1,12 @@
 //! Get and put.
 
+use std::ops::Range;
+
 use super::cursor::Cursor;
 use super::finger::Finger;
 use super::node::{
-    Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, child_for, common, max_key, max_value, value_of,
+    Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, child_for, common, gap, max_key,
+    max_value, value_of,
 };
 use super::path::{At, Path};
 use super::root::TreeRoot;
@@ -221,7 +224,7 @@ pub(super) fn own_path<S: PageSink + ?Sized>(
     key: &[u8],
     path: &mut Path,
 ) -> Result<(PageId, bool)> {
-    let mut id = sink.writable(root.root)?;
+    let mut id = sink.writable_but(root.root, unused)?;
     let mut last = true;
     root.root = id;
     for _ in 1..root.depth {
@@ -241,6 +244,11 @@ pub(super) fn own_path<S: PageSink + ?Sized>(
     Ok((id, last))
 }
 
+/// The bytes of a node that need not be copied; none if it does not look like one.
+fn unused(page: &[u8]) -> Range<usize> {
+    gap(page).unwrap_or(0..0)
+}
+
 /// Makes child `c` of an owned branch this transaction's own.
 pub(super) fn own_child<S: PageSink + ?Sized>(
     sink: &mut S,
@@ -248,7 +256,7 @@ pub(super) fn own_child<S: PageSink + ?Sized>(
     c: usize,
     child: PageId,
 ) -> Result<PageId> {
-    let own = sink.writable(child)?;
+    let own = sink.writable_but(child, unused)?;
     if own != child {
         let done = BranchMut::open(sink.page_mut(parent)?).and_then(|mut branch| branch.set_child(c, own.0));
         done.at(sink, parent)?;

@@ -7,16 +7,23 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// One thing that is held by one owner at a time. Unlike a mutex guard, what is held can be moved to another thread.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
-    here: Mutex<Option<T>>,
+    here: Mutex<Here<T>>,
     back: Condvar,
+}
+
+#[derive(Debug)]
+struct Here<T> {
+    thing: Option<T>,
+    /// How many wait for it: waking nobody costs a call of the system all the same.
+    waiting: usize,
 }
 
 impl<T> Gate<T> {
     pub(crate) fn new(thing: T) -> Gate<T> {
-        Gate { here: Mutex::new(Some(thing)), back: Condvar::new() }
+        Gate { here: Mutex::new(Here { thing: Some(thing), waiting: 0 }), back: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+    fn lock(&self) -> MutexGuard<'_, Here<T>> {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -24,16 +31,23 @@ impl<T> Gate<T> {
     pub(crate) fn take(&self) -> T {
         let mut here = self.lock();
         loop {
-            match here.take() {
-                Some(thing) => return thing,
-                None => here = self.back.wait(here).unwrap_or_else(PoisonError::into_inner),
+            if let Some(thing) = here.thing.take() {
+                return thing;
             }
+            here.waiting += 1;
+            here = self.back.wait(here).unwrap_or_else(PoisonError::into_inner);
+            here.waiting -= 1;
         }
     }
 
     /// Gives it back.
     pub(crate) fn give(&self, thing: T) {
-        *self.lock() = Some(thing);
-        self.back.notify_one();
+        let mut here = self.lock();
+        here.thing = Some(thing);
+        let waiting = here.waiting > 0;
+        drop(here);
+        if waiting {
+            self.back.notify_one();
+        }
     }
 }

@@ -72,6 +72,8 @@ pub(crate) use prefetch::{LEAF_LINES, PAGE_LINES, ROW_LINES, prefetch_from};
 pub use slots::{Pin, Reader};
 pub use writer::PageWriter;
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 
 /// Number of a page in its file; page 0 is never a tree's, so it serves as "none".
@@ -109,6 +111,11 @@ pub trait PageSink: PageSource {
     /// the same payload, the old one being freed (for everybody after this transaction). The caller stores the
     /// returned number wherever the old one was.
     fn writable(&mut self, id: PageId) -> Result<PageId>;
+    /// As [`PageSink::writable`], for a payload of which a part, said by `gap`, means nothing: it need not be the same.
+    fn writable_but(&mut self, id: PageId, gap: fn(&[u8]) -> Range<usize>) -> Result<PageId> {
+        let _ = gap;
+        self.writable(id)
+    }
     /// The payload of a page this transaction owns (allocated, or returned by `writable`).
     fn page_mut(&mut self, id: PageId) -> Result<&mut [u8]>;
     /// Gives a page back. Snapshots that can reach it keep it.

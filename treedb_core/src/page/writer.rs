@@ -1,9 +1,14 @@
 //! The pages of the transaction in progress: copies of what it changes, and nothing else.
 
+use std::ops::Range;
+
 use super::alloc::Allocator;
 use super::pager::Pager;
 use super::{PageId, PageSink, PageSource};
 use crate::error::{Error, Result};
+
+/// A gap of fewer bytes is copied with the rest.
+const WORTH_SPARING: usize = 512;
 
 /// Reads and changes pages for one transaction. Made by [`Pager::writer`] of the allocator that the writer holds.
 #[derive(Debug)]
@@ -27,9 +32,9 @@ impl<'a> PageWriter<'a> {
         Ok(page)
     }
 
-    /// A copy of a page that transaction `birth` wrote; the page itself is freed.
+    /// A copy of a page that transaction `birth` wrote, but for the bytes that `gap` says; the page itself is freed.
     #[inline(never)]
-    fn copy(&mut self, id: PageId, birth: u64) -> Result<PageId> {
+    fn copy(&mut self, id: PageId, birth: u64, gap: fn(&[u8]) -> Range<usize>) -> Result<PageId> {
         let copy = self.take()?;
         if copy == id.0 {
             // Only a damaged file has a page both in a tree and free.
@@ -37,7 +42,19 @@ impl<'a> PageWriter<'a> {
         }
         let old = self.pager.view().page(id)?;
         // SAFETY: the copy was taken for this transaction just now; it is another page than `id`.
-        unsafe { self.pager.view().payload_mut(copy) }?.copy_from_slice(old);
+        let new = unsafe { self.pager.view().payload_mut(copy) }?;
+        let gap = gap(old);
+        match (new.get_mut(gap.end..), old.get(gap.end..)) {
+            (Some(new_end), Some(old_end))
+                if gap.len() >= WORTH_SPARING && new_end.len() == old_end.len() =>
+            {
+                new_end.copy_from_slice(old_end);
+                if let (Some(new), Some(old)) = (new.get_mut(..gap.start), old.get(..gap.start)) {
+                    new.copy_from_slice(old);
+                }
+            }
+            _ => new.copy_from_slice(old),
+        }
         self.alloc.give_back(id.0, birth);
         Ok(PageId(copy))
     }
@@ -67,13 +84,18 @@ impl PageSink for PageWriter<'_> {
 
     #[inline]
     fn writable(&mut self, id: PageId) -> Result<PageId> {
+        self.writable_but(id, |_| 0..0)
+    }
+
+    #[inline]
+    fn writable_but(&mut self, id: PageId, gap: fn(&[u8]) -> Range<usize>) -> Result<PageId> {
         // Reading it first verifies the header too.
         self.pager.view().page(id)?;
         let birth = self.pager.view().birth(id.0)?;
         if self.alloc.owns(birth) {
             return Ok(id);
         }
-        self.copy(id, birth)
+        self.copy(id, birth, gap)
     }
 
     #[inline]
