@@ -109,3 +109,23 @@ fn a_panic_while_it_holds_the_writer_poisons_the_store_and_leaves_nobody_waiting
     assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
     assert!(open(&disk).unwrap().begin_write().is_ok());
 }
+
+#[test]
+fn a_store_dropped_while_its_thread_makes_pages_ready_is_closed() {
+    let dir = TempDir::new("ready");
+    for round in 0..12u64 {
+        let store = Store::open(dir.path()).unwrap();
+        let mut txn = store.begin_write().unwrap();
+        let table = txn.open_table("t", TableKind::Ordered).unwrap();
+        for n in 0..1500 {
+            txn.put(&table, &(round * 10_000 + n).to_be_bytes(), &[round as u8; 100]).unwrap();
+        }
+        txn.commit_with(Durability::Relaxed).unwrap();
+        // The directory is free at once, or the next opening would find it in use.
+        drop(store);
+    }
+    let store = Store::open(dir.path()).unwrap();
+    let reads = store.begin_read().unwrap();
+    assert_eq!(reads.len(&reads.table("t").unwrap().unwrap()).unwrap(), 12 * 1500);
+    store.check().unwrap();
+}
