@@ -92,12 +92,22 @@ impl Disk for RealDisk {
                 file.set_len(0).map_err(failed("truncate", &path))?;
                 file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
                     .map_err(failed("write", &path))?;
-                // The lock goes with the open file, so with the guard or with the process.
-                Ok(Box::new(file))
+                Ok(Box::new(Lock(file)))
             }
             Err(Errno::WOULDBLOCK) => Err(Error::InUse { dir: dir.to_path_buf(), pid: holder(&path) }),
             Err(e) => Err(failed("flock", &path)(e.into())),
         }
+    }
+}
+
+/// A lock that is held: it goes with the open file, so with this or with the process.
+struct Lock(File);
+
+impl Drop for Lock {
+    /// A process that this one is just about to start has the open file too, until it becomes another program: closing
+    /// it here would not be enough.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
