@@ -164,6 +164,8 @@ codes! {
     Location40485 = 40485,
     /// No stage of that name.
     Location40324 = 40324,
+    /// A change stream is asked of a server that is no replica set.
+    Location40573 = 40573,
     /// A stage is a document with one field.
     Location40323 = 40323,
     /// The operand of a `$slice` has the wrong shape.

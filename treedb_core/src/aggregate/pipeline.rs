@@ -151,8 +151,9 @@ impl Parser {
             )),
             "$out" | "$merge" => Ok(vec![Node::Write(Arc::new(write::Write::parse(&element, self)?))]),
             "$changeStream" => Err(QueryError::new(
-                ErrorCode::NotImplemented,
-                "the stage $changeStream is not supported: changes are not recorded yet",
+                ErrorCode::Location40573,
+                "the stage $changeStream is only supported on replica sets, and this is a standalone server: changes are \
+                 not recorded yet",
             )),
             "$geoNear" | "$search" | "$searchMeta" | "$vectorSearch" | "$currentOp" | "$listSessions"
             | "$listLocalSessions" | "$planCacheStats" => {

@@ -2,7 +2,7 @@
 //!
 //! This is the part of [`View`] that moves bytes between file and memory; who may do what when is in [`cache`](super::cache).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::cache::{Cache, Frame, Frames, State};
 use super::layout::{CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, SEALED_PAYLOAD, offset_of};
@@ -29,8 +29,11 @@ impl Drop for Stay<'_> {
     }
 }
 
-/// How long a stay that begins waits at most for others to end, so that their pages can leave memory.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How often a stay that begins looks whether others have ended, so that their pages can leave memory: a few times at
+/// once, then with sleeps between, some 50 ms in all. It is counted, not timed: a clock would make the orders in
+/// which threads take their steps endless.
+const LOOKS: u32 = 300;
+const SLEEP: Duration = Duration::from_micros(100);
 
 impl View {
     /// Begins a stay; every call that reads pages is one.
@@ -48,17 +51,16 @@ impl View {
     /// over its budget: the pages read meanwhile must not pile up.
     #[cold]
     fn await_room(&self, cache: &Cache) {
-        let begun = Instant::now();
-        for round in 0u32.. {
+        for look in 0..LOOKS {
             let mut frames = self.make_room(cache, cache.lock(), false);
             let nobody = cache.oldest_stay(&mut frames) == u64::MAX;
             drop(frames);
-            if nobody || !cache.is_far_over() || begun.elapsed() > PATIENCE {
+            if nobody || !cache.is_far_over() {
                 return;
             }
-            match round {
+            match look {
                 0..16 => thread::yield_now(),
-                _ => thread::sleep(Duration::from_micros(100)),
+                _ => thread::sleep(SLEEP),
             }
         }
     }

@@ -256,7 +256,7 @@ fn what_a_pipeline_cannot_be_is_refused_by_name() {
         (r#"[{"$lookup":{"from":"x","as":"y"}}]"#, ErrorCode::FailedToParse, "pipeline"),
         (r#"[{"$unwind":"tags"}]"#, ErrorCode::Location28818, "$unwind"),
         (r#"[{"$match":5}]"#, ErrorCode::FailedToParse, "$match"),
-        (r#"[{"$changeStream":{}}]"#, ErrorCode::NotImplemented, "$changeStream"),
+        (r#"[{"$changeStream":{}}]"#, ErrorCode::Location40573, "$changeStream"),
     ] {
         let stages = request(pipeline).pipeline;
         let stages = bson::RawDocument::from_bytes(stages.as_bytes()).unwrap();
