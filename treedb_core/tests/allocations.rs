@@ -5,7 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use treedb_core::bson::rawdoc;
 use treedb_core::kv::{Reads, Store, TableKind};
+use treedb_core::query::Filter;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -102,4 +104,35 @@ fn snapshots_gets_rows_and_cursor_steps_allocate_nothing() {
         assert_eq!(seen, 2 * keys.len());
     });
     assert_eq!(steps, 0, "cursor steps");
+}
+
+#[test]
+fn asking_a_document_whether_it_matches_allocates_nothing() {
+    let film = rawdoc! {
+        "_id": 7, "title": "Alien", "year": 1979, "by": { "name": "Scott", "born": 1937_i64 },
+        "cast": [{ "name": "Weaver", "role": "Ripley" }, { "name": "Holm", "role": "Ash" }], "tags": ["space", "fear"],
+    };
+    for (filter, expected) in [
+        (rawdoc! { "year": 1979, "by.name": "Scott" }, true),
+        (rawdoc! { "year": { "$gte": 1970, "$lt": 1979.5 }, "by.born": { "$ne": 1938 } }, true),
+        (rawdoc! { "title": { "$in": ["Alien", "Brazil"] }, "tags": { "$nin": ["joy"] } }, true),
+        (rawdoc! { "cast.name": "Holm", "tags": { "$all": ["fear", "space"] } }, true),
+        (rawdoc! { "cast": { "$elemMatch": { "name": "Holm", "role": "Ripley" } } }, false),
+        (rawdoc! { "tags": { "$elemMatch": { "$gt": "e", "$lt": "g" } } }, true),
+        (rawdoc! { "$or": [{ "year": { "$mod": [2, 0] } }, { "tags": { "$size": 2 } }] }, true),
+        (rawdoc! { "year": { "$type": "number", "$bitsAllSet": 3 }, "none": { "$exists": false } }, true),
+        (rawdoc! { "title": { "$regex": "^al", "$options": "i" } }, true),
+        (
+            rawdoc! { "$jsonSchema": { "required": ["title"], "properties": { "year": { "bsonType": "int" } } } },
+            true,
+        ),
+    ] {
+        let parsed = Filter::parse(&filter).unwrap();
+        let asked = allocations(|| {
+            for _ in 0..100 {
+                assert_eq!(parsed.matches(&film).unwrap(), expected, "{filter:?}");
+            }
+        });
+        assert_eq!(asked, 0, "{filter:?}");
+    }
 }
