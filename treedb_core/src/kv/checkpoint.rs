@@ -77,13 +77,16 @@ impl Inner {
         }
     }
 
-    /// Makes a checkpoint, and leaves what else there is to do then to the worker.
+    /// Makes a checkpoint, and leaves what else there is to do then to the worker: which, asked for nothing, would make
+    /// another of what was committed meanwhile.
     fn catch_up(&self) -> Result<()> {
         let one = self.hold_checkpoints();
         self.refuse_poisoned()?;
         let made = self.current_checkpoint();
         drop(one);
-        self.worker.wake();
+        if self.half_dead() || self.mostly_free() {
+            self.worker.wake();
+        }
         made
     }
 
