@@ -9,15 +9,13 @@ use std::sync::Arc;
 use bson::RawDocument;
 
 use crate::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
-use crate::code::{ErrorCode, QueryError, Result};
+use crate::code::Result;
 use crate::kv::{Reads, WriteTxn};
 
 use super::catalog::Catalog;
+use super::change::{IndexChange, check_document, check_key, index_changes};
 use super::meta::{IndexMeta, Meta};
 use super::view::{View, entry, split_entry};
-
-/// Largest document, in bytes: MongoDB's limit.
-pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 
 /// One collection inside a write transaction.
 pub(crate) struct Edit<'a> {
@@ -27,23 +25,7 @@ pub(crate) struct Edit<'a> {
     pub(crate) meta: Arc<Meta>,
 }
 
-/// What one index has to change for one row.
-#[derive(Default)]
-struct IndexChange {
-    remove: Vec<Vec<u8>>,
-    add: Vec<Vec<u8>>,
-    multikey: bool,
-}
-
 impl<'a> Edit<'a> {
-    /// Refuses a document that the collection's validator does not let in.
-    fn check_valid(&self, old: Option<&RawDocument>, new: &RawDocument) -> Result<()> {
-        match &self.meta.validator {
-            Some(validator) => validator.check(old, new),
-            None => Ok(()),
-        }
-    }
-
     fn view(&self) -> View<'_, WriteTxn> {
         View { reads: self.txn, meta: &self.meta }
     }
@@ -55,30 +37,12 @@ impl<'a> Edit<'a> {
         old: Option<&RawDocument>,
         new: Option<&RawDocument>,
     ) -> Result<Vec<IndexChange>> {
-        let mut changes = Vec::with_capacity(self.meta.indexes.len());
-        for index in &self.meta.indexes {
-            let mut change = IndexChange::default();
-            let old_keys = match old {
-                Some(document) => index.def.keys(document)?.keys,
-                None => Vec::new(),
-            };
-            let new_keys = match new {
-                Some(document) => {
-                    let keys = index.def.keys(document)?;
-                    change.multikey = keys.multikey;
-                    keys.keys
-                }
-                None => Vec::new(),
-            };
-            change.remove =
-                old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
-            change.add = new_keys.into_iter().filter(|key| old_keys.binary_search(key).is_err()).collect();
-            for (key, document) in change.add.iter().zip(new.into_iter().cycle()) {
-                check_key(self.txn, &self.meta, index, key, row, document)?;
-            }
-            changes.push(change);
-        }
-        Ok(changes)
+        let Edit { txn, meta, .. } = self;
+        let defs = meta.indexes.iter().map(|index| &index.def);
+        index_changes(&meta.namespace, defs, row, old, new, &|number, key| match meta.indexes.get(number) {
+            Some(index) => holder(txn, index, key),
+            None => Ok(None),
+        })
     }
 
     /// Carries out `changes` for the row at `row`.
@@ -128,7 +92,9 @@ impl<'a> Edit<'a> {
         for (key, row) in found {
             let view = View { reads: &*self.txn, meta: &self.meta };
             if let Some(document) = view.document(row)? {
-                check_key(self.txn, &self.meta, target, &key, Some(row), document)?;
+                check_key(&self.meta.namespace, &target.def, &key, Some(row), document, &|key| {
+                    holder(self.txn, target, key)
+                })?;
             }
             let (key, value) = entry(target.def.unique, &key, row);
             self.txn.put(&target.table, &key, &value)?;
@@ -144,61 +110,22 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// Refuses a key that is too long, or that another row than `row` has in a unique index.
-fn check_key(
-    txn: &WriteTxn,
-    meta: &Meta,
-    index: &IndexMeta,
-    key: &[u8],
-    row: Option<RowId>,
-    document: &RawDocument,
-) -> Result<()> {
-    let limit = crate::kv::MAX_KEY - 8;
-    if key.len() > limit {
-        return Err(QueryError::new(
-            ErrorCode::KeyTooLong,
-            format!(
-                "{}: a key of index {} is {} bytes long, over the limit of {limit}: shorten the value or drop the index",
-                meta.namespace,
-                index.def.name,
-                key.len()
-            ),
-        ));
-    }
-    if !index.def.unique {
-        return Ok(());
-    }
-    let Some(holder) = txn.get(&index.table, key)? else { return Ok(()) };
-    let (_, holder) = split_entry(index, key, holder)?;
-    if Some(holder) == row {
-        return Ok(());
-    }
-    Err(index.def.duplicate(meta.namespace.as_str(), key, document))
+/// The row that has `key` in a unique index.
+fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Option<RowId>> {
+    let entry = txn.get(&index.table, key)?.map(|value| split_entry(index, key, value)).transpose()?;
+    Ok(entry.map(|(_, row)| row))
 }
 
 /// Removes the entry of `row` under `key`; nothing happens if another row has the key, or none (an index that is
 /// still being built has not seen every row).
 fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -> Result<()> {
     if index.def.unique {
-        let holder = txn.get(&index.table, key)?.map(|value| split_entry(index, key, value)).transpose()?;
-        if holder.is_none_or(|(_, holder)| holder != row) {
+        if holder(txn, index, key)? != Some(row) {
             return Ok(());
         }
     }
     txn.delete(&index.table, &entry(index.def.unique, key, row).0)?;
     Ok(())
-}
-
-/// `BSONObjectTooLarge` if a document is over the limit.
-fn check_size(document: &RawDocument) -> Result<()> {
-    let size = document.as_bytes().len();
-    if size <= MAX_DOCUMENT {
-        return Ok(());
-    }
-    Err(QueryError::new(
-        ErrorCode::BSONObjectTooLarge,
-        format!("object to insert too large. size in bytes: {size}, max size: {MAX_DOCUMENT}"),
-    ))
 }
 
 impl Source for Edit<'_> {
@@ -232,8 +159,7 @@ impl Source for Edit<'_> {
 
 impl Sink for Edit<'_> {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
-        check_size(doc)?;
-        self.check_valid(None, doc)?;
+        check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = RowId(self.txn.append_row(&self.meta.rows, doc.as_bytes())?);
         self.apply(row, changes)?;
@@ -245,8 +171,7 @@ impl Sink for Edit<'_> {
         match change(old)? {
             Change::Keep => {}
             Change::Replace(new) => {
-                check_size(&new)?;
-                self.check_valid(Some(old), &new)?;
+                check_document(self.meta.validator.as_ref(), Some(old), &new)?;
                 let changes = self.changes(Some(id), Some(old), Some(&new))?;
                 self.txn.put_row(&self.meta.rows, id.0, new.as_bytes())?;
                 self.apply(id, changes)?;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, Sink};
-use crate::code::{ErrorCode, QueryError, Result};
+use crate::access::Sink;
+use crate::code::Result;
 use crate::doc::with_id;
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
-use crate::query::{self, Counters, Execution, Filter, Plan, Projection, Query, Update, count};
+use crate::query::{Counters, Plan, count};
 
 use super::by_id::ById;
 use super::cursor::Cursor;
@@ -20,8 +20,9 @@ use super::meta::Meta;
 use super::namespace::Namespace;
 use super::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, InsertOutcome,
-    UpdateOutcome, UpdateRequest, everything,
+    UpdateOutcome, UpdateRequest,
 };
+use super::statement::{self, Deleting, FindingAndModifying, Updating, id_of, parse};
 use super::view::View;
 
 /// A collection of documents, by name. Cheap to clone; may be used from any number of threads.
@@ -78,22 +79,7 @@ impl Collection {
         documents: &[D],
         ordered: bool,
     ) -> Result<InsertOutcome> {
-        let done = self.edit(true, |edit| {
-            let mut outcome = InsertOutcome::default();
-            for (at, document) in documents.iter().enumerate() {
-                match with_id(document.as_ref()).and_then(|document| edit.insert(&document)) {
-                    Ok(_) => outcome.inserted += 1,
-                    Err(error) if error.source.is_some() => return Err(error),
-                    Err(error) => {
-                        outcome.errors.push((at, error));
-                        if ordered {
-                            break;
-                        }
-                    }
-                }
-            }
-            Ok(outcome)
-        })?;
+        let done = self.edit(true, |edit| statement::insert(edit, documents, ordered))?;
         Ok(done.unwrap_or_default())
     }
 
@@ -159,22 +145,16 @@ impl Collection {
     /// # Errors
     /// Those of the update's parts, each naming the field; the first error undoes the whole request.
     pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        let update = Update::read(&request.update, &request.array_filters)?;
-        let mut query = Query::new(Filter::parse(&request.filter)?);
-        query.hint = request.hint;
-        let done = self.edit(request.upsert, |edit| {
-            let done = query::update(edit, &query, &update, request.multi, request.upsert)?;
-            let upserted = done.upserted.as_deref().map(id_of).transpose()?;
-            Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
-        })?;
+        let upsert = request.upsert;
+        let update = Updating::read(request)?;
+        let done = self.edit(upsert, |edit| update.run(edit))?;
         Ok(done.unwrap_or_default())
     }
 
     /// Deletes the documents that match and returns how many they were.
     pub fn delete(&self, request: DeleteRequest) -> Result<u64> {
-        let mut query = Query::new(Filter::parse(&request.filter)?);
-        query.hint = request.hint;
-        let done = self.edit(false, |edit| query::delete(edit, &query, request.limit))?;
+        let delete = Deleting::read(request)?;
+        let done = self.edit(false, |edit| delete.run(edit))?;
         Ok(done.unwrap_or_default())
     }
 
@@ -183,42 +163,8 @@ impl Collection {
     /// # Errors
     /// Those of [`Collection::find`] and [`Collection::update`].
     pub fn find_and_modify(&self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        let FindAndModifyRequest { mut find, update, array_filters, upsert, after } = request;
-        let projection = find.projection.take();
-        let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
-        let projection =
-            projection.map(|fields| Projection::parse_for(&fields, &query.filter)).transpose()?.flatten();
-        let update = update.map(|update| Update::read(&update, &array_filters)).transpose()?;
-        let done = self.edit(upsert && update.is_some(), |edit| {
-            let old = first(edit, query.clone())?;
-            let mut outcome =
-                FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
-            let new = match (&old, &update) {
-                (Some(old), update) => {
-                    let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
-                    // What the search asked for tells which elements of arrays the update means.
-                    let both = rawdoc! { "$and": [same.clone(), query.filter.source().to_owned()] };
-                    let (same, both) = (Query::new(Filter::parse(&same)?), Query::new(Filter::parse(&both)?));
-                    match update {
-                        Some(update) => query::update(edit, &both, update, false, false).map(drop)?,
-                        None => query::delete(edit, &same, 1).map(drop)?,
-                    }
-                    if after { first(edit, same)? } else { None }
-                }
-                (None, Some(update)) if upsert => {
-                    let new = query::update(edit, &query, update, false, true)?.upserted;
-                    outcome.upserted = new.as_deref().map(id_of).transpose()?;
-                    new
-                }
-                (None, _) => None,
-            };
-            let document = if after { new } else { old };
-            outcome.document = match (document, &projection) {
-                (Some(document), Some(projection)) => Some(projection.apply(&document)?),
-                (document, _) => document,
-            };
-            Ok(outcome)
-        })?;
+        let change = FindingAndModifying::read(request)?;
+        let done = self.edit(change.may_insert(), |edit| change.run(edit))?;
         Ok(done.unwrap_or_default())
     }
 
@@ -272,36 +218,4 @@ impl Collection {
     fn edit<T>(&self, create: bool, work: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<Option<T>> {
         self.db.edit(&self.namespace, create, self.durability, work)
     }
-}
-
-/// The first document that `query` finds.
-fn first(source: &Edit<'_>, query: Query) -> Result<Option<RawDocumentBuf>> {
-    let mut found = None;
-    Execution::new(source, query)?.run(source, &mut |document| {
-        found = Some(document);
-        Flow::Break(())
-    })?;
-    Ok(found)
-}
-
-/// The `_id` of a document that has one.
-fn id_of(document: &RawDocument) -> Result<Bson> {
-    match document.get("_id")? {
-        Some(id) => Ok(Bson::try_from(id)?),
-        None => Err(QueryError::new(ErrorCode::InvalidIdField, "the document has no _id")),
-    }
-}
-
-/// A request's parts, parsed.
-fn parse(request: &FindRequest) -> Result<Query> {
-    let all = everything();
-    let mut query = Query::parse(
-        request.filter.as_ref().unwrap_or(&all),
-        request.sort.as_deref(),
-        request.projection.as_deref(),
-    )?;
-    query.skip = request.skip;
-    query.limit = request.limit;
-    query.hint = request.hint.clone();
-    Ok(query)
 }

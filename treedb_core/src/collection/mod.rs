@@ -12,6 +12,8 @@
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
 //! | `validator` | what a collection's documents must match |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
+//! | `change` | what a document that changes asks for, before anything is written |
+//! | `statement` | inserts, updates and deletes, wherever a collection is written |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `check` | rows against indexes, both ways |
 //!
@@ -21,6 +23,7 @@
 mod aggregate;
 mod by_id;
 mod catalog;
+mod change;
 mod check;
 mod cursor;
 mod database;
@@ -30,16 +33,17 @@ mod index_build;
 mod meta;
 mod namespace;
 mod request;
+mod statement;
 #[cfg(test)]
 mod tests;
 mod validator;
 mod view;
 
 pub use aggregate::{AggregateRequest, Aggregation};
+pub use change::MAX_DOCUMENT;
 pub use check::CollectionCheck;
 pub use cursor::Cursor;
 pub use database::{CollectionInfo, Database, DatabaseCheck};
-pub use edit::MAX_DOCUMENT;
 pub use handle::Collection;
 pub use index_build::IndexesCreated;
 pub use namespace::{MAX_NAMESPACE, Namespace};

@@ -1,0 +1,105 @@
+//! What a change of a document asks for before anything is written: that the document may be stored, and which
+//! entries of the indexes come and go. Wherever documents are changed (in a write transaction, or in one that keeps
+//! its changes to itself), these are the rules.
+
+use bson::RawDocument;
+
+use crate::access::RowId;
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::index::ordered::IndexDef;
+
+use super::namespace::Namespace;
+use super::validator::Validator;
+
+/// Largest document, in bytes: MongoDB's limit.
+pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
+
+/// What one index has to change for one row.
+#[derive(Debug, Default)]
+pub(crate) struct IndexChange {
+    pub(crate) remove: Vec<Vec<u8>>,
+    pub(crate) add: Vec<Vec<u8>>,
+    /// The new document has, or may have, several entries.
+    pub(crate) multikey: bool,
+}
+
+/// Refuses `new`, which is to come in the place of `old`, if it is too large or the collection's validator does not
+/// let it in.
+pub(crate) fn check_document(
+    validator: Option<&Validator>,
+    old: Option<&RawDocument>,
+    new: &RawDocument,
+) -> Result<()> {
+    let size = new.as_bytes().len();
+    if size > MAX_DOCUMENT {
+        return Err(QueryError::new(
+            ErrorCode::BSONObjectTooLarge,
+            format!("object to insert too large. size in bytes: {size}, max size: {MAX_DOCUMENT}"),
+        ));
+    }
+    validator.map_or(Ok(()), |validator| validator.check(old, new))
+}
+
+/// What every index of `defs` must change when the row at `row` (`None`: a new one) goes from `old` to `new`. `holder`
+/// tells which row has a key of the unique index at a position of `defs`.
+pub(crate) fn index_changes<'d>(
+    namespace: &Namespace,
+    defs: impl ExactSizeIterator<Item = &'d IndexDef>,
+    row: Option<RowId>,
+    old: Option<&RawDocument>,
+    new: Option<&RawDocument>,
+    holder: &dyn Fn(usize, &[u8]) -> Result<Option<RowId>>,
+) -> Result<Vec<IndexChange>> {
+    let mut changes = Vec::with_capacity(defs.len());
+    for (number, def) in defs.enumerate() {
+        let mut change = IndexChange::default();
+        let old_keys = match old {
+            Some(document) => def.keys(document)?.keys,
+            None => Vec::new(),
+        };
+        let new_keys = match new {
+            Some(document) => {
+                let keys = def.keys(document)?;
+                change.multikey = keys.multikey;
+                keys.keys
+            }
+            None => Vec::new(),
+        };
+        change.remove = old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
+        change.add = new_keys.into_iter().filter(|key| old_keys.binary_search(key).is_err()).collect();
+        for (key, document) in change.add.iter().zip(new.into_iter().cycle()) {
+            check_key(namespace, def, key, row, document, &|key| holder(number, key))?;
+        }
+        changes.push(change);
+    }
+    Ok(changes)
+}
+
+/// Refuses a key of `document` that is too long, or that another row than `row` has in a unique index.
+pub(crate) fn check_key(
+    namespace: &Namespace,
+    def: &IndexDef,
+    key: &[u8],
+    row: Option<RowId>,
+    document: &RawDocument,
+    holder: &dyn Fn(&[u8]) -> Result<Option<RowId>>,
+) -> Result<()> {
+    let limit = crate::kv::MAX_KEY - 8;
+    if key.len() > limit {
+        return Err(QueryError::new(
+            ErrorCode::KeyTooLong,
+            format!(
+                "{namespace}: a key of index {} is {} bytes long, over the limit of {limit}: shorten the value or drop the index",
+                def.name,
+                key.len()
+            ),
+        ));
+    }
+    if !def.unique {
+        return Ok(());
+    }
+    match holder(key)? {
+        Some(other) if Some(other) != row => Err(def.duplicate(namespace.as_str(), key, document)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,171 @@
+//! Inserts, updates and deletes as requests ask for them, over any [`Sink`]: a collection in a write transaction of
+//! its own, or in one that the caller commits. What is wrong with a request shows when it is read, before anything is
+//! locked.
+
+use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+
+use crate::access::{Flow, Sink, Source};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::with_id;
+use crate::query::{self, Execution, Filter, Projection, Query, Update};
+
+use super::request::{
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
+    UpdateRequest, everything,
+};
+
+/// Inserts documents. What is refused is told in the outcome; with `ordered` the first refusal is the end.
+///
+/// # Errors
+/// Those of the storage engine.
+pub(super) fn insert<D: AsRef<RawDocument>>(
+    sink: &mut dyn Sink,
+    documents: &[D],
+    ordered: bool,
+) -> Result<InsertOutcome> {
+    let mut outcome = InsertOutcome::default();
+    for (at, document) in documents.iter().enumerate() {
+        match with_id(document.as_ref()).and_then(|document| sink.insert(&document)) {
+            Ok(_) => outcome.inserted += 1,
+            Err(error) if error.source.is_some() => return Err(error),
+            Err(error) => {
+                outcome.errors.push((at, error));
+                if ordered {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// An [`UpdateRequest`], read.
+pub(super) struct Updating {
+    query: Query,
+    update: Update,
+    multi: bool,
+    upsert: bool,
+}
+
+impl Updating {
+    pub(super) fn read(request: UpdateRequest) -> Result<Self> {
+        let update = Update::read(&request.update, &request.array_filters)?;
+        let mut query = Query::new(Filter::parse(&request.filter)?);
+        query.hint = request.hint;
+        Ok(Updating { query, update, multi: request.multi, upsert: request.upsert })
+    }
+
+    pub(super) fn run(&self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
+        let done = query::update(sink, &self.query, &self.update, self.multi, self.upsert)?;
+        let upserted = done.upserted.as_deref().map(id_of).transpose()?;
+        Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
+    }
+}
+
+/// A [`DeleteRequest`], read.
+pub(super) struct Deleting {
+    query: Query,
+    limit: u64,
+}
+
+impl Deleting {
+    pub(super) fn read(request: DeleteRequest) -> Result<Self> {
+        let mut query = Query::new(Filter::parse(&request.filter)?);
+        query.hint = request.hint;
+        Ok(Deleting { query, limit: request.limit })
+    }
+
+    pub(super) fn run(&self, sink: &mut dyn Sink) -> Result<u64> {
+        query::delete(sink, &self.query, self.limit)
+    }
+}
+
+/// A [`FindAndModifyRequest`], read.
+pub(super) struct FindingAndModifying {
+    query: Query,
+    projection: Option<Projection>,
+    /// `None` deletes.
+    update: Option<Update>,
+    upsert: bool,
+    after: bool,
+}
+
+impl FindingAndModifying {
+    pub(super) fn read(request: FindAndModifyRequest) -> Result<Self> {
+        let FindAndModifyRequest { mut find, update, array_filters, upsert, after } = request;
+        let projection = find.projection.take();
+        let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
+        let projection =
+            projection.map(|fields| Projection::parse_for(&fields, &query.filter)).transpose()?.flatten();
+        let update = update.map(|update| Update::read(&update, &array_filters)).transpose()?;
+        Ok(FindingAndModifying { query, projection, update, upsert, after })
+    }
+
+    /// True if the collection may have to be made for it.
+    pub(super) fn may_insert(&self) -> bool {
+        self.upsert && self.update.is_some()
+    }
+
+    pub(super) fn run(&self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
+        let FindingAndModifying { query, projection, update, upsert, after } = self;
+        let old = first(sink, query.clone())?;
+        let mut outcome = FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
+        let new = match (&old, update) {
+            (Some(old), update) => {
+                let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
+                // What the search asked for tells which elements of arrays the update means.
+                let both = rawdoc! { "$and": [same.clone(), query.filter.source().to_owned()] };
+                let (same, both) = (Query::new(Filter::parse(&same)?), Query::new(Filter::parse(&both)?));
+                match update {
+                    Some(update) => query::update(sink, &both, update, false, false).map(drop)?,
+                    None => query::delete(sink, &same, 1).map(drop)?,
+                }
+                if *after { first(sink, same)? } else { None }
+            }
+            (None, Some(update)) if *upsert => {
+                let new = query::update(sink, query, update, false, true)?.upserted;
+                outcome.upserted = new.as_deref().map(id_of).transpose()?;
+                new
+            }
+            (None, _) => None,
+        };
+        let document = if *after { new } else { old };
+        outcome.document = match (document, projection) {
+            (Some(document), Some(projection)) => Some(projection.apply(&document)?),
+            (document, _) => document,
+        };
+        Ok(outcome)
+    }
+}
+
+/// The first document that `query` finds.
+fn first(source: &dyn Source, query: Query) -> Result<Option<RawDocumentBuf>> {
+    let mut found = None;
+    Execution::new(source, query)?.run(source, &mut |document| {
+        found = Some(document);
+        Flow::Break(())
+    })?;
+    Ok(found)
+}
+
+/// The `_id` of a document that has one.
+pub(super) fn id_of(document: &RawDocument) -> Result<Bson> {
+    match document.get("_id")? {
+        Some(id) => Ok(Bson::try_from(id)?),
+        None => Err(QueryError::new(ErrorCode::InvalidIdField, "the document has no _id")),
+    }
+}
+
+/// A request's parts, parsed.
+pub(super) fn parse(request: &FindRequest) -> Result<Query> {
+    let all = everything();
+    let mut query = Query::parse(
+        request.filter.as_ref().unwrap_or(&all),
+        request.sort.as_deref(),
+        request.projection.as_deref(),
+    )?;
+    query.skip = request.skip;
+    query.limit = request.limit;
+    query.hint = request.hint.clone();
+    Ok(query)
+}
