@@ -94,16 +94,20 @@ impl Lookup {
     }
 }
 
-/// The filter of the documents whose `foreign` equals a value at `local`.
+/// The filter of the documents whose `foreign` equals a value at `local`. Where nothing is found there, null is.
 fn joins(document: Doc<'_>, local: &Path, foreign: &str) -> RawDocumentBuf {
     let mut values = ArrayWriter::new();
     local.visit(document, false, &mut |found| {
         match found {
             Some(Value::Array(array)) => array.elements().for_each(|element| values.push(element.value())),
-            found => values.push(found.unwrap_or(Value::Null)),
+            Some(value) => values.push(value),
+            None => {}
         }
         false
     });
+    if values.len() == 0 {
+        values.push(Value::Null);
+    }
     one_of(foreign, values)
 }
 

@@ -24,6 +24,8 @@ mod graph;
 mod group;
 mod limit;
 mod lookup;
+#[cfg(test)]
+pub(crate) mod oracle;
 mod pipeline;
 mod redact;
 mod shape;

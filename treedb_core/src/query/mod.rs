@@ -17,7 +17,7 @@ mod exec;
 pub mod expr;
 pub mod filter;
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 mod plan;
 mod projection;
 mod reshape;

@@ -3,6 +3,7 @@
 mod aggregate;
 mod crash;
 mod damage;
+mod pipelines;
 mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};

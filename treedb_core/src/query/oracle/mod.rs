@@ -1,7 +1,7 @@
 //! Random documents, filters, sorts and indexes: every plan gives what a naive evaluation gives.
 
 mod memory;
-mod naive;
+pub(crate) mod naive;
 mod updates;
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -13,7 +13,7 @@ use crate::doc::testing::Rng;
 use crate::index::ordered::IndexDef;
 use memory::Memory;
 
-const PATHS: &[&str] =
+pub(crate) const PATHS: &[&str] =
     &["a", "a", "b", "b", "c", "a.x", "a.x", "a.y", "a.y", "b.x", "a.0", "a.0.x", "b.1", "a.x.y", "c.x"];
 const SORT_PATHS: &[&str] = &["a", "b", "c", "a.x", "b.x", "a.x.y", "c.x", "n"];
 
@@ -21,7 +21,7 @@ fn raw(doc: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(doc).unwrap()
 }
 
-fn scalar(rng: &mut Rng) -> Bson {
+pub(crate) fn scalar(rng: &mut Rng) -> Bson {
     // Mostly small numbers, so that conditions meet values, and two conditions two elements of one array.
     match rng.below(40) {
         0..28 => Bson::Int32(rng.below(5) as i32),
@@ -61,7 +61,7 @@ fn inner(rng: &mut Rng, depth: usize, arrays: bool) -> Document {
 }
 
 /// A document with arrays only in the fields named: two arrays under one compound index are refused.
-fn document(rng: &mut Rng, number: usize, arrays: &[&str]) -> Document {
+pub(crate) fn document(rng: &mut Rng, number: usize, arrays: &[&str]) -> Document {
     let mut doc = doc! { "_id": number as i32, "n": rng.below(5) as i32 };
     for name in ["a", "b", "c"] {
         if arrays.contains(&name) && rng.below(3) == 0 {
@@ -156,7 +156,7 @@ fn operator(rng: &mut Rng) -> (&'static str, Bson) {
     }
 }
 
-fn filter(rng: &mut Rng, depth: usize) -> Document {
+pub(crate) fn filter(rng: &mut Rng, depth: usize) -> Document {
     if rng.below(10) == 0 {
         let (name, operand) = operator(rng);
         return doc! { "a.x": scalar(rng), "a.y": { name: operand } };
@@ -195,7 +195,7 @@ fn filter(rng: &mut Rng, depth: usize) -> Document {
     filter
 }
 
-fn pattern(rng: &mut Rng, paths: &[&'static str]) -> Document {
+pub(crate) fn pattern(rng: &mut Rng, paths: &[&'static str]) -> Document {
     if rng.below(6) == 0 {
         return doc! { "a.x": 1, "a.y": if rng.below(2) == 0 { 1 } else { -1 } };
     }
@@ -338,7 +338,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
 }
 
 /// How many times as much is tried as in every run of the tests: `TREEDB_ORACLE=5` makes it 50,000 queries.
-fn rounds() -> u64 {
+pub(crate) fn rounds() -> u64 {
     std::env::var("TREEDB_ORACLE").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 

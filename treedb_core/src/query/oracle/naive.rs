@@ -38,7 +38,7 @@ fn is_nan(value: &Bson) -> bool {
     matches!(value, Bson::Double(n) if n.is_nan())
 }
 
-pub(super) fn compare(a: &Bson, b: &Bson) -> Ordering {
+pub(crate) fn compare(a: &Bson, b: &Bson) -> Ordering {
     class(a).cmp(&class(b)).then_with(|| match (a, b) {
         (Bson::String(a) | Bson::Symbol(a), Bson::String(b) | Bson::Symbol(b)) => a.cmp(b),
         (Bson::ObjectId(a), Bson::ObjectId(b)) => a.bytes().cmp(&b.bytes()),
@@ -71,7 +71,7 @@ pub(super) fn compare(a: &Bson, b: &Bson) -> Ordering {
 }
 
 /// Everything a path finds, `None` for nothing found in some place. `expand` shows an array's elements before it.
-fn found(value: &Bson, parts: &[&str], expand: bool) -> Vec<Option<Bson>> {
+pub(crate) fn found(value: &Bson, parts: &[&str], expand: bool) -> Vec<Option<Bson>> {
     let Bson::Document(doc) = value else { return vec![None] };
     let Some(value) = doc.get(parts[0]) else { return vec![None] };
     let rest = &parts[1..];
@@ -267,7 +267,7 @@ fn looks_like(text: &str, regex: &bson::Regex) -> bool {
     }
 }
 
-pub(super) fn matches(doc: &Document, filter: &Document) -> bool {
+pub(crate) fn matches(doc: &Document, filter: &Document) -> bool {
     let whole = Bson::Document(doc.clone());
     filter.iter().all(|(name, value)| match (name.as_str(), value) {
         ("$and", Bson::Array(all)) => all.iter().all(|one| matches(doc, one.as_document().unwrap())),
@@ -306,7 +306,7 @@ fn sort_values(value: &Bson, parts: &[&str]) -> Vec<Bson> {
 }
 
 /// What decides a document's place: for each field its least value going up, its greatest going down.
-pub(super) fn sort_key(doc: &Document, sort: &Document) -> Vec<Bson> {
+pub(crate) fn sort_key(doc: &Document, sort: &Document) -> Vec<Bson> {
     let whole = Bson::Document(doc.clone());
     sort.iter()
         .map(|(path, direction)| {
@@ -318,7 +318,7 @@ pub(super) fn sort_key(doc: &Document, sort: &Document) -> Vec<Bson> {
         .collect()
 }
 
-pub(super) fn compare_sort_keys(a: &[Bson], b: &[Bson], sort: &Document) -> Ordering {
+pub(crate) fn compare_sort_keys(a: &[Bson], b: &[Bson], sort: &Document) -> Ordering {
     let fields = a.iter().zip(b).zip(sort.values()).map(|((a, b), direction)| {
         let order = compare(a, b);
         if direction.as_i32() == Some(1) { order } else { order.reverse() }
