@@ -1,5 +1,6 @@
 //! The commonest of all finds, `{_id: value}`: one look-up in the `_id` index and one of the row, without planning.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -52,10 +53,14 @@ impl ById {
     pub(super) fn find(&mut self, reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
         let found = self.look_up(reads, meta)?;
         self.found = found.is_some();
-        found.map(|document| project(self.projection.as_ref(), document)).transpose()
+        match (found, &self.projection) {
+            (None, _) => Ok(None),
+            (Some(document), None) => Ok(Some(document.into_owned())),
+            (Some(document), projection) => project(projection.as_ref(), &document).map(Some),
+        }
     }
 
-    fn look_up<'r>(&self, reads: &'r impl Reads, meta: &'r Meta) -> Result<Option<&'r RawDocument>> {
+    fn look_up<'r>(&self, reads: &'r impl Reads, meta: &'r Meta) -> Result<Option<Cow<'r, RawDocument>>> {
         // The `_id` index is a collection's first, and never one that is being built.
         let Some(index) = meta.indexes.first() else { return Ok(None) };
         let Some(value) = reads.get(&index.table, &self.key)? else { return Ok(None) };

@@ -61,7 +61,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                     lately.clear();
                 }
                 let keys = match view.document(row)? {
-                    Some(document) => index.def.keys(document)?.keys,
+                    Some(document) => index.def.keys(&document)?.keys,
                     None => {
                         return Err(wrong(format!(
                             "index {} leads to row {row:?}, which is not there",

@@ -83,7 +83,7 @@ impl<'a> Edit<'a> {
                 break;
             }
             seen += 1;
-            let keys = target.def.keys(RawDocument::from_bytes(bytes)?)?;
+            let keys = target.def.keys(self.meta.stored(bytes)?.as_ref())?;
             multikey |= keys.multikey;
             found.extend(keys.keys.into_iter().map(|key| (key, RowId(id))));
         }
@@ -92,7 +92,7 @@ impl<'a> Edit<'a> {
         for (key, row) in found {
             let view = View { reads: &*self.txn, meta: &self.meta };
             if let Some(document) = view.document(row)? {
-                check_key(&self.meta.namespace, &target.def, &key, Some(row), document, &|key| {
+                check_key(&self.meta.namespace, &target.def, &key, Some(row), &document, &|key| {
                     holder(self.txn, target, key)
                 })?;
             }
@@ -168,16 +168,16 @@ impl Sink for Edit<'_> {
 
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
         let Some(old) = self.view().document(id)? else { return Ok(false) };
-        match change(old)? {
+        match change(&old)? {
             Change::Keep => {}
             Change::Replace(new) => {
-                check_document(self.meta.validator.as_ref(), Some(old), &new)?;
-                let changes = self.changes(Some(id), Some(old), Some(&new))?;
+                check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
+                let changes = self.changes(Some(id), Some(&old), Some(&new))?;
                 self.txn.put_row(&self.meta.rows, id.0, new.as_bytes())?;
                 self.apply(id, changes)?;
             }
             Change::Delete => {
-                let changes = self.changes(Some(id), Some(old), None)?;
+                let changes = self.changes(Some(id), Some(&old), None)?;
                 self.txn.delete_row(&self.meta.rows, id.0)?;
                 self.apply(id, changes)?;
             }

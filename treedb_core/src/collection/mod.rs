@@ -11,6 +11,7 @@
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
 //! | `validator` | what a collection's documents must match |
+//! | `row` | how documents are stored as rows |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
 //! | `change` | what a document that changes asks for, before anything is written |
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
@@ -33,6 +34,7 @@ mod index_build;
 mod meta;
 mod namespace;
 mod request;
+mod row;
 mod statement;
 #[cfg(test)]
 mod tests;

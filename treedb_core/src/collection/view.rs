@@ -4,6 +4,8 @@
 //! come by row id) and an empty value; a unique one has `key` and the row id, 8 bytes big endian, as its value.
 //! Encoded keys delimit themselves, so appending the row id keeps their order.
 
+use std::borrow::Cow;
+
 use bson::RawDocument;
 
 use crate::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
@@ -41,12 +43,9 @@ pub(crate) fn split_entry<'e>(index: &IndexMeta, key: &'e [u8], value: &[u8]) ->
 }
 
 impl<'a, R: Reads> View<'a, R> {
-    /// The stored document at `id`.
-    pub(crate) fn document(&self, id: RowId) -> Result<Option<&'a RawDocument>> {
-        match self.reads.row(&self.meta.rows, id.0)? {
-            Some(bytes) => Ok(Some(RawDocument::from_bytes(bytes)?)),
-            None => Ok(None),
-        }
+    /// The stored document at `id`: borrowed if its collection stores documents as they are.
+    pub(crate) fn document(&self, id: RowId) -> Result<Option<Cow<'a, RawDocument>>> {
+        self.reads.row(&self.meta.rows, id.0)?.map(|row| self.meta.stored(row)).transpose()
     }
 
     /// Walks the entries of `index`, which may be one that is still being built.
@@ -108,7 +107,7 @@ impl<R: Reads> Source for View<'_, R> {
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
         let mut visited = Ok(());
         let there = self.reads.visit_row(&self.meta.rows, id.0, &mut |bytes| {
-            visited = RawDocument::from_bytes(bytes).map_err(QueryError::from).and_then(&mut *visit);
+            visited = self.meta.stored(bytes).and_then(|document| visit(&document));
         })?;
         visited.map(|()| there)
     }
@@ -131,7 +130,7 @@ impl<R: Reads> Source for View<'_, R> {
             if way == Way::Backward && after.is_some_and(|RowId(last)| id >= last) {
                 continue;
             }
-            if visit(RowId(id), RawDocument::from_bytes(bytes)?)? == Flow::Break(()) {
+            if visit(RowId(id), self.meta.stored(bytes)?.as_ref())? == Flow::Break(()) {
                 return Ok(());
             }
         }
