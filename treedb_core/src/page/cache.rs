@@ -8,7 +8,9 @@
 //! * *cool*: its bit was taken away, to see whether it is still wanted. The next reader warms it up again, which costs
 //!   no reading. Those nobody asked for leave memory in the order they were cooled.
 //!
-//! So no hit costs a counter or a shared write, and what leaves is about what was not used for longest.
+//! So no hit costs a counter or a shared write, and what leaves is about what was not used for longest. The bit changes
+//! under the books' lock only: a bit set beside it could be that of a page cooled a moment ago, which would leave
+//! unnoticed.
 //!
 //! # Why nobody holds a slice of a page that leaves
 //!

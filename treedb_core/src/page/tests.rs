@@ -156,6 +156,51 @@ fn random_changes(dice: &mut Dice, len: usize, stamp: &mut u64) -> Vec<(usize, u
 }
 
 #[test]
+fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
+    const LEN: usize = 80;
+    let disk = fresh();
+    let (mut array, _) = Array::open_with(&disk, PagerOptions { cache: Some(16), ..OPTIONS }).unwrap();
+    let mut model: Vec<u64> = vec![1; LEN];
+    let all: Vec<_> = (0..LEN).map(|i| (i, 1)).collect();
+    for some in all.chunks(10) {
+        array.change(some, true).unwrap();
+        array.pager.relieve();
+    }
+    array.checkpoint(1).unwrap();
+    for round in 0..20 {
+        // Cursors stand on more pages than the cache is to have, so that it cools whatever comes in at once.
+        let held: Vec<_> = (0..24)
+            .map(|i| {
+                let _stay = array.pager.stay();
+                let pin = array.pager.pin();
+                let page = PageId(entry(array.pager.page(root_of(pin.root())).unwrap(), (i + round) % LEN));
+                array.pager.page(page).unwrap();
+                array.pager.hold(page).unwrap();
+                array.pager.unpin(&pin);
+                page
+            })
+            .collect();
+        let changes: Vec<_> = (30..42).map(|i| ((i + round) % LEN, 100 + round as u64)).collect();
+        array.change(&changes, true).unwrap();
+        changes.iter().for_each(|&(i, stamp)| model[i] = stamp);
+        held.iter().for_each(|page| array.pager.cache().unwrap().unhold(page.0));
+        for _ in 0..2 {
+            let seen: Vec<_> = (0..LEN)
+                .map(|i| {
+                    let _stay = array.pager.stay();
+                    let pin = array.pager.pin();
+                    let page = PageId(entry(array.pager.page(root_of(pin.root())).unwrap(), i));
+                    let stamp = array.pager.page(page).unwrap()[0];
+                    array.pager.unpin(&pin);
+                    u64::from(stamp)
+                })
+                .collect();
+            assert_eq!(seen, model, "round {round}");
+        }
+    }
+}
+
+#[test]
 fn snapshots_keep_what_they_saw_whatever_is_written_later() {
     const LEN: usize = 40;
     for seed in 0..4 {

@@ -226,13 +226,14 @@ impl View {
     /// Marks `page`, just allocated, as written by `birth`.
     pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
         self.inside(page)?;
-        if let Some(cache) = &self.cache {
-            self.settle_new(cache, page, birth);
+        match &self.cache {
+            // The bit is set with the books, and not again: the page may have been cooled since.
+            Some(cache) => self.settle_new(cache, page, birth),
+            None => self.set_verified(page),
         }
         self.word32(page, CHECKSUM_AT).store(0, Ordering::Relaxed);
         self.word32(page, NUMBER_AT).store(page.to_le(), Ordering::Relaxed);
         self.word64(page, BIRTH_AT).store(birth.to_le(), Ordering::Relaxed);
-        self.set_verified(page);
         Ok(())
     }
 
