@@ -122,6 +122,23 @@ pub trait Source {
 
     /// Rows in the snapshot: exact or a good estimate; only the choice of a plan rests on it.
     fn estimated_rows(&self) -> u64;
+
+    /// How many rows the snapshot has, if that is known without counting.
+    fn known_rows(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// About how many entries of index number `index` lie in `range`; `None` if that takes a walk. Only the choice
+    /// of a plan rests on it.
+    fn estimate(&self, _index: usize, _range: &KeyRange) -> Option<u64> {
+        None
+    }
+
+    /// True if a walk shows just the entries that are in the range and belong to rows of the snapshot: then an entry
+    /// can answer for its row. Where in doubt: false, and every row is fetched.
+    fn entries_are_exact(&self) -> bool {
+        false
+    }
 }
 
 /// What to do with a row that [`Sink::modify`] showed.

@@ -10,7 +10,7 @@ use crate::code::Result;
 use crate::doc::key::encode_value;
 use crate::doc::{Doc, MESSAGE, Value, validate_with};
 use crate::kv::{MAX_KEY, Reads};
-use crate::query::{Counters, Path, Plan, Projection, project};
+use crate::query::{Counters, OnKeys, Path, Plan, Projection, project};
 
 use super::meta::Meta;
 use super::request::FindRequest;
@@ -76,6 +76,7 @@ impl ById {
                 ranges: vec![KeyRange::prefix(self.key.clone())],
                 way: Way::Forward,
                 distinct: true,
+                keys: OnKeys { test: None, complete: true },
             },
             sort_in_memory: false,
         })

@@ -155,6 +155,18 @@ impl Source for Edit<'_> {
     fn estimated_rows(&self) -> u64 {
         self.view().estimated_rows()
     }
+
+    fn known_rows(&self) -> Result<Option<u64>> {
+        self.view().known_rows()
+    }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        self.view().estimate(index, range)
+    }
+
+    fn entries_are_exact(&self) -> bool {
+        true
+    }
 }
 
 impl Sink for Edit<'_> {

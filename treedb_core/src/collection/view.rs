@@ -5,6 +5,7 @@
 //! Encoded keys delimit themselves, so appending the row id keeps their order.
 
 use std::borrow::Cow;
+use std::ops::Bound;
 
 use bson::RawDocument;
 
@@ -152,5 +153,22 @@ impl<R: Reads> Source for View<'_, R> {
 
     fn estimated_rows(&self) -> u64 {
         self.reads.len(&self.meta.rows).unwrap_or(0)
+    }
+
+    fn known_rows(&self) -> Result<Option<u64>> {
+        Ok(Some(self.reads.len(&self.meta.rows)?))
+    }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        let table = &self.meta.indexes.get(index)?.table;
+        let bounds = (
+            Bound::Included(range.low.as_slice()),
+            range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        self.reads.estimate(table, bounds).ok()
+    }
+
+    fn entries_are_exact(&self) -> bool {
+        true
     }
 }

@@ -31,12 +31,12 @@ use bson::raw::RawBsonRef;
 use super::number::{Digits, Number};
 use super::value::{Doc, Value};
 
-const NAN: u8 = 0x10;
-const NEGATIVE: u8 = 0x12;
-const ZERO: u8 = 0x14;
-const POSITIVE: u8 = 0x16;
-const FALSE: u8 = 0x48;
-const TRUE: u8 = 0x4a;
+pub(super) const NAN: u8 = 0x10;
+pub(super) const NEGATIVE: u8 = 0x12;
+pub(super) const ZERO: u8 = 0x14;
+pub(super) const POSITIVE: u8 = 0x16;
+pub(super) const FALSE: u8 = 0x48;
+pub(super) const TRUE: u8 = 0x4a;
 
 /// First bytes of encodings: ranges of whole types.
 pub(crate) mod bracket {

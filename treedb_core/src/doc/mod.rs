@@ -8,6 +8,7 @@ pub mod compare;
 mod identity;
 pub mod json;
 pub mod key;
+pub(crate) mod key_parts;
 pub(crate) mod number;
 mod owned;
 pub mod path;

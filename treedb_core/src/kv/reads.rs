@@ -241,6 +241,25 @@ pub trait Reads {
         Ok(self.find(table)?.0.entries())
     }
 
+    /// About how many keys lie within `bounds`, from the two ways down to its ends: exact within one page, otherwise as
+    /// if every child of a branch had as many.
+    fn estimate(&self, table: &Table, (from, to): Bounds<'_>) -> Result<u64> {
+        table.expect(TableKind::Ordered)?;
+        let root = self.root(table)?;
+        let pager = self.look().pager;
+        let _stay = pager.stay();
+        let part = |key: &[u8]| Tree::part_below(pager, &root, key);
+        let low = match from {
+            Bound::Included(key) | Bound::Excluded(key) if !key.is_empty() => part(key)?,
+            _ => 0.0,
+        };
+        let high = match to {
+            Bound::Included(key) | Bound::Excluded(key) => part(key)?,
+            Bound::Unbounded => 1.0,
+        };
+        Ok(((high - low).max(0.0) * root.entries as f64).round() as u64)
+    }
+
     /// True if the table has no entries.
     fn is_empty(&self, table: &Table) -> Result<bool> {
         Ok(self.len(table)? == 0)

@@ -4,18 +4,19 @@
 //! cursor can keep one between two batches without holding on to anything but its snapshot. It stops behind the row
 //! it handed out last and goes on from there.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, RowId, Source, Way};
+use crate::access::{Flow, RowId, Source};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Doc, Value};
 
 use super::filter::Filter;
-use super::plan::{Path, Plan};
+use super::plan::Plan;
 use super::projection::Projection;
 use super::sort::Sort;
+use super::walk::{Show, Walk};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
@@ -87,19 +88,6 @@ pub struct Execution {
     counters: Counters,
 }
 
-/// The place of a walk between two batches.
-#[derive(Debug, Default)]
-struct Walk {
-    /// The range that is being walked.
-    range: usize,
-    /// The entry or row that was looked at last.
-    last_key: Vec<u8>,
-    last_row: Option<RowId>,
-    /// Rows met already, where a row can be met twice.
-    seen: HashSet<RowId>,
-    done: bool,
-}
-
 impl Execution {
     /// Plans `query` over `source`.
     pub fn new(source: &dyn Source, query: Query) -> Result<Self> {
@@ -137,7 +125,7 @@ impl Execution {
             return Ok(false);
         }
         let mut returned = counters.returned;
-        walk.run(source, plan, &query.filter, counters, &mut |_, document| {
+        walk.documents(source, plan, &query.filter, counters, &mut |document| {
             if *to_skip > 0 {
                 *to_skip -= 1;
                 return Ok(Flow::Continue(()));
@@ -174,7 +162,7 @@ impl Execution {
             return Ok(());
         }
         let mut returned = counters.returned;
-        walk.run(source, plan, &query.filter, counters, &mut |_, document| {
+        walk.documents(source, plan, &query.filter, counters, &mut |document| {
             if *to_skip > 0 {
                 *to_skip -= 1;
                 return Ok(Flow::Continue(()));
@@ -215,7 +203,7 @@ impl Execution {
             limit => usize::try_from(query.skip.saturating_add(limit)).unwrap_or(usize::MAX),
         };
         let (mut heap, mut bytes, mut number) = (BinaryHeap::new(), 0_usize, 0_u64);
-        walk.run(source, plan, &query.filter, counters, &mut |_, document| {
+        walk.documents(source, plan, &query.filter, counters, &mut |document| {
             let key = sort.key(document)?;
             number += 1;
             // Documents that are equal in the order asked for keep the order they were found in.
@@ -289,80 +277,13 @@ pub(crate) fn project(projection: Option<&Projection>, document: &RawDocument) -
     }
 }
 
-/// What is shown of each matching row.
-type VisitMatch<'a> = dyn FnMut(RowId, &RawDocument) -> Result<Flow> + 'a;
-
-impl Walk {
-    /// Shows `visit` the matching rows from the place of the last call on, in the plan's order, until it says stop.
-    fn run(
-        &mut self,
-        source: &dyn Source,
-        plan: &Plan,
-        filter: &Filter,
-        counters: &mut Counters,
-        visit: &mut VisitMatch<'_>,
-    ) -> Result<()> {
-        match &plan.path {
-            Path::Nothing => self.done = true,
-            Path::Rows => {
-                let mut stopped = false;
-                let last = &mut self.last_row;
-                source.scan(Way::Forward, *last, &mut |row, document| {
-                    counters.docs_examined += 1;
-                    *last = Some(row);
-                    if filter.matches(document)? && visit(row, document)? == Flow::Break(()) {
-                        stopped = true;
-                        return Ok(Flow::Break(()));
-                    }
-                    Ok(Flow::Continue(()))
-                })?;
-                self.done = !stopped;
-            }
-            Path::Index { index, ranges, way, distinct, .. } => {
-                while let Some(range) = ranges.get(self.range) {
-                    let Walk { last_key, last_row, seen, .. } = self;
-                    let from = last_row.map(|row| (last_key.clone(), row));
-                    let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
-                    let mut stopped = false;
-                    source.index_range(*index, range, *way, after, &mut |row, key| {
-                        counters.keys_examined += 1;
-                        let mut flow = Flow::Continue(());
-                        if *distinct || seen.insert(row) {
-                            source.fetch(row, &mut |document| {
-                                counters.docs_examined += 1;
-                                if filter.matches(document)? {
-                                    flow = visit(row, document)?;
-                                }
-                                Ok(())
-                            })?;
-                        }
-                        if flow == Flow::Break(()) {
-                            stopped = true;
-                            last_key.clear();
-                            last_key.extend_from_slice(key);
-                            *last_row = Some(row);
-                        }
-                        Ok(flow)
-                    })?;
-                    if stopped {
-                        return Ok(());
-                    }
-                    self.range += 1;
-                    self.last_row = None;
-                }
-                self.done = true;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
 /// first, so that a change cannot bring a row into the walk again.
 pub fn find_rows(source: &dyn Source, query: &Query, limit: u64) -> Result<Vec<RowId>> {
     let plan = Plan::choose(source, query)?;
     let mut rows = Vec::new();
-    Walk::default().run(source, &plan, &query.filter, &mut Counters::default(), &mut |row, _| {
+    let mut walk = Walk::default();
+    walk.run(source, &plan, &query.filter, &mut Counters::default(), Show::Rows, &mut |row, _| {
         rows.push(row);
         Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
     })?;
@@ -371,12 +292,28 @@ pub fn find_rows(source: &dyn Source, query: &Query, limit: u64) -> Result<Vec<R
 
 /// How many documents `query` finds, its skip and limit applied.
 pub fn count(source: &dyn Source, query: &Query) -> Result<u64> {
-    let plan = Plan::choose(source, query)?;
+    counted(source, query).map(|(_, counters)| counters.returned)
+}
+
+/// [`count`], with how they are found and the work it took. Documents are looked at only where the keys of an index do
+/// not answer for them.
+///
+/// # Errors
+/// As [`Plan::choose`].
+pub fn counted(source: &dyn Source, query: &Query) -> Result<(Plan, Counters)> {
+    let query = Query { sort: None, projection: None, ..query.clone() };
+    let plan = Plan::choose(source, &query)?;
     let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
-    let mut found = 0_u64;
-    Walk::default().run(source, &plan, &query.filter, &mut Counters::default(), &mut |_, _| {
-        found += 1;
-        Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
-    })?;
-    Ok(found.saturating_sub(query.skip))
+    let (mut found, mut counters) = (0_u64, Counters::default());
+    let all = if query.filter.is_all() && query.hint.is_none() { source.known_rows()? } else { None };
+    if let Some(rows) = all {
+        found = rows.min(most);
+    } else {
+        Walk::default().run(source, &plan, &query.filter, &mut counters, Show::Rows, &mut |_, _| {
+            found += 1;
+            Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
+        })?;
+    }
+    counters.returned = found.saturating_sub(query.skip);
+    Ok((plan, counters))
 }

@@ -9,6 +9,7 @@
 //! | `reshape` | [`Reshape`]: a document made from a document |
 //! | `sort` | [`Sort`]: in what order |
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
+//! | `walk` | the rows that a plan leads to, one after the other |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
 //! | `write` | [`update()`], [`delete`]: finding rows and changing them |
 
@@ -23,13 +24,14 @@ mod projection;
 mod reshape;
 mod sort;
 mod update;
+mod walk;
 mod write;
 
 pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 pub(crate) use exec::project;
-pub use exec::{Counters, Execution, Query, count, find_rows};
+pub use exec::{Counters, Execution, Query, count, counted, find_rows};
 pub use filter::Filter;
-pub use plan::{Path, Plan};
+pub use plan::{KeyTest, OnKeys, Path, Plan};
 pub use projection::Projection;
 pub use reshape::Reshape;
 pub(crate) use reshape::finished;

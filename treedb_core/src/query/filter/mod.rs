@@ -124,7 +124,7 @@ pub enum Test {
 }
 
 impl Test {
-    fn passes(&self, value: Value<'_>) -> bool {
+    pub(super) fn passes(&self, value: Value<'_>) -> bool {
         match self {
             Test::Type(types) => types.has(value),
             Test::Regex(pattern) => pattern.passes(value),

@@ -89,4 +89,12 @@ impl Source for Memory {
     fn estimated_rows(&self) -> u64 {
         self.rows.len() as u64
     }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        Some(self.entries[index].iter().filter(|entry| range.contains(&entry.0)).count() as u64)
+    }
+
+    fn entries_are_exact(&self) -> bool {
+        true
+    }
 }

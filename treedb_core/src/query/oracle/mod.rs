@@ -250,6 +250,9 @@ struct Seen {
     sorted_by_index: usize,
     /// Those by an index with several entries a row and several fields.
     multikey_compound: usize,
+    /// Those that test keys, and those whose keys answer for their rows.
+    tested: usize,
+    complete: usize,
     matched: usize,
 }
 
@@ -291,8 +294,10 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         assert_eq!(rows.len(), wanted.len().min(most), "{}", context());
         match plan.path {
             Path::Rows => seen.rows += 1,
-            Path::Index { index, .. } => {
+            Path::Index { index, keys, .. } => {
                 seen.index += 1;
+                seen.tested += usize::from(keys.test.is_some());
+                seen.complete += usize::from(keys.complete);
                 let info = &source.indexes()[index];
                 seen.multikey_compound += usize::from(info.multikey && info.def.keys.len() > 1);
             }
@@ -352,6 +357,8 @@ fn every_plan_finds_what_a_naive_evaluation_finds() {
     // The generator must reach every kind of plan often.
     assert!(
         seen.rows > 500
+            && seen.tested > 500
+            && seen.complete > 500
             && seen.index > 1500
             && seen.nothing > 20
             && seen.sorted_by_index > 200

@@ -1,0 +1,140 @@
+//! The best use of one index: ranges of its keys, a test of the keys in them, the order it gives.
+
+use crate::access::{IndexInfo, KeyRange, Way};
+use crate::index::ordered::Direction;
+use crate::query::bounds::{Interval, MAX_POINTS, MAX_RANGES};
+use crate::query::exec::Query;
+use crate::query::filter::Node;
+
+use super::intervals::left_by;
+use super::key_test::{KeyTest, key_test};
+use super::order::gives_order;
+use super::{OnKeys, Path, Plan};
+
+/// A plan with what speaks for it.
+pub(super) struct Candidate {
+    pub(super) plan: Plan,
+    /// Fields with equalities, then whether the next field is bounded on one side or two.
+    pub(super) equalities: usize,
+    pub(super) bounds: usize,
+    /// One row at most.
+    pub(super) unique: bool,
+    /// About which part of the entries in the ranges passes the test of keys.
+    pub(super) passing: f64,
+}
+
+impl Candidate {
+    /// True if the index is of any use for the query.
+    pub(super) fn helps(&self, query: &Query) -> bool {
+        let tested = match &self.plan.path {
+            Path::Index { keys, .. } => keys.test.as_ref().is_some_and(KeyTest::is_of_use),
+            _ => true,
+        };
+        self.equalities + self.bounds > 0 || tested || query.sort.is_some() && !self.plan.sort_in_memory
+    }
+}
+
+/// True if a condition may have to do with the index: seen at a glance, before anything is built.
+pub(super) fn concerns(index: &IndexInfo, conditions: &[&Node]) -> bool {
+    index
+        .def
+        .keys
+        .iter()
+        .any(|part| conditions.iter().any(|condition| mentions(condition, part.path.as_str())))
+}
+
+/// True if a condition may say something about the values at `path`.
+fn mentions(condition: &Node, path: &str) -> bool {
+    match condition {
+        Node::In { path: at, .. }
+        | Node::Compare { path: at, .. }
+        | Node::Value { path: at, .. }
+        | Node::Exists { path: at }
+        | Node::Size { path: at, .. }
+        | Node::Element { path: at, .. } => at.as_str() == path,
+        Node::Member { path: at, .. } => path.starts_with(at.as_str()),
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(|node| mentions(node, path)),
+        Node::Not(node) => mentions(node, path),
+        Node::Schema(_) | Node::Expr(_) => false,
+    }
+}
+
+/// The best use of index number `number` for conditions that all must be met.
+pub(super) fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], query: &Query) -> Candidate {
+    let parts = &index.def.keys;
+    let mut prefixes = vec![Vec::new()];
+    let (mut equalities, mut bounds) = (0, 0);
+    let mut ranges = None;
+    let (mut implied, mut picked) = (Vec::new(), Vec::new());
+    for (at, part) in parts.iter().enumerate() {
+        // Fields that lead through the same array have the values of one element together in an entry, but two
+        // conditions may be met by two elements, that is by two entries: only one of these fields bounds the walk.
+        if index.multikey && parts.iter().take(at).any(|earlier| earlier.path.first() == part.path.first()) {
+            break;
+        }
+        let Some(left) = left_by(part, conditions, index) else { break };
+        if left.intervals.is_empty() {
+            let plan = Plan { path: Path::Nothing, sort_in_memory: false };
+            return Candidate { plan, equalities: usize::MAX, bounds: 0, unique: true, passing: 0.0 };
+        }
+        let mut directed: Vec<Interval> =
+            left.intervals.iter().map(|interval| interval.directed(part.direction)).collect();
+        if part.direction == Direction::Descending {
+            directed.reverse();
+        }
+        let mut whole = true;
+        if at == 0 && directed.len() > MAX_POINTS {
+            directed = Interval::hull(&directed).into_iter().collect();
+            whole = false;
+        } else if at > 0 && prefixes.len() * directed.len() > MAX_RANGES {
+            break;
+        }
+        if whole {
+            implied.extend(left.implied);
+        }
+        picked.extend(left.picked.map(|condition| (at, condition)));
+        let points: Option<Vec<&[u8]>> = directed.iter().map(Interval::single).collect();
+        match points {
+            Some(points) => {
+                prefixes = prefixes
+                    .iter()
+                    .flat_map(|prefix| points.iter().map(move |point| [prefix.as_slice(), point].concat()))
+                    .collect();
+                equalities += 1;
+            }
+            None => {
+                bounds = if directed.iter().all(Interval::is_bounded) { 2 } else { 1 };
+                let found = prefixes
+                    .iter()
+                    .flat_map(|prefix| directed.iter().filter_map(|interval| interval.range(prefix)))
+                    .collect();
+                ranges = Some(found);
+                break;
+            }
+        }
+    }
+    let mut ranges: Vec<KeyRange> =
+        ranges.unwrap_or_else(|| prefixes.iter().map(|prefix| KeyRange::prefix(prefix.clone())).collect());
+    let way = query.sort.as_ref().and_then(|sort| gives_order(index, equalities, bounds > 0, &ranges, sort));
+    if way == Some(Way::Backward) {
+        ranges.reverse();
+    }
+    // Equal to one value in each field of a unique index: one row at most, or the few of an array's elements.
+    let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
+    // A row with several entries is met first under the one that has its place in the order: none is passed by.
+    let (test, complete) = match way {
+        Some(_) if index.multikey => (None, false),
+        _ => key_test(index, conditions, &implied, &picked),
+    };
+    let passing = test.as_ref().map_or(1.0, KeyTest::passing);
+    let path = Path::Index {
+        index: number,
+        name: index.def.name.clone(),
+        ranges,
+        way: way.unwrap_or(Way::Forward),
+        distinct: !index.multikey,
+        keys: OnKeys { test, complete },
+    };
+    let plan = Plan { path, sort_in_memory: query.sort.is_some() && way.is_none() };
+    Candidate { plan, equalities, bounds, unique, passing }
+}

@@ -1,0 +1,99 @@
+//! What plans cost, in fetches of a row: by how many keys they walk, rows they fetch and documents they sort.
+//!
+//! How many entries lie in a range the owner of the index estimates ([`Source::estimate`]), natively from the
+//! branches of its tree; where it cannot, the number of rows and the kind of the conditions have to do.
+
+use crate::access::Source;
+use crate::query::exec::Query;
+
+use super::candidate::Candidate;
+use super::{Path, Plan};
+
+/// Looking at a key of an index, in fetches of a row.
+const KEY: f64 = 0.25;
+/// Sorting a document, for each doubling of their number.
+const SORT: f64 = 0.2;
+/// Ranges that are estimated; of more the rest is taken to be like these.
+const MAX_ESTIMATED: usize = 16;
+
+/// What a plan is expected to take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cost {
+    /// Keys it walks.
+    pub(super) keys: f64,
+    /// Rows it fetches.
+    pub(super) rows: f64,
+    /// All of it, in fetches of a row.
+    pub(super) whole: f64,
+}
+
+/// The cheapest of several ways; the first of equals, so that a plan does not depend on how often one asks.
+pub(super) fn cheapest(
+    source: &dyn Source,
+    query: &Query,
+    mut candidates: Vec<Candidate>,
+) -> Option<Candidate> {
+    if candidates.len() <= 1 {
+        return candidates.pop();
+    }
+    let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
+    let matches = matches(&candidates, &keys);
+    let mut best: Option<(Cost, Candidate)> = None;
+    for (one, keys) in candidates.into_iter().zip(keys) {
+        let cost = cost(query, &one, keys, matches);
+        let better = best.as_ref().is_none_or(|(least, best)| {
+            // Estimates are rough: where they hardly differ, what is known for certain decides.
+            if (cost.whole - least.whole).abs() <= 0.02 * least.whole.max(cost.whole) {
+                let rank = |one: &Candidate| (one.equalities, one.bounds, !one.plan.sort_in_memory);
+                rank(&one) > rank(best)
+            } else {
+                cost.whole < least.whole
+            }
+        });
+        if better {
+            best = Some((cost, one));
+        }
+    }
+    best.map(|(_, best)| best)
+}
+
+/// How many documents match at most, as far as can be told from the candidates' entries.
+pub(super) fn matches(candidates: &[Candidate], keys: &[f64]) -> f64 {
+    candidates.iter().zip(keys).map(|(one, keys)| keys * one.passing).fold(f64::INFINITY, f64::min)
+}
+
+/// What a candidate costs that walks `keys` entries in all, when `matches` documents match.
+pub(super) fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
+    let wanted = if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };
+    // A walk in the right order ends with the last document asked for.
+    let part = if candidate.plan.sort_in_memory { 1.0 } else { (wanted / matches.max(1.0)).min(1.0) };
+    let (keys, rows) = (keys * part, keys * part * candidate.passing);
+    let sorted = if candidate.plan.sort_in_memory { rows.min(matches) } else { 0.0 };
+    let whole = keys * KEY + rows + sorted * SORT * sorted.max(2.0).log2();
+    Cost { keys, rows, whole }
+}
+
+/// About how many entries the candidate's ranges have.
+pub(super) fn entries(source: &dyn Source, candidate: &Candidate) -> f64 {
+    let Candidate { plan: Plan { path: Path::Index { index, ranges, .. }, .. }, .. } = candidate else {
+        return 0.0;
+    };
+    let step = ranges.len().div_ceil(MAX_ESTIMATED).max(1);
+    let (mut sum, mut looked_at) = (0, 0_usize);
+    for range in ranges.iter().step_by(step) {
+        let Some(estimate) = source.estimate(*index, range) else {
+            return guessed(source, candidate, ranges.len());
+        };
+        sum += estimate;
+        looked_at += 1;
+    }
+    sum as f64 * (ranges.len() as f64 / looked_at.max(1) as f64)
+}
+
+/// [`entries`] where the owner of the index cannot tell.
+fn guessed(source: &dyn Source, candidate: &Candidate, ranges: usize) -> f64 {
+    let rows = source.estimated_rows() as f64;
+    let equal = 0.1_f64.powi(i32::try_from(candidate.equalities).unwrap_or(i32::MAX));
+    let bounded = [1.0, 0.4, 0.2].get(candidate.bounds).copied().unwrap_or(0.2);
+    (rows * equal * bounded * ranges.max(1) as f64).min(rows)
+}

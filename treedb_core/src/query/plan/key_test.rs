@@ -1,0 +1,475 @@
+//! Conditions tested on the keys of an index, before any document is fetched.
+//!
+//! In an index with one entry a row, an entry has all that a condition on its fields asks for, but that a missing
+//! field and null, and the kinds of numbers, look the same: a test may end in [`Truth::Maybe`], and then the document
+//! decides. In an index with several entries a row a document that meets a condition has an entry that meets it, so
+//! an entry that does not may be passed by; that it does is not known before all of the document is looked at. Two
+//! conditions may be met by two entries there, unless they are on fields that cannot lie in the same array.
+
+use std::ops::Range;
+
+use crate::access::IndexInfo;
+use crate::doc::Value;
+use crate::doc::compare::class;
+use crate::doc::key::encode_value;
+use crate::doc::key_parts::{ARRAY, class_of, decode, encoded_length};
+use crate::index::ordered::Direction;
+use crate::query::filter::{Node, Op, Test, Types};
+
+/// What a test of a key says about the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// It does not match.
+    No,
+    /// Its document has to be looked at.
+    Maybe,
+    /// It meets every condition tested.
+    Yes,
+}
+
+impl Truth {
+    fn of(yes: bool) -> Truth {
+        if yes { Truth::Yes } else { Truth::No }
+    }
+
+    fn not(self) -> Truth {
+        match self {
+            Truth::No => Truth::Yes,
+            Truth::Maybe => Truth::Maybe,
+            Truth::Yes => Truth::No,
+        }
+    }
+}
+
+/// A test of an index's keys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyTest {
+    /// All of them must be met.
+    conditions: Vec<Cond>,
+    /// Which fields are descending, up to the last one that is tested.
+    descending: Vec<bool>,
+}
+
+/// A condition on the fields of a key, which are named by their positions.
+#[derive(Debug, Clone, PartialEq)]
+enum Cond {
+    And(Vec<Cond>),
+    Or(Vec<Cond>),
+    Not(Box<Cond>),
+    Compare {
+        part: usize,
+        op: Op,
+        key: Vec<u8>,
+        across: bool,
+    },
+    In {
+        part: usize,
+        keys: Vec<Vec<u8>>,
+    },
+    Exists {
+        part: usize,
+    },
+    Value {
+        part: usize,
+        test: Test,
+    },
+    /// Only arrays meet it, and there are none.
+    Never,
+}
+
+/// Where the fields of a key are; kept from one key to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Fields that were turned round.
+    turned: Vec<u8>,
+    parts: Vec<Place>,
+    text: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Place {
+    turned: bool,
+    at: Range<usize>,
+}
+
+impl Room {
+    /// Takes the first fields of a key apart, as many as there are directions. `None` if they are not there.
+    pub(crate) fn split(&mut self, key: &[u8], descending: &[bool]) -> Option<()> {
+        self.turned.clear();
+        self.parts.clear();
+        let mut from = 0;
+        for &descending in descending {
+            let rest = key.get(from..)?;
+            let length = encoded_length(rest, descending)?;
+            self.parts.push(if descending {
+                let start = self.turned.len();
+                self.turned.extend(rest.get(..length)?.iter().map(|byte| !byte));
+                Place { turned: true, at: start..self.turned.len() }
+            } else {
+                Place { turned: false, at: from..from + length }
+            });
+            from += length;
+        }
+        Some(())
+    }
+
+    /// The encoding of a field, and room for its value.
+    pub(crate) fn part<'r>(&'r mut self, key: &'r [u8], part: usize) -> Option<(&'r [u8], &'r mut Vec<u8>)> {
+        let place = self.parts.get(part)?;
+        let bytes = if place.turned { self.turned.as_slice() } else { key };
+        Some((bytes.get(place.at.clone())?, &mut self.text))
+    }
+}
+
+impl KeyTest {
+    /// What the entry's key says about its row.
+    pub(crate) fn check(&self, key: &[u8], room: &mut Room) -> Truth {
+        // A key that cannot be read decides nothing.
+        if room.split(key, &self.descending).is_none() {
+            return Truth::Maybe;
+        }
+        all(&self.conditions, key, room)
+    }
+
+    /// About which part of the entries passes.
+    pub(super) fn passing(&self) -> f64 {
+        self.conditions.iter().map(Cond::passing).product()
+    }
+
+    /// True if it is worth a walk of the whole index: if it is about the index's first field, whatever it lets pass, or
+    /// lets little pass.
+    pub(super) fn is_of_use(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.is_on(0)) || self.passing() < 0.5
+    }
+}
+
+impl Cond {
+    fn passing(&self) -> f64 {
+        match self {
+            Cond::And(all) => all.iter().map(Cond::passing).product(),
+            Cond::Or(any) => any.iter().map(Cond::passing).sum::<f64>().min(1.0),
+            Cond::Not(inner) => (1.0 - inner.passing()).max(0.05),
+            Cond::Compare { op: Op::Eq, .. } => 0.05,
+            Cond::Compare { .. } => 0.33,
+            Cond::In { keys, .. } => (0.05 * keys.len() as f64).min(1.0),
+            Cond::Exists { .. } => 0.9,
+            Cond::Value { test: Test::Type(_), .. } => 0.9,
+            Cond::Value { .. } => 0.1,
+            Cond::Never => 0.0,
+        }
+    }
+
+    fn is_on(&self, wanted: usize) -> bool {
+        match self {
+            Cond::And(nodes) | Cond::Or(nodes) => nodes.iter().any(|node| node.is_on(wanted)),
+            Cond::Not(node) => node.is_on(wanted),
+            Cond::Compare { part, .. }
+            | Cond::In { part, .. }
+            | Cond::Exists { part }
+            | Cond::Value { part, .. } => *part == wanted,
+            Cond::Never => true,
+        }
+    }
+
+    fn last_part(&self) -> usize {
+        match self {
+            Cond::And(nodes) | Cond::Or(nodes) => nodes.iter().map(Cond::last_part).max().unwrap_or(0),
+            Cond::Not(node) => node.last_part(),
+            Cond::Compare { part, .. }
+            | Cond::In { part, .. }
+            | Cond::Exists { part }
+            | Cond::Value { part, .. } => *part,
+            Cond::Never => 0,
+        }
+    }
+
+    fn check(&self, key: &[u8], room: &mut Room) -> Truth {
+        let part = match self {
+            Cond::And(nodes) => return all(nodes, key, room),
+            Cond::Or(nodes) => {
+                let mut most = Truth::No;
+                for node in nodes {
+                    match node.check(key, room) {
+                        Truth::Yes => return Truth::Yes,
+                        Truth::Maybe => most = Truth::Maybe,
+                        Truth::No => {}
+                    }
+                }
+                return most;
+            }
+            Cond::Not(node) => return node.check(key, room).not(),
+            Cond::Never => return Truth::No,
+            Cond::Compare { part, .. }
+            | Cond::In { part, .. }
+            | Cond::Exists { part }
+            | Cond::Value { part, .. } => *part,
+        };
+        let Some((bytes, text)) = room.part(key, part) else { return Truth::Maybe };
+        match self {
+            Cond::Compare { op, key, across, .. } => compares(bytes, *op, key, *across),
+            Cond::In { keys, .. } => {
+                Truth::of(keys.binary_search_by(|key| key.as_slice().cmp(bytes)).is_ok())
+            }
+            // Nothing there looks like null.
+            Cond::Exists { .. } if is_null(bytes) => Truth::Maybe,
+            Cond::Exists { .. } => Truth::Yes,
+            Cond::Value { test, .. } => passes(bytes, test, text),
+            _ => Truth::Maybe,
+        }
+    }
+}
+
+fn all(conditions: &[Cond], key: &[u8], room: &mut Room) -> Truth {
+    let mut least = Truth::Yes;
+    for condition in conditions {
+        match condition.check(key, room) {
+            Truth::No => return Truth::No,
+            Truth::Maybe => least = Truth::Maybe,
+            Truth::Yes => {}
+        }
+    }
+    least
+}
+
+fn is_null(encoding: &[u8]) -> bool {
+    class_of(encoding) == Some(class(&Value::Null))
+}
+
+/// A comparison of two encodings: as that of their values.
+fn compares(bytes: &[u8], op: Op, constant: &[u8], across: bool) -> Truth {
+    let (one, other) = (class_of(bytes), class_of(constant));
+    if !across && one != other {
+        return Truth::No;
+    }
+    let order = bytes.cmp(constant);
+    // NaN equals NaN and is neither below nor above anything.
+    let mut nan = Vec::new();
+    encode_value(Value::Double(f64::NAN), &mut nan);
+    if !across && order.is_ne() && (bytes == nan || constant == nan) {
+        return Truth::No;
+    }
+    Truth::of(match op {
+        Op::Eq => order.is_eq(),
+        Op::Gt => order.is_gt(),
+        Op::Gte => order.is_ge(),
+        Op::Lt => order.is_lt(),
+        Op::Lte => order.is_le(),
+    })
+}
+
+fn passes(bytes: &[u8], test: &Test, text: &mut Vec<u8>) -> Truth {
+    let Some(found) = class_of(bytes) else { return Truth::Maybe };
+    if let Test::Type(types) = test {
+        return has_type(found, *types);
+    }
+    let number = class(&Value::Int32(0));
+    let wanted: &[u8] = match test {
+        Test::Regex(_) => &[class(&Value::String(b"")), class(&Value::Regex(b"", b""))],
+        Test::Mod(_) => &[number],
+        Test::Bits(_) => &[number, class(&Value::Binary(0, b""))],
+        Test::Type(_) => &[],
+    };
+    if !wanted.contains(&found) {
+        return Truth::No;
+    }
+    match decode(bytes, text) {
+        // Beyond this a whole double and the integer it equals are not treated alike everywhere.
+        Some(Value::Double(number)) if number.abs() > 9e15 => Truth::Maybe,
+        Some(value) => Truth::of(test.passes(value)),
+        None => Truth::Maybe,
+    }
+}
+
+/// Whether the values of a class are all of the types, or none.
+fn has_type(found: u8, types: Types) -> Truth {
+    const ID: [u8; 12] = [0; 12];
+    let kinds = [
+        Value::MinKey,
+        Value::Undefined,
+        Value::Null,
+        Value::Double(0.0),
+        Value::Int32(0),
+        Value::Int64(0),
+        Value::Decimal([0; 16]),
+        Value::String(b""),
+        Value::Symbol(b""),
+        Value::Document(crate::doc::Doc::EMPTY),
+        ARRAY,
+        Value::Binary(0, b""),
+        Value::ObjectId(&ID),
+        Value::Bool(true),
+        Value::Date(0),
+        Value::Timestamp(0),
+        Value::Regex(b"", b""),
+        Value::DbPointer(b"", &ID),
+        Value::Code(b""),
+        Value::CodeScope(b"", crate::doc::Doc::EMPTY),
+        Value::MaxKey,
+    ];
+    let (mut any, mut all) = (false, true);
+    for kind in kinds.iter().filter(|kind| class(kind) == found) {
+        any |= types.has(*kind);
+        all &= types.has(*kind);
+    }
+    // Nothing at the path looks like null and is of no type.
+    if any && (!all || found == class(&Value::Null)) { Truth::Maybe } else { Truth::of(any) }
+}
+
+/// The test of the keys of `index` for `conditions` without those `implied` by the ranges, which in an index with several
+/// entries a row are made of the conditions `picked` (with the fields they are on). And whether an entry that
+/// passes it answers for its row, all of the filter being in the ranges and the test.
+pub(super) fn key_test(
+    index: &IndexInfo,
+    conditions: &[&Node],
+    implied: &[usize],
+    picked: &[(usize, usize)],
+) -> (Option<KeyTest>, bool) {
+    // The keys must be those of the values.
+    if !index.ordered {
+        return (None, false);
+    }
+    let compiler = Compiler { index };
+    let mut tests = Vec::new();
+    let mut complete = !index.multikey;
+    // The first names of the fields that entries are chosen by already.
+    let mut used: Vec<&str> = Vec::new();
+    if index.multikey {
+        let first = |at: usize| index.def.keys.get(at).map(|part| part.path.first());
+        for (part, condition) in picked {
+            used.extend(first(*part));
+            if let Some(test) = conditions.get(*condition).and_then(|node| compiler.some_entry(node))
+                && !matches!(test, Cond::Compare { .. } | Cond::In { .. })
+                && compiler.firsts(&test).iter().all(|name| first(*part) == Some(*name))
+            {
+                tests.push(test);
+            }
+        }
+    }
+    for (at, condition) in conditions.iter().enumerate() {
+        if implied.contains(&at) || index.multikey && picked.iter().any(|(_, other)| *other == at) {
+            continue;
+        }
+        if !index.multikey {
+            match compiler.row(condition) {
+                Some(test) => tests.push(test),
+                None => complete = false,
+            }
+        } else if let Some(test) = compiler.some_entry(condition) {
+            let firsts = compiler.firsts(&test);
+            if firsts.iter().all(|first| !used.contains(first)) {
+                used.extend(firsts);
+                tests.push(test);
+            }
+        }
+    }
+    let last = tests.iter().map(Cond::last_part).max();
+    let test = last.map(|last| {
+        let parts = index.def.keys.iter().take(last + 1);
+        let descending = parts.map(|part| part.direction == Direction::Descending).collect();
+        KeyTest { conditions: tests, descending }
+    });
+    (test, complete)
+}
+
+/// Makes tests of conditions.
+struct Compiler<'i> {
+    index: &'i IndexInfo,
+}
+
+impl<'i> Compiler<'i> {
+    fn part(&self, path: &crate::doc::Path) -> Option<usize> {
+        self.index.def.keys.iter().position(|part| part.path.as_str() == path.as_str())
+    }
+
+    /// The test of a condition where an entry is all of a row; `None` if it asks for what is not in the index.
+    fn row(&self, node: &Node) -> Option<Cond> {
+        let several = |nodes: &[Node]| nodes.iter().map(|node| self.row(node)).collect::<Option<Vec<_>>>();
+        Some(match node {
+            Node::And(nodes) => Cond::And(several(nodes)?),
+            Node::Or(nodes) => Cond::Or(several(nodes)?),
+            Node::Not(inner) => Cond::Not(Box::new(self.row(inner)?)),
+            Node::Compare { path, .. }
+            | Node::In { path, .. }
+            | Node::Exists { path }
+            | Node::Value { path, .. } => on_value(node, self.part(path)?),
+            Node::Size { path, .. } | Node::Element { path, .. } | Node::Member { path, .. } => {
+                self.part(path)?;
+                Cond::Never
+            }
+            Node::Expr(_) | Node::Schema(_) => return None,
+        })
+    }
+
+    /// The test of a condition that some entry of every row that meets it passes; `None` if there is no such test.
+    fn some_entry(&self, node: &Node) -> Option<Cond> {
+        let value = |value: Value<'_>| !matches!(value, Value::Array(_));
+        Some(match node {
+            Node::Or(nodes) => {
+                Cond::Or(nodes.iter().map(|node| self.some_entry(node)).collect::<Option<_>>()?)
+            }
+            // An array's own place in the order is in no entry.
+            Node::Compare { path, value: constant, op } => {
+                let ends = matches!(constant.value(), Value::MinKey | Value::MaxKey) && *op != Op::Eq;
+                let part = self.part(path)?;
+                if ends || !value(constant.value()) {
+                    return None;
+                }
+                on_value(node, part)
+            }
+            Node::In { path, values } => {
+                let part = self.part(path)?;
+                values.iter().all(|one| value(one.value())).then(|| on_value(node, part))?
+            }
+            Node::Value { path, test } => {
+                let part = self.part(path)?;
+                let of_arrays = matches!(test, Test::Type(types) if types.has(ARRAY));
+                (!of_arrays).then(|| on_value(node, part))?
+            }
+            // All of it is about one element, which has an entry.
+            Node::Element { path, condition } if !path.has_positions() => {
+                element(condition, self.part(path)?)?
+            }
+            _ => return None,
+        })
+    }
+
+    /// The first names of the fields that a test is about.
+    fn firsts(&self, test: &Cond) -> Vec<&'i str> {
+        let parts = self.index.def.keys.iter().enumerate();
+        parts.filter(|(at, _)| test.is_on(*at)).map(|(_, part)| part.path.first()).collect()
+    }
+}
+
+/// The test of conditions on one element of an array, whose entry has it in field `part`.
+fn element(node: &Node, part: usize) -> Option<Cond> {
+    let several = |nodes: &[Node]| nodes.iter().map(|node| element(node, part)).collect::<Option<Vec<_>>>();
+    Some(match node {
+        Node::And(nodes) => Cond::And(several(nodes)?),
+        Node::Or(nodes) => Cond::Or(several(nodes)?),
+        Node::Not(inner) => Cond::Not(Box::new(element(inner, part)?)),
+        Node::Compare { .. } | Node::In { .. } | Node::Value { .. } => on_value(node, part),
+        _ => return None,
+    })
+}
+
+/// The test of one value.
+fn on_value(node: &Node, part: usize) -> Cond {
+    let encoded = |value: Value<'_>| {
+        let mut key = Vec::new();
+        encode_value(value, &mut key);
+        key
+    };
+    match node {
+        Node::Compare { op, value, .. } => Cond::Compare {
+            part,
+            op: *op,
+            key: encoded(value.value()),
+            across: matches!(value.value(), Value::MinKey | Value::MaxKey),
+        },
+        Node::In { values, .. } => {
+            Cond::In { part, keys: values.iter().map(|value| encoded(value.value())).collect() }
+        }
+        Node::Value { test, .. } => Cond::Value { part, test: test.clone() },
+        _ => Cond::Exists { part },
+    }
+}
