@@ -175,14 +175,57 @@ impl Accumulator {
 
     /// The argument and, for those that sort, the sort key of a document.
     pub(super) fn argument<'a>(&'a self, scope: &mut Scope<'a>) -> Result<(Found<'a>, Option<Vec<u8>>)> {
-        let key = match &self.sort {
-            Some(sort) => match scope.root() {
-                Value::Document(doc) => Some(sort.key(raw(doc)?)?),
-                _ => None,
-            },
-            None => None,
-        };
+        let key = self.sort_key(scope)?;
         Ok((self.input.eval(scope)?, key))
+    }
+
+    /// The sort key of a document, for those that sort.
+    #[inline]
+    pub(super) fn sort_key(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>> {
+        match (&self.sort, scope.root()) {
+            (Some(sort), Value::Document(doc)) => sort.key(raw(doc)?).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What it is applied to.
+    pub(super) fn input(&self) -> &Expr {
+        &self.input
+    }
+
+    /// What every document adds, if that is the same whole number for all.
+    pub(super) fn counts(&self) -> Option<Value<'_>> {
+        match (&self.kind, self.input.as_constant()) {
+            (Kind::Sum, Some(step @ (Value::Int32(_) | Value::Int64(_)))) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// True if [`Self::merge`] gives of two parts of the documents what all give, and what a state holds does not
+    /// grow with the documents.
+    pub(super) fn merges(&self) -> bool {
+        match self.kind {
+            Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
+            Kind::Top { .. } | Kind::Extreme { .. } => true,
+            Kind::First | Kind::Last | Kind::Push | Kind::AddToSet | Kind::Merge => false,
+            Kind::FirstN(_) | Kind::LastN(_) | Kind::Percentile { .. } => false,
+        }
+    }
+
+    /// Takes in what another state has seen. Returns how many bytes the state has grown by.
+    pub(super) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
+        match (state, other) {
+            (State::Sum(sum), State::Sum(other)) => sum.merge(&other),
+            (State::Deviation(deviation), State::Deviation(other)) => deviation.merge(&other),
+            (state, State::One(Some(value))) => return self.add(state, Some(value.value()), None),
+            (state, State::Ranked(all)) => {
+                return all.into_iter().try_fold(0, |grown, (key, value)| {
+                    Ok(grown + self.add(state, Some(value.value()), Some(key))?)
+                });
+            }
+            _ => {}
+        }
+        Ok(0)
     }
 
     /// Nothing seen yet.

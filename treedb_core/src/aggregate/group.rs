@@ -1,34 +1,35 @@
 //! `$group`, and the stages that are one in other words (`$count`, `$sortByCount`).
 //!
-//! Groups are found by the order-preserving bytes of their `_id`, so that numbers of different kinds that are equal
-//! fall together. When the groups take more than the memory, documents of groups that are not among them are put aside
-//! as records (the `_id` and the arguments, not the document), and are grouped in another pass when those in memory
-//! have been handed out. A group that does not fit by itself is refused.
+//! When the groups take more than the memory, documents of groups that are not among them are put aside as records
+//! (the `_id` and the arguments, not the document), and are grouped in another pass when those in memory have been
+//! handed out. A group that does not fit by itself is refused.
+//!
+//! Documents that come in parts are grouped by a thread for each, which share the memory, and the groups merged.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bson::{RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::key::encode_value;
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, OwnedValue, Value};
-use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope};
+use crate::doc::{Doc, Element, Value};
+use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::finished;
 
 use super::accumulator::{Outputs, State};
+use super::groups::{Entry, Groups, Layout};
 use super::pipeline::Stage;
-use super::spill::{SpillReader, SpillWriter};
-use super::stream::{Docs, Stream};
+use super::spill::SpillReader;
+use super::stream::{Docs, List, Stream};
 use super::world::Context;
 
 /// `$group`.
 #[derive(Debug)]
 pub(super) struct Group {
-    id: Expr,
-    outputs: Outputs,
+    pub(super) id: Expr,
+    pub(super) outputs: Outputs,
+    pub(super) layout: Layout,
 }
 
 impl Group {
@@ -49,7 +50,9 @@ impl Group {
             ));
         };
         let outputs = Outputs::parse(doc, &["_id"], names)?;
-        Ok(Group { id: Expr::parse(id, names)?, outputs })
+        let mut group = Group { id: Expr::parse(id, names)?, outputs, layout: Layout::default() };
+        group.layout = Layout::of(&group);
+        Ok(group)
     }
 }
 
@@ -90,179 +93,119 @@ pub(super) fn sort_by_count(stage: &Element<'_>) -> Result<Vec<RawDocumentBuf>> 
     Ok(vec![out.finish(), rawdoc! { "$sort": { "count": -1 } }])
 }
 
-impl Stage for Group {
-    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+impl Group {
+    /// True if groups made of parts of the documents give, merged, those of all.
+    pub(super) fn merges(&self) -> bool {
+        self.outputs.0.iter().all(|(_, accumulator)| accumulator.merges())
+    }
+
+    /// If the group does nothing but count all documents: the field of each count and what one document counts.
+    pub(super) fn counts(&self) -> Option<Vec<Value<'_>>> {
+        self.id.as_constant()?;
+        self.outputs.0.iter().map(|(_, accumulator)| accumulator.counts()).collect()
+    }
+
+    /// The group of `count` documents, where [`Self::counts`].
+    pub(super) fn counted(&self, count: u64) -> Result<Docs> {
+        let mut all = Vec::new();
+        if let (Some(steps), true) = (self.counts(), count > 0) {
+            let mut states = self.outputs.start();
+            for (state, step) in states.iter_mut().zip(steps) {
+                if let State::Sum(sum) = state {
+                    sum.add_times(step, count);
+                }
+            }
+            all.push(self.document(self.id.as_constant().unwrap_or(Value::Null), states)?);
+        }
+        Ok(Box::new(List::new(all)))
+    }
+
+    /// A group as a document.
+    fn document(&self, id: Value<'_>, states: Vec<State>) -> Result<RawDocumentBuf> {
+        let mut out = Writer::new(64);
+        out.value(b"_id", id);
+        self.outputs.write(states, &mut out);
+        finished(out)
+    }
+
+    /// The groups of documents that come in parts, each of which may be read by a thread of its own.
+    pub(super) fn open_parts(self: Arc<Self>, parts: Vec<Docs>, context: &Context) -> Docs {
         let context = context.clone();
-        Ok(Box::new(Grouping {
-            stage: self,
-            context,
-            input: Some(input),
-            ready: Vec::new().into_iter(),
-            aside: None,
-        }))
+        Box::new(Grouping { stage: self, context, input: parts, ready: Vec::new().into_iter(), aside: None })
     }
 }
 
-/// One group.
-struct Entry {
-    id: OwnedValue,
-    states: Vec<State>,
+impl Stage for Group {
+    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+        Ok(self.open_parts(vec![input], context))
+    }
 }
 
 struct Grouping {
     stage: Arc<Group>,
     context: Context,
-    input: Option<Docs>,
+    /// Empty once they are read.
+    input: Vec<Docs>,
     ready: std::vec::IntoIter<Entry>,
     /// What did not fit, for the next pass.
     aside: Option<SpillReader>,
 }
 
-/// The groups of one pass.
-struct Pass<'p> {
-    stage: &'p Group,
-    context: &'p Context,
-    found: HashMap<Box<[u8]>, usize>,
-    groups: Vec<Entry>,
-    bytes: usize,
-    aside: Option<SpillWriter>,
-    key: Vec<u8>,
+/// The groups of the documents of a stream.
+fn gathered<'p>(stage: &'p Group, context: &'p Context, mut input: Docs, room: usize) -> Result<Groups<'p>> {
+    let mut groups = Groups::new(stage, context, room);
+    let globals: &Globals = &context.globals;
+    let mut arena = Arena::new();
+    input.each(&mut |document| {
+        arena.clear();
+        let doc = Doc::from(document);
+        groups.document(doc, &mut Scope::new(doc, globals, &arena))?;
+        Ok(Flow::Continue(()))
+    })?;
+    Ok(groups)
 }
 
-impl<'p> Pass<'p> {
-    fn new(stage: &'p Group, context: &'p Context) -> Self {
-        Pass {
-            stage,
-            context,
-            found: HashMap::new(),
-            groups: Vec::new(),
-            bytes: 0,
-            aside: None,
-            key: Vec::new(),
+/// The groups of the documents of several streams, each read by a thread.
+fn gathered_together<'p>(stage: &'p Group, context: &'p Context, input: Vec<Docs>) -> Result<Groups<'p>> {
+    let room = context.memory / input.len().max(1);
+    let mut all = std::thread::scope(|scope| {
+        let mut parts = input.into_iter();
+        let own = parts.next();
+        let others: Vec<_> =
+            parts.map(|docs| scope.spawn(move || gathered(stage, context, docs, room))).collect();
+        let mut all = Vec::new();
+        all.extend(own.map(|docs| gathered(stage, context, docs, room)));
+        for other in others {
+            all.push(other.join().unwrap_or_else(|_| {
+                Err(QueryError::new(ErrorCode::InternalError, "$group: a thread that read documents failed"))
+            }));
         }
+        all.into_iter().collect::<Result<Vec<_>>>()
+    })?;
+    if all.is_empty() {
+        return Ok(Groups::new(stage, context, context.memory));
     }
-
-    /// The place of the group of `id`, made if there is room for it.
-    fn place(&mut self, id: Value<'_>) -> Result<Option<usize>> {
-        self.key.clear();
-        encode_value(id, &mut self.key);
-        if let Some(at) = self.found.get(self.key.as_slice()) {
-            return Ok(Some(*at));
-        }
-        if self.bytes > self.context.memory {
-            if self.aside.is_none() {
-                self.aside = Some(SpillWriter::new(self.context.scratch("$group")?));
-            }
-            return Ok(None);
-        }
-        let states = self.stage.outputs.start();
-        let id = OwnedValue::from_value(id);
-        self.bytes +=
-            self.key.len() + id.size() + size_of::<Entry>() + 48 + states.len() * size_of::<State>();
-        self.found.insert(self.key.as_slice().into(), self.groups.len());
-        self.groups.push(Entry { id, states });
-        Ok(Some(self.groups.len() - 1))
+    let mut first = all.remove(0);
+    if !all.is_empty() {
+        first.merge(all, context.memory)?;
     }
-
-    fn grew(&mut self, bytes: usize) -> Result<()> {
-        self.bytes += bytes;
-        // New groups are put aside beyond the memory; those there are may grow that much again.
-        if self.bytes > self.context.memory.saturating_mul(2) {
-            return Err(QueryError::new(
-                ErrorCode::ExceededMemoryLimit,
-                format!(
-                    "$group: the values collected for single groups take more than {} bytes: collect fewer with \
-                     $firstN, $topN or a projection",
-                    self.context.memory
-                ),
-            ));
-        }
-        Ok(())
-    }
-
-    fn document<'a>(&mut self, scope: &mut Scope<'a>) -> Result<()>
-    where
-        'p: 'a,
-    {
-        let stage: &'p Group = self.stage;
-        let id = stage.id.eval(scope)?.unwrap_or(Value::Null);
-        match self.place(id)? {
-            Some(at) => {
-                let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
-                let grown = stage.outputs.add(&mut group.states, scope)?;
-                if grown > 0 { self.grew(grown) } else { Ok(()) }
-            }
-            None => {
-                let mut record = Writer::new(128);
-                record.value(b"", id);
-                for (number, (_, accumulator)) in stage.outputs.0.iter().enumerate() {
-                    let (value, key) = accumulator.argument(scope)?;
-                    if let Some(value) = value {
-                        record.value(format!("v{number}").as_bytes(), value);
-                    }
-                    if let Some(key) = key {
-                        record.value(format!("k{number}").as_bytes(), Value::Binary(0, &key));
-                    }
-                }
-                match &mut self.aside {
-                    Some(aside) => aside.put(&record.into_bytes(), &[]),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-
-    /// Takes in a record of an earlier pass.
-    fn record(&mut self, bytes: &[u8]) -> Result<()> {
-        let record = Doc::new(bytes);
-        let Some(at) = self.place(record.get("").unwrap_or(Value::Null))? else {
-            return match &mut self.aside {
-                Some(aside) => aside.put(bytes, &[]),
-                None => Ok(()),
-            };
-        };
-        let mut grown = 0;
-        if let Some(group) = self.groups.get_mut(at) {
-            let outputs = self.stage.outputs.0.iter().zip(&mut group.states);
-            for (number, ((_, accumulator), state)) in outputs.enumerate() {
-                let value: Found<'_> = record.get(&format!("v{number}"));
-                let key = match record.get(&format!("k{number}")) {
-                    Some(Value::Binary(_, key)) => Some(key.to_vec()),
-                    _ => None,
-                };
-                grown += accumulator.add(state, value, key)?;
-            }
-        }
-        self.grew(grown)
-    }
-
-    fn end(self) -> Result<(std::vec::IntoIter<Entry>, Option<SpillReader>)> {
-        let aside = self.aside.map(SpillWriter::reader).transpose()?;
-        Ok((self.groups.into_iter(), aside))
-    }
+    Ok(first)
 }
 
 impl Grouping {
     fn pass(&mut self) -> Result<bool> {
         let stage = Arc::clone(&self.stage);
         let context = self.context.clone();
-        let mut pass = Pass::new(&stage, &context);
-        if let Some(mut input) = self.input.take() {
-            let globals: &Globals = &context.globals;
-            let mut arena = Arena::new();
-            input.each(&mut |document| {
-                arena.clear();
-                pass.document(&mut Scope::new(Doc::from(document), globals, &arena))?;
-                Ok(Flow::Continue(()))
-            })?;
-        } else if let Some(mut aside) = self.aside.take() {
-            while let Some((record, _)) = aside.next()? {
-                pass.record(&record)?;
-            }
+        let groups = if !self.input.is_empty() {
+            gathered_together(&stage, &context, std::mem::take(&mut self.input))?
+        } else if let Some(aside) = self.aside.take() {
+            let mut groups = Groups::new(&stage, &context, context.memory);
+            groups.records(aside)?;
+            groups
         } else {
             return Ok(false);
-        }
-        (self.ready, self.aside) = pass.end()?;
+        };
+        (self.ready, self.aside) = groups.end()?;
         Ok(true)
     }
 }
@@ -271,10 +214,7 @@ impl Stream for Grouping {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         loop {
             if let Some(Entry { id, states }) = self.ready.next() {
-                let mut out = Writer::new(64);
-                out.value(b"_id", id.value());
-                self.stage.outputs.write(states, &mut out);
-                return finished(out).map(Some);
+                return self.stage.document(id.value(), states).map(Some);
             }
             if !self.pass()? {
                 return Ok(None);

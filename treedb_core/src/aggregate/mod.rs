@@ -14,14 +14,17 @@
 //! | `stream`, `world` | [`Stream`]; [`World`] and [`Context`] |
 //! | `accumulator` | `$sum` .. `$percentile`, for groups, buckets and windows |
 //! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
+//! | `groups`, `fields` | the groups of a `$group`, and how they are found by the fields of a row |
 //! | `spill` | records in scratch files |
 
 mod accumulator;
 mod bucket;
 mod densify;
 mod facet;
+mod fields;
 mod graph;
 mod group;
+mod groups;
 mod limit;
 mod lookup;
 #[cfg(test)]

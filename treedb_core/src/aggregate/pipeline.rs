@@ -26,6 +26,11 @@ const MAX_DEPTH: usize = 20;
 pub(super) trait Stage: std::fmt::Debug + Send + Sync {
     /// The stage's documents, made of those of `input`.
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs>;
+
+    /// True if what a document becomes does not depend on others, nor on other collections.
+    fn is_for_each(&self) -> bool {
+        false
+    }
 }
 
 /// One parsed stage.
@@ -39,9 +44,21 @@ pub(super) enum Node {
     Project(Arc<Shape>, Option<RawDocumentBuf>),
     /// Begins a pipeline; the collection is not read.
     Source(source::Source),
+    Group(Arc<group::Group>),
     Other(Arc<dyn Stage>),
     /// Ends a pipeline.
     Write(Arc<write::Write>),
+}
+
+impl Node {
+    /// True if what a document becomes does not depend on others, nor on other collections.
+    fn is_for_each(&self) -> bool {
+        match self {
+            Node::Match(_) | Node::Project(..) => true,
+            Node::Other(stage) => stage.is_for_each(),
+            _ => false,
+        }
+    }
 }
 
 /// What the parser knows.
@@ -130,7 +147,7 @@ impl Parser {
             "$count" => self.stages(&group::count(&element)?),
             "$sortByCount" => self.stages(&group::sort_by_count(&element)?),
             "$bucket" => self.stages(&bucket::desugar(&element)?),
-            "$group" => other(Arc::new(group::Group::parse(&element, &self.names)?)),
+            "$group" => Ok(vec![Node::Group(Arc::new(group::Group::parse(&element, &self.names)?))]),
             "$bucketAuto" => other(Arc::new(bucket::Auto::parse(&element, &self.names)?)),
             "$sample" => other(Arc::new(limit::Sample::parse(&element)?)),
             "$unwind" => other(Arc::new(unwind::Unwind::parse(&element)?)),
@@ -294,11 +311,27 @@ impl Pipeline {
             query = Query { sort: None, skip: 0, limit: 0, projection: None, ..query };
             used = self.nodes.iter().position(|node| matches!(node, Node::Sort(_))).unwrap_or(used);
         }
-        let mut input = context.world.find(namespace, query)?;
-        if let Some(until) = context.until {
-            input = Box::new(Timed { input, until, count: 0 });
+        let rest = self.nodes.get(used..).unwrap_or_default();
+        let timed = |input: Docs| -> Docs {
+            match context.until {
+                Some(until) => Box::new(Timed { input, until, count: 0 }),
+                None => input,
+            }
+        };
+        // Groups whose parts can be merged are made by several threads, if the collection can be read by several.
+        let group = rest.iter().position(|node| !node.is_for_each()).and_then(|at| rest.split_at_checked(at));
+        if let Some((front, [Node::Group(group), behind @ ..])) = group {
+            if front.is_empty() && group.counts().is_some() {
+                let count = context.world.count(namespace, query)?;
+                return chain(behind, group.counted(count)?, context);
+            }
+            if group.merges() {
+                let parts = context.world.parts(namespace, query, context.threads)?.into_iter();
+                let parts = parts.map(|docs| chain(front, timed(docs), context)).collect::<Result<_>>()?;
+                return chain(behind, Arc::clone(group).open_parts(parts, context), context);
+            }
         }
-        chain(self.nodes.get(used..).unwrap_or_default(), input, context)
+        chain(rest, timed(context.world.find(namespace, query)?), context)
     }
 
     /// Runs the pipeline over documents.
@@ -341,6 +374,7 @@ fn chain(nodes: &[Node], input: Docs, context: &Context) -> Result<Docs> {
             Node::Sort(sort) => Box::new(sort::Sorting::new(sort.clone(), wanted(rest), docs, context)),
             Node::Skip(skip) => Box::new(limit::Skip::new(docs, *skip)),
             Node::Limit(limit) => Box::new(limit::Limit::new(docs, *limit)),
+            Node::Group(stage) => Arc::clone(stage).open(docs, context)?,
             Node::Other(stage) => Arc::clone(stage).open(docs, context)?,
             Node::Write(stage) => Arc::clone(stage).open(docs, context)?,
             Node::Source(_) => {

@@ -78,6 +78,10 @@ struct Redacting {
 }
 
 impl Stage for Redact {
+    fn is_for_each(&self) -> bool {
+        true
+    }
+
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
         Ok(Box::new(Redacting { stage: self, context: context.clone(), input }))
     }

@@ -112,6 +112,10 @@ struct Unwinding {
 }
 
 impl Stage for Unwind {
+    fn is_for_each(&self) -> bool {
+        true
+    }
+
     fn open(self: Arc<Self>, input: Docs, _: &Context) -> Result<Docs> {
         Ok(Box::new(Unwinding { stage: self, input, current: None }))
     }

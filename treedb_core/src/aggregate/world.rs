@@ -30,6 +30,29 @@ pub trait World: Send + Sync {
     /// Those of the planner.
     fn find(&self, namespace: &str, query: Query) -> Result<Docs>;
 
+    /// The documents that `query` finds in parts, each of which a thread of its own may read: as many parts as
+    /// `threads` says, or as many as pay (`None`); a single one where a collection cannot be read so. Their order is any.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn parts(&self, namespace: &str, query: Query, threads: Option<usize>) -> Result<Vec<Docs>> {
+        let _ = threads;
+        Ok(vec![self.find(namespace, query)?])
+    }
+
+    /// How many documents `query` finds.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn count(&self, namespace: &str, query: Query) -> Result<u64> {
+        let (mut docs, mut count) = (self.find(namespace, query)?, 0);
+        docs.each(&mut |_| {
+            count += 1;
+            Ok(crate::access::Flow::Continue(()))
+        })?;
+        Ok(count)
+    }
+
     /// True if the collection gives the documents of `query` in its order without sorting them.
     ///
     /// # Errors
@@ -76,6 +99,8 @@ pub struct Context {
     pub spill: bool,
     /// When to give up.
     pub until: Option<Instant>,
+    /// Threads that read a collection together where that is possible; `None` for as many as pay.
+    pub threads: Option<usize>,
 }
 
 impl std::fmt::Debug for Context {

@@ -17,6 +17,7 @@ use crate::query::{Execution, Plan, Query};
 use super::database::Database;
 use super::meta::Meta;
 use super::namespace::Namespace;
+use super::parts::Cuts;
 use super::view::View;
 
 /// Documents fetched at a time.
@@ -39,6 +40,8 @@ pub struct AggregateRequest {
     pub memory: usize,
     /// When to give up, with `MaxTimeMSExpired`.
     pub until: Option<Instant>,
+    /// Threads that read a collection together for a `$group`; `None` for as many as pay.
+    pub threads: Option<usize>,
     /// How writes of `$out` and `$merge` are acknowledged; `None` as the database does.
     pub durability: Option<Durability>,
 }
@@ -60,6 +63,7 @@ impl AggregateRequest {
             allow_disk_use: true,
             memory: MEMORY,
             until: None,
+            threads: None,
             durability: None,
         }
     }
@@ -165,6 +169,34 @@ impl World for Native {
         Ok(Box::new(Rows { reads, meta, execution, ready: Default::default(), more: true }))
     }
 
+    fn parts(&self, namespace: &str, query: Query, threads: Option<usize>) -> Result<Vec<Docs>> {
+        let whole = query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
+        if let (true, Some(meta)) = (whole && threads != Some(1), self.meta(&Namespace::parse(namespace)?)?) {
+            let reads = locked(&self.reads);
+            let view = View { reads: &*reads, meta: &meta };
+            if Plan::choose(&view, &query)?.path == crate::query::Path::Rows {
+                let cuts = Cuts::of(&view, threads)?;
+                drop(reads);
+                if let Some(cuts) = cuts {
+                    let filter = Arc::new(query.filter);
+                    return Ok(cuts.parts(&self.reads, &meta, &filter));
+                }
+            }
+        }
+        Ok(vec![self.find(namespace, query)?])
+    }
+
+    fn count(&self, namespace: &str, query: Query) -> Result<u64> {
+        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(0) };
+        let reads = locked(&self.reads);
+        let view = View { reads: &*reads, meta: &meta };
+        if query.filter.is_all() && query.hint.is_none() {
+            let found = crate::access::Source::estimated_rows(&view).saturating_sub(query.skip);
+            return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
+        }
+        crate::query::count(&view, &query)
+    }
+
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(true) };
         Ok(!Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, query)?.sort_in_memory)
@@ -234,6 +266,7 @@ impl Database {
             memory: request.memory,
             spill: request.allow_disk_use,
             until: request.until,
+            threads: request.threads,
         };
         let plan = match world.meta(&namespace)? {
             Some(meta) if !pipeline.has_source() => {

@@ -33,6 +33,7 @@ mod handle;
 mod index_build;
 mod meta;
 mod namespace;
+mod parts;
 mod request;
 mod row;
 mod statement;

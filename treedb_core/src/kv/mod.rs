@@ -113,6 +113,7 @@ pub use optimistic::{Isolation, OptimisticCursor, OptimisticRange, OptimisticTxn
 pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};
 pub use savepoint::Savepoint;
+pub(crate) use snapshot::Beside;
 pub use snapshot::{ReadTxn, Snapshot};
 pub use stalls::StallStats;
 pub use store::{Stats, Store};

@@ -1,6 +1,6 @@
 //! A transaction pinned for reading.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::Arena;
 use super::catalog::Table;
@@ -36,8 +36,7 @@ impl Pinned {
     }
 
     fn catalog(&self) -> Result<TreeRoot> {
-        TreeRoot::from_bytes(self.pin.root())
-            .ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
+        root_of(self.pin.root())
     }
 
     #[inline]
@@ -49,6 +48,10 @@ impl Pinned {
     fn root(&self, inner: &Inner, table: &Table) -> Result<TreeRoot> {
         known::root(&inner.pager, self.pin.txn(), table, || self.catalog())
     }
+}
+
+fn root_of(bytes: &[u8; 16]) -> Result<TreeRoot> {
+    TreeRoot::from_bytes(bytes).ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
 }
 
 /// Out of the way of snapshots that need none.
@@ -105,6 +108,42 @@ impl Reads for ReadTxn {
     #[inline]
     fn root(&self, table: &Table) -> Result<TreeRoot> {
         self.pinned.root(&self.inner, table)
+    }
+}
+
+/// A reader of a transaction that another one pinned, for another thread: it holds no pin, but keeps the pin's owner.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    txn: u64,
+    root: [u8; 16],
+    arena: Option<Box<Arena>>,
+    inner: Arc<Inner>,
+    _pinned: Arc<Mutex<ReadTxn>>,
+}
+
+impl Beside {
+    /// Another reader of what `pinned` reads.
+    pub(crate) fn new(pinned: &Arc<Mutex<ReadTxn>>) -> Beside {
+        let txn = pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let arena = if txn.inner.pager.is_mapped() { None } else { new_arena() };
+        let (pin, inner) = (&txn.pinned.pin, Arc::clone(&txn.inner));
+        Beside { txn: pin.txn(), root: *pin.root(), arena, inner, _pinned: Arc::clone(pinned) }
+    }
+}
+
+impl Reads for Beside {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        root_of(&self.root)
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        known::record(&self.inner.pager, self.txn, table, || self.catalog()).map(Found)
     }
 }
 

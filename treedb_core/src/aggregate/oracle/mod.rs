@@ -75,7 +75,7 @@ impl Case {
             });
             missed || !left.is_empty()
         };
-        let shown = |docs: &[Document]| docs.iter().map(|doc| format!("\n  {doc}")).collect::<String>();
+        let shown = |docs: &[Document]| docs.iter().map(|doc| format!("\n  {doc:?}")).collect::<String>();
         wrong.then(|| {
             format!("wanted {}{}\nfound {}{}", wanted.len(), shown(wanted), found.len(), shown(found))
         })
@@ -96,7 +96,8 @@ impl Case {
             _ => match (values::number(a), values::number(b)) {
                 (Some((kind, a)), Some((other, b))) => {
                     // Doubles may be added in any order.
-                    let near = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-9 * a.abs().max(1.0);
+                    let close = |by: f64| by.is_finite() && by <= 1e-9 * a.abs().max(1.0);
+                    let near = a == b || a.is_nan() && b.is_nan() || close((a - b).abs());
                     near && (kind == other || self.loose)
                 }
                 _ => a == b,

@@ -357,7 +357,8 @@ fn lookup(spec: &Document, state: &State, other: &Other, variables: &Variables) 
         }
         docs.push(set(doc, &parts(to), &Some(found.docs.into())));
     }
-    Ok(State { docs, ordered: state.ordered, loose })
+    // Those found have no order, which shows when they are unwound.
+    Ok(State { docs, ordered: false, loose })
 }
 
 fn graph(spec: &Document, state: &State, other: &Other, variables: &Variables) -> Answer<State> {

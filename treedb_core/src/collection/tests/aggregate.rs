@@ -242,6 +242,43 @@ fn sorts_and_groups_beyond_their_memory_go_on_in_scratch_files_or_refuse() {
 }
 
 #[test]
+fn groups_made_by_several_threads_are_those_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let films = db.collection("db.films").unwrap();
+    let docs: Vec<_> = (0..2000)
+        .map(|n| {
+            let number =
+                if n % 3 == 0 { bson::Bson::Double(f64::from(n) / 4.0) } else { bson::Bson::Int32(n) };
+            raw(&bson::doc! { "_id": n, "g": n % 300, "h": n % 7, "v": number, "t": format!("{n:05}") })
+        })
+        .collect();
+    films.insert_many(&docs, true).unwrap();
+    // Ids without rows.
+    films
+        .delete(crate::collection::DeleteRequest::many(raw(&bson::doc! { "_id": { "$lt": 900 }, "h": 2 })))
+        .unwrap();
+    let stages = r#"[{"$match":{"h":{"$lt":6}}},{"$set":{"w":{"$add":["$v",1]}}},{"$match":{"w":{"$gt":40}}},
+        {"$group":{"_id":{"g":"$g","even":{"$mod":["$h",2]}},"n":{"$sum":1},"s":{"$sum":"$w"},"a":{"$avg":"$v"},"least":{"$min":"$t"},
+        "most":{"$max":"$v"},"d":{"$stdDevSamp":"$h"},"top":{"$topN":{"n":2,"sortBy":{"_id":-1},"output":"$t"}},
+        "small":{"$minN":{"input":"$v","n":2}}}},{"$sort":{"_id":1}}]"#;
+    let mut alone = request(stages);
+    alone.threads = Some(1);
+    let alone = run(&db, &alone).unwrap();
+    assert!(alone.len() > 500);
+    for (threads, memory) in [(2, 1 << 20), (5, 1 << 20), (3, 40_000)] {
+        let mut together = request(stages);
+        (together.threads, together.memory) = (Some(threads), memory);
+        assert_eq!(run(&db, &together).unwrap(), alone, "{threads} threads, {memory} bytes");
+    }
+    // An error of one thread is the answer.
+    let mut failing =
+        request(r#"[{"$group":{"_id":null,"s":{"$sum":{"$divide":[1,{"$subtract":["$_id",1500]}]}}}}]"#);
+    failing.threads = Some(4);
+    assert_eq!(run(&db, &failing).unwrap_err().code, ErrorCode::BadValue);
+}
+
+#[test]
 fn what_a_pipeline_cannot_be_is_refused_by_name() {
     for (pipeline, code, word) in [
         (r#"[{"$nonsense":1}]"#, ErrorCode::Location40324, "$nonsense"),

@@ -19,9 +19,10 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-fn answer(collection: &Collection, case: &Case, memory: usize) -> Result<Vec<Document>> {
+fn answer(collection: &Collection, case: &Case, memory: usize, threads: usize) -> Result<Vec<Document>> {
     let mut request = AggregateRequest::new(case.stages.iter().map(raw));
     request.memory = memory;
+    request.threads = Some(threads);
     collection.aggregate(&request)?.map(|doc| Ok(Document::try_from(&*doc?)?)).collect()
 }
 
@@ -55,12 +56,13 @@ fn one_database(rng: &mut Rng, seen: &mut Seen) {
         seen.ordered += usize::from(case.ordered);
         let shown = || case.stages.iter().map(|stage| format!("\n  {stage}")).collect::<String>();
         // The last one has room for a few documents at a time.
-        for (way, collection, memory) in [
-            ("with indexes", &fast, 1 << 20),
-            ("without indexes", &plain, 1 << 20),
-            ("in little memory", &fast, 6000),
-        ] {
-            match (answer(collection, &case, memory), &case.answer) {
+        let ways = [
+            ("with indexes", &fast, 1 << 20, 1),
+            ("without indexes, by threads", &plain, 1 << 20, 3),
+            ("in little memory", if case.stages.len().is_multiple_of(2) { &fast } else { &plain }, 6000, 2),
+        ];
+        for (way, collection, memory, threads) in ways {
+            match (answer(collection, &case, memory, threads), &case.answer) {
                 (Ok(found), Some(wanted)) => {
                     seen.documents += wanted.len();
                     let wrong = case.disagreement(&found).map(|wrong| format!("{way}:{}\n{wrong}", shown()));

@@ -10,6 +10,7 @@
 //! | `parse` | from the notation to the tree; names of variables become places |
 //! | `eval` | the operators that do not look at all their operands: `$cond`, `$map`, `$let` .. |
 //! | `table` | the others, each with its operands and its function |
+//! | `reads` | what an expression reads of a document |
 //! | `number`, `text`, `pattern`, `date`, `array`, `object`, `convert` | those functions |
 
 mod array;
@@ -21,6 +22,7 @@ pub(crate) mod number;
 mod object;
 mod parse;
 mod pattern;
+mod reads;
 mod scope;
 pub(crate) mod stats;
 mod table;

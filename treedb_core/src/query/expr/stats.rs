@@ -27,23 +27,48 @@ impl Sum {
                 self.long = true;
                 self.whole += i128::from(value);
             }
-            Num::Double(value) => {
-                self.doubles = true;
-                let total = self.double + value;
-                // The part of the smaller that the total could not hold.
-                if total.is_finite() {
-                    self.error += if self.double.abs() >= value.abs() {
-                        (self.double - total) + value
-                    } else {
-                        (value - total) + self.double
-                    };
-                }
-                self.double = total;
-            }
+            Num::Double(value) => self.add_double(value),
             Num::Decimal(value) => {
                 self.decimal = Some(self.decimal.map_or(value, |sum| sum.add(value)));
             }
         }
+    }
+
+    /// Adds a whole number so many times.
+    pub(crate) fn add_times(&mut self, value: Value<'_>, times: u64) {
+        if let Some(whole) = value.as_integer() {
+            self.whole += i128::from(whole) * i128::from(times);
+            self.long |= matches!(value, Value::Int64(_));
+            self.count += times;
+        }
+    }
+
+    /// Adds what another sum has seen.
+    pub(crate) fn merge(&mut self, other: &Sum) {
+        self.whole += other.whole;
+        self.long |= other.long;
+        self.count += other.count;
+        if let Some(value) = other.decimal {
+            self.decimal = Some(self.decimal.map_or(value, |sum| sum.add(value)));
+        }
+        if other.doubles {
+            self.add_double(other.double);
+            self.error += other.error;
+        }
+    }
+
+    fn add_double(&mut self, value: f64) {
+        self.doubles = true;
+        let total = self.double + value;
+        // The part of the smaller that the total could not hold.
+        if total.is_finite() {
+            self.error += if self.double.abs() >= value.abs() {
+                (self.double - total) + value
+            } else {
+                (value - total) + self.double
+            };
+        }
+        self.double = total;
     }
 
     fn fraction(&self) -> f64 {
@@ -97,6 +122,18 @@ impl Deviation {
         let off = value - self.mean;
         self.mean += off / self.count as f64;
         self.squares += off * (value - self.mean);
+    }
+
+    /// Adds what another deviation has seen.
+    pub(crate) fn merge(&mut self, other: &Deviation) {
+        if other.count == 0 {
+            return;
+        }
+        let (own, new) = (self.count as f64, other.count as f64);
+        let off = other.mean - self.mean;
+        self.count += other.count;
+        self.mean += off * new / (own + new);
+        self.squares += other.squares + off * off * own * new / (own + new);
     }
 
     /// The deviation of a whole population, or (`sample`) estimated from a sample; `None` for too few numbers.

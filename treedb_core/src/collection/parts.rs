@@ -1,0 +1,142 @@
+//! A collection read by several threads: its row ids are cut into spans, and each thread scans every so-manieth span of
+//! the same snapshot.
+
+use std::sync::{Arc, Mutex};
+
+use bson::RawDocumentBuf;
+
+use crate::access::{Flow, RowId, Source, Way};
+use crate::aggregate::{Docs, Stream, Visit};
+use crate::code::Result;
+use crate::kv::{Beside, ReadTxn, Reads};
+use crate::query::Filter;
+
+use super::meta::Meta;
+use super::view::View;
+
+/// Rows that a thread must have to read to be worth its beginning.
+const WORTH: u64 = 40_000;
+/// Spans a thread reads, so that no thread has all the ids without rows.
+const SPANS: u64 = 8;
+/// Documents copied at a time for those who want them one by one.
+const BATCH: usize = 128;
+
+/// How row ids are cut.
+pub(super) struct Cuts {
+    threads: u64,
+    /// Ids of a span.
+    step: u64,
+    last: u64,
+}
+
+impl Cuts {
+    /// For so many threads, or as many as pay; `None` if one is enough.
+    pub(super) fn of<R: Reads>(view: &View<'_, R>, threads: Option<usize>) -> Result<Option<Cuts>> {
+        let threads = match threads {
+            Some(threads) => threads as u64,
+            None => {
+                let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+                cores.min(view.estimated_rows() / WORTH)
+            }
+        };
+        if threads < 2 {
+            return Ok(None);
+        }
+        let mut last = 0;
+        view.scan(Way::Backward, None, &mut |row, _| {
+            last = row.0;
+            Ok(Flow::Break(()))
+        })?;
+        Ok(Some(Cuts { threads, step: last / (threads * SPANS) + 1, last }))
+    }
+
+    /// A stream for each thread of the documents that `filter` matches.
+    pub(super) fn parts(
+        &self,
+        reads: &Arc<Mutex<ReadTxn>>,
+        meta: &Arc<Meta>,
+        filter: &Arc<Filter>,
+    ) -> Vec<Docs> {
+        let part = |number| -> Docs {
+            let reads = Beside::new(reads);
+            let (meta, filter) = (Arc::clone(meta), Arc::clone(filter));
+            let (stride, step) = (self.threads * self.step, self.step);
+            let part =
+                Part { reads, meta, filter, next: number * step, stride, step, last: self.last, at: None };
+            Box::new(OneByOne { part, ready: Vec::new().into_iter() })
+        };
+        (0..self.threads).map(part).collect()
+    }
+}
+
+/// What one thread reads.
+struct Part {
+    reads: Beside,
+    meta: Arc<Meta>,
+    filter: Arc<Filter>,
+    /// First id of the next span.
+    next: u64,
+    stride: u64,
+    step: u64,
+    last: u64,
+    /// The row of the current span that was shown last, where the walk was stopped.
+    at: Option<RowId>,
+}
+
+impl Part {
+    /// Shows the documents that are left until `visit` says stop; true if it did.
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<bool> {
+        while self.next <= self.last {
+            let end = self.next.saturating_add(self.step);
+            let after = self.at.or(self.next.checked_sub(1).map(RowId));
+            let (filter, at, mut stopped) = (&self.filter, &mut self.at, false);
+            let view = View { reads: &self.reads, meta: &self.meta };
+            view.scan(Way::Forward, after, &mut |row, document| {
+                if row.0 >= end {
+                    return Ok(Flow::Break(()));
+                }
+                if filter.matches(document)? && visit(document)? == Flow::Break(()) {
+                    (*at, stopped) = (Some(row), true);
+                    return Ok(Flow::Break(()));
+                }
+                Ok(Flow::Continue(()))
+            })?;
+            if stopped {
+                return Ok(true);
+            }
+            self.at = None;
+            self.next = self.next.saturating_add(self.stride);
+        }
+        Ok(false)
+    }
+}
+
+/// A part, for those who lend its documents and for those who take them one by one.
+struct OneByOne {
+    part: Part,
+    ready: std::vec::IntoIter<RawDocumentBuf>,
+}
+
+impl Stream for OneByOne {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if let Some(document) = self.ready.next() {
+            return Ok(Some(document));
+        }
+        let mut batch = Vec::with_capacity(BATCH);
+        self.part.walk(&mut |document| {
+            batch.push(document.to_owned());
+            Ok(if batch.len() < BATCH { Flow::Continue(()) } else { Flow::Break(()) })
+        })?;
+        self.ready = batch.into_iter();
+        Ok(self.ready.next())
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        for document in self.ready.by_ref() {
+            if visit(&document)? == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+        self.part.walk(visit).map(drop)
+    }
+}

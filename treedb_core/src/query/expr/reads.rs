@@ -1,0 +1,75 @@
+//! What an expression reads: for moving stages past each other and for reading no more of a row than is needed.
+
+use crate::doc::Path;
+
+use super::{Base, Expr, Node};
+
+/// What an expression reads of the document it is asked about.
+#[derive(Debug, Default)]
+pub(crate) struct Reads<'e> {
+    /// Paths from the document's root.
+    pub(crate) paths: Vec<&'e Path>,
+    /// True if it may read all of it.
+    pub(crate) whole: bool,
+    /// True if the same document may give another value.
+    pub(crate) random: bool,
+}
+
+impl Expr {
+    /// What the expression reads.
+    pub(crate) fn reads(&self) -> Reads<'_> {
+        let mut reads = Reads::default();
+        self.0.add_reads(&mut reads);
+        reads
+    }
+}
+
+impl Node {
+    fn add_reads<'e>(&'e self, reads: &mut Reads<'e>) {
+        let mut all = |nodes: &'e [Node]| nodes.iter().for_each(|node| node.add_reads(reads));
+        match self {
+            Node::Const(_) | Node::Missing | Node::Now => {}
+            Node::Whole(base) => reads.whole |= matches!(base, Base::Current | Base::Root),
+            Node::Path(Base::Current | Base::Root, path) => reads.paths.push(path),
+            Node::Path(..) => {}
+            Node::Object(fields) => fields.iter().for_each(|(_, node)| node.add_reads(reads)),
+            Node::Array(nodes) | Node::And(nodes) | Node::Or(nodes) | Node::IfNull(nodes) => all(nodes),
+            Node::Call(def, args) => {
+                all(args);
+                reads.random |= !def.pure;
+            }
+            Node::Cond(parts) => all(&parts[..]),
+            Node::Switch { branches, default } => {
+                for (case, then) in branches {
+                    case.add_reads(reads);
+                    then.add_reads(reads);
+                }
+                default.iter().for_each(|node| node.add_reads(reads));
+            }
+            Node::Let { values, current, body } => {
+                all(values);
+                // Paths of the body begin somewhere else then.
+                if let Some(current) = current {
+                    current.add_reads(reads);
+                    reads.whole = true;
+                }
+                body.add_reads(reads);
+            }
+            Node::Map { input, body } => {
+                input.add_reads(reads);
+                body.add_reads(reads);
+            }
+            Node::Filter { input, condition, limit } => {
+                input.add_reads(reads);
+                condition.add_reads(reads);
+                limit.iter().for_each(|node| node.add_reads(reads));
+            }
+            Node::Reduce { input, initial, body } => {
+                input.add_reads(reads);
+                initial.add_reads(reads);
+                body.add_reads(reads);
+            }
+            Node::SortArray { input, .. } => input.add_reads(reads),
+        }
+    }
+}
