@@ -161,6 +161,10 @@ pub trait Sink: Source {
     /// Inserts `doc`, which is valid BSON with an `_id` first.
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId>;
 
+    /// Tells whether the documents that take the place of others from now on were asked for as a whole, and not as
+    /// changes of parts: an owner that keeps a log of changes tells the two apart.
+    fn replacing(&mut self, _whole: bool) {}
+
     /// Shows the current version of the row at `id` to `change` and carries out what it returns. False if there is
     /// no such row (any more). Where others may have changed the row since the snapshot, the owner locks it and
     /// shows the newest version; `change` checks its conditions again.

@@ -162,16 +162,16 @@ impl Catalog {
         self.next_generation(txn)
     }
 
-    /// Drops a collection, its rows and its indexes. False if there is none of that name.
-    pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<bool> {
-        let Some(meta) = self.read(txn, namespace)? else { return Ok(false) };
+    /// Drops a collection and its indexes and returns what it was; `None` if there is none of that name. The table of
+    /// its rows is left to the caller.
+    pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Option<Meta>> {
+        let Some(meta) = self.read(txn, namespace)? else { return Ok(None) };
         for index in &meta.indexes {
             txn.drop_table(&index_table(meta.id, index.id))?;
         }
-        txn.drop_table(&rows_table(meta.id))?;
         txn.delete(&self.table, namespace.as_str().as_bytes())?;
         self.next_generation(txn)?;
-        Ok(true)
+        Ok(Some(meta))
     }
 
     fn next_generation(&self, txn: &mut WriteTxn) -> Result<()> {

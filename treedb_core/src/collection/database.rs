@@ -10,6 +10,7 @@ use crate::kv::{CheckReport, Durability, Options, Stats, Store};
 
 use super::Collection;
 use super::catalog::Catalog;
+use super::changes::{self, ChangeLog};
 use super::check::{self, CollectionCheck};
 use super::edit::Edit;
 use super::index_build;
@@ -32,6 +33,7 @@ pub struct Database {
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) catalog: Catalog,
+    pub(crate) changes: ChangeLog,
 }
 
 /// What `listCollections` shows of a collection.
@@ -52,6 +54,8 @@ pub struct DatabaseCheck {
     pub store: CheckReport,
     /// Each collection: rows and index entries compared with each other.
     pub collections: Vec<CollectionCheck>,
+    /// Changes in the change log, each compared with what leads to it.
+    pub changes: u64,
 }
 
 impl Database {
@@ -70,12 +74,12 @@ impl Database {
         let mut txn = store.begin_write()?;
         let catalog = Catalog::open(&mut txn)?;
         txn.commit()?;
-        let database = Database { inner: Arc::new(Inner { store, catalog }) };
+        let database = Database { inner: Arc::new(Inner { store, catalog, changes: ChangeLog::default() }) };
         index_build::resume_all(&database)?;
         Ok(database)
     }
 
-    /// The key/value store underneath. Its tables `catalog`, `rows/..` and `index/..` belong to the collections.
+    /// The key/value store underneath. Its tables `catalog`, `rows/..`, `index/..` and `changes..` belong to the collections.
     pub fn store(&self) -> &Store {
         &self.inner.store
     }
@@ -123,11 +127,11 @@ impl Database {
     pub fn drop_collection(&self, namespace: &str) -> Result<bool> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
-        let dropped = self.inner.catalog.drop(&mut txn, &namespace)?;
-        if dropped {
-            txn.commit()?;
-        }
-        Ok(dropped)
+        let Some(meta) = self.inner.catalog.drop(&mut txn, &namespace)? else { return Ok(false) };
+        self.inner.changes.dropped(&mut txn, &meta)?;
+        txn.commit()?;
+        self.changes_committed();
+        Ok(true)
     }
 
     /// Drops every collection of a database, in one transaction. Returns how many there were.
@@ -136,10 +140,14 @@ impl Database {
         let mut txn = self.inner.store.begin_write()?;
         let all = self.inner.catalog.list(&txn, &format!("{database}."))?;
         for namespace in &all {
-            self.inner.catalog.drop(&mut txn, namespace)?;
+            if let Some(meta) = self.inner.catalog.drop(&mut txn, namespace)? {
+                self.inner.changes.dropped(&mut txn, &meta)?;
+            }
         }
         if !all.is_empty() {
+            self.inner.changes.dropped_database(&mut txn, database)?;
             txn.commit()?;
+            self.changes_committed();
         }
         Ok(all.len())
     }
@@ -185,7 +193,7 @@ impl Database {
                 collections.push(check::collection(&reads, &meta)?);
             }
         }
-        Ok(DatabaseCheck { store, collections })
+        Ok(DatabaseCheck { store, collections, changes: changes::check(&reads)? })
     }
 
     /// Sizes and counters of the store.
@@ -217,10 +225,17 @@ impl Database {
             None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
             None => return Ok(None),
         };
-        let done = work(&mut Edit { txn: &mut txn, catalog, meta })?;
+        let pending = self.inner.changes.begin(&txn, meta.id)?;
+        let recorded = pending.is_some();
+        let mut edit = Edit { txn: &mut txn, catalog, meta, pending, replaces: false };
+        let done = work(&mut edit)?;
+        edit.finish()?;
         match durability {
             Some(durability) => txn.commit_with(durability)?,
             None => txn.commit()?,
+        }
+        if recorded {
+            self.changes_committed();
         }
         Ok(Some(done))
     }

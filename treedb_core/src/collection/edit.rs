@@ -14,6 +14,7 @@ use crate::kv::{Reads, WriteTxn};
 
 use super::catalog::Catalog;
 use super::change::{IndexChange, check_document, check_key, index_changes};
+use super::changes::Pending;
 use super::meta::{IndexMeta, Meta};
 use super::view::{View, entry, split_entry};
 
@@ -23,9 +24,26 @@ pub(crate) struct Edit<'a> {
     pub(crate) catalog: &'a Catalog,
     /// As the transaction has it: shared with readers until it is changed.
     pub(crate) meta: Arc<Meta>,
+    /// What is to be recorded of it; `None` if nothing is.
+    pub(crate) pending: Option<Pending>,
+    /// See [`Sink::replacing`].
+    pub(crate) replaces: bool,
 }
 
 impl<'a> Edit<'a> {
+    /// Writes what there is to be recorded; with `only_full` only if that is much.
+    fn record(&mut self, only_full: bool) -> Result<()> {
+        match &mut self.pending {
+            Some(pending) if !only_full || pending.is_full() => pending.flush(self.txn),
+            _ => Ok(()),
+        }
+    }
+
+    /// The last step of every edit.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.record(false)
+    }
+
     fn view(&self) -> View<'_, WriteTxn> {
         View { reads: self.txn, meta: &self.meta }
     }
@@ -170,26 +188,42 @@ impl Source for Edit<'_> {
 }
 
 impl Sink for Edit<'_> {
+    fn replacing(&mut self, whole: bool) {
+        self.replaces = whole;
+    }
+
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = RowId(self.txn.append_row(&self.meta.rows, doc.as_bytes())?);
+        if let Some(pending) = &mut self.pending {
+            pending.insert(row);
+        }
         self.apply(row, changes)?;
         Ok(row)
     }
 
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
-        let Some(old) = self.view().document(id)? else { return Ok(false) };
+        self.record(true)?;
+        let Some(old) = (View { reads: &*self.txn, meta: &self.meta }).document(id)? else {
+            return Ok(false);
+        };
         match change(&old)? {
             Change::Keep => {}
             Change::Replace(new) => {
                 check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
                 let changes = self.changes(Some(id), Some(&old), Some(&new))?;
+                if let Some(pending) = &mut self.pending {
+                    pending.update(id, &old, &new, self.replaces);
+                }
                 self.txn.put_row(&self.meta.rows, id.0, new.as_bytes())?;
                 self.apply(id, changes)?;
             }
             Change::Delete => {
                 let changes = self.changes(Some(id), Some(&old), None)?;
+                if let Some(pending) = &mut self.pending {
+                    pending.delete(id, &old);
+                }
                 self.txn.delete_row(&self.meta.rows, id.0)?;
                 self.apply(id, changes)?;
             }

@@ -17,6 +17,7 @@
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `check` | rows against indexes, both ways |
+//! | [`changes`] | the change log: what happened to documents, by sequence number |
 //!
 //! Invariants: a row and its index entries change in one transaction; every row has an `_id`, unique and first in
 //! the document; an index being built is maintained by every write and read by none.
@@ -25,6 +26,7 @@ mod aggregate;
 mod by_id;
 mod catalog;
 mod change;
+pub mod changes;
 mod check;
 mod cursor;
 mod database;
@@ -44,6 +46,7 @@ mod view;
 
 pub use aggregate::{AggregateRequest, Aggregation};
 pub use change::MAX_DOCUMENT;
+pub use changes::{ChangeLogOptions, ChangeLogStatus};
 pub use check::CollectionCheck;
 pub use cursor::Cursor;
 pub use database::{CollectionInfo, Database, DatabaseCheck};

@@ -42,6 +42,7 @@ pub fn update(
         ));
     }
     let mut done = Updated::default();
+    sink.replacing(update.is_replacement());
     done.matched =
         change_rows(sink, query, u64::from(!multi), &mut |old| match update.apply(old, &query.filter)? {
             Some(new) => {

@@ -11,7 +11,8 @@ use bson::doc;
 
 use super::*;
 use crate::code::ErrorCode;
-use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
+use crate::collection::changes::tests::{present, replay};
+use crate::collection::{ChangeLogOptions, Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use crate::disk::crash::{Crash, Dice};
 use crate::kv::Durability;
 
@@ -31,6 +32,8 @@ struct Run {
     state: State,
     done: Vec<Done>,
     next_id: i32,
+    /// Changes are recorded.
+    records: bool,
 }
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
@@ -39,7 +42,14 @@ impl Run {
     fn new(seed: u64) -> Run {
         let (disk, dice) = (SimDisk::new(), Dice::new(seed));
         let nothing = Done { what: "nothing".into(), after: State::new(), durable: true, begun: 0, acked: 0 };
-        Run { disk, dice, state: State::new(), done: vec![nothing], next_id: 0 }
+        Run {
+            disk,
+            dice,
+            state: State::new(),
+            done: vec![nothing],
+            next_id: 0,
+            records: seed.is_multiple_of(2),
+        }
     }
 
     fn document(&mut self) -> Document {
@@ -179,6 +189,9 @@ impl Run {
 
     fn go(&mut self, steps: usize) -> Result<()> {
         let mut db = open(&self.disk)?;
+        if self.records {
+            db.record_changes(Some(ChangeLogOptions::default()))?;
+        }
         for step in 0..steps {
             if step % 23 == 22 {
                 let begun = self.disk.boundaries();
@@ -206,6 +219,10 @@ fn verify(disk: &SimDisk, allowed: &[Done], what: &dyn Fn() -> String) {
     let db = open(disk).unwrap_or_else(|error| panic!("{}: {error}", what()));
     let report = db.check().unwrap_or_else(|error| panic!("{}: check: {error}", what()));
     let state = dump(&db).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    // No change without its record, and none with two.
+    if db.change_log().unwrap().is_some() {
+        assert_eq!(replay(&db).unwrap(), present(&db).unwrap(), "{}", what());
+    }
     // Without the work of closing it.
     disk.cut_at(disk.boundaries());
     drop(db);

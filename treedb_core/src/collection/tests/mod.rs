@@ -29,11 +29,11 @@ fn options(disk: &SimDisk) -> Options {
     }
 }
 
-fn open(disk: &SimDisk) -> Result<Database> {
+pub(super) fn open(disk: &SimDisk) -> Result<Database> {
     Database::open_with("/data/documents", options(disk))
 }
 
-fn raw(doc: &Document) -> RawDocumentBuf {
+pub(super) fn raw(doc: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(doc).unwrap()
 }
 

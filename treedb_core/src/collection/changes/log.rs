@@ -1,0 +1,218 @@
+//! The log's tables, found in a transaction, and reading them.
+
+use bson::RawDocumentBuf;
+
+use crate::access::RowId;
+use crate::code::Result;
+use crate::kv::{Cursor, Reads, Table};
+
+use super::super::view::View;
+use super::dropped::{self, Collections};
+use super::record::{Change, Earlier, Head, Record, What, damaged, document, key};
+use super::settings::Settings;
+use super::trail;
+
+/// Names of the log's tables.
+pub(super) const CHANGES: &str = "changes";
+pub(super) const TRAIL: &str = "changes/trail";
+pub(super) const DROPPED: &str = "changes/dropped";
+
+/// A change log that is switched on: its settings and tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) settings: Settings,
+    pub(super) changes: Table,
+    pub(super) trail: Table,
+    pub(super) dropped: Table,
+}
+
+/// Where the log ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    /// Sequence number of the next change.
+    pub(crate) next: u64,
+    /// When the last one was committed.
+    pub(crate) time: i64,
+    /// Bytes of all records so far.
+    pub(crate) total: u64,
+}
+
+impl Log {
+    /// The log as `reads` has it; `None` if it is switched off.
+    pub(crate) fn find(reads: &impl Reads) -> Result<Option<Log>> {
+        let Some(changes) = reads.table(CHANGES)? else { return Ok(None) };
+        let Some(entry) = reads.get(&changes, b"")? else { return Err(damaged("no settings")) };
+        let settings = Settings::decode(entry)?;
+        if !settings.on {
+            return Ok(None);
+        }
+        let table = |name| reads.table(name)?.ok_or_else(|| damaged("a table is missing"));
+        Ok(Some(Log { settings, trail: table(TRAIL)?, dropped: table(DROPPED)?, changes }))
+    }
+
+    /// The first record that is kept, if there is one.
+    pub(crate) fn first(&self, reads: &impl Reads) -> Result<Option<Head>> {
+        let mut cursor = reads.cursor(&self.changes)?;
+        if cursor.seek(&key(0))? { head(&mut cursor) } else { Ok(None) }
+    }
+
+    /// Where the log ends.
+    pub(crate) fn end(&self, reads: &impl Reads) -> Result<End> {
+        let mut cursor = reads.cursor(&self.changes)?;
+        let last = if cursor.last()? && !cursor.key()?.is_some_and(<[u8]>::is_empty) {
+            head(&mut cursor)?
+        } else {
+            None
+        };
+        Ok(match last {
+            Some(last) => End { next: last.first + last.count, time: last.time, total: last.total },
+            None => End { next: self.settings.from, time: self.settings.since, total: 0 },
+        })
+    }
+
+    /// The least sequence number whose change is kept, or would be.
+    pub(crate) fn least(&self, reads: &impl Reads) -> Result<u64> {
+        match self.first(reads)? {
+            Some(first) => Ok(first.first),
+            None => Ok(self.settings.from),
+        }
+    }
+
+    /// Shows the records from the one with change `seq` on, or the first behind it, until `visit` says false.
+    pub(crate) fn walk(
+        &self,
+        reads: &impl Reads,
+        seq: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let mut cursor = reads.cursor(&self.changes)?;
+        let mut on = match cursor.seek_back(&key(seq))? && !cursor.key()?.is_some_and(<[u8]>::is_empty) {
+            true => true,
+            false => cursor.seek(&key(0))?,
+        };
+        while on {
+            let Some((key, value)) = cursor.entry()? else { return Ok(()) };
+            let record = Record::parse(key, value)?;
+            if record.head.first + record.head.count > seq && !visit(record)? {
+                return Ok(());
+            }
+            on = cursor.next()?;
+        }
+        Ok(())
+    }
+
+    /// Shows change number `seq` to `visit`.
+    fn change<T>(
+        &self,
+        reads: &impl Reads,
+        seq: u64,
+        visit: impl FnOnce(Change<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut cursor = reads.cursor(&self.changes)?;
+        if !cursor.seek_back(&key(seq))? {
+            return Err(damaged("a change that is not there"));
+        }
+        let Some((key, value)) = cursor.entry()? else { return Err(damaged("a change that is not there")) };
+        match Record::parse(key, value)?.changes_from(seq).next() {
+            Some(change) => visit(change?),
+            None => Err(damaged("a change that is not there")),
+        }
+    }
+
+    /// The document of a row as it was behind change `seq`: undoes what happened to the row since. `None` if there
+    /// was none then, or (`Kept::Gone`) none is kept any more.
+    pub(crate) fn version(
+        &self,
+        reads: &impl Reads,
+        collections: &mut Collections,
+        collection: i64,
+        row: u64,
+        seq: u64,
+    ) -> Result<Version> {
+        let mut patches: Vec<(usize, usize, Vec<u8>)> = Vec::new();
+        let mut base = None;
+        let mut steps = trail::After::new(reads, &self.trail, collection, row, seq)?;
+        while base.is_none()
+            && let Some(later) = steps.next()?
+        {
+            self.change(reads, later, |change| {
+                if change.row != row || !change.what.has_trail() {
+                    return Err(damaged("a trail that leads elsewhere"));
+                }
+                match change.what {
+                    What::Update(Earlier::Patch { prefix, suffix, middle })
+                    | What::Replace(Earlier::Patch { prefix, suffix, middle }) => {
+                        patches.push((prefix, suffix, middle.to_vec()));
+                    }
+                    What::Update(Earlier::Whole(old))
+                    | What::Replace(Earlier::Whole(old))
+                    | What::Delete(old) => base = Some(document(old)?),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        let base = match base {
+            Some(base) => Some(base),
+            None => match collections.meta(reads, self, collection)? {
+                dropped::Kept::There(meta) => {
+                    let view = View { reads, meta: &meta };
+                    let mut current = None;
+                    crate::access::Source::fetch(&view, RowId(row), &mut |document| {
+                        current = Some(document.to_owned());
+                        Ok(())
+                    })?;
+                    current
+                }
+                dropped::Kept::Gone => return Ok(Version::Gone),
+            },
+        };
+        let Some(mut version) = base else {
+            return if patches.is_empty() { Ok(Version::Nothing) } else { Err(damaged("a row is missing")) };
+        };
+        for (prefix, suffix, middle) in patches.iter().rev() {
+            let earlier = Earlier::Patch { prefix: *prefix, suffix: *suffix, middle };
+            version = earlier.restore(Some(&version))?;
+        }
+        Ok(Version::Document(version))
+    }
+
+    /// Number of the last change committed not later than `time` (milliseconds since 1970).
+    pub(crate) fn at_time(&self, reads: &impl Reads, time: i64) -> Result<u64> {
+        let first = self.first(reads)?;
+        let Some(first) = first else { return Ok(self.settings.from.saturating_sub(1)) };
+        // Times never go back, so halving finds the place.
+        let (mut low, mut high) = (first.first, self.end(reads)?.next);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut found = None;
+            self.walk(reads, middle, &mut |record| {
+                found = Some(record.head);
+                Ok(false)
+            })?;
+            match found {
+                Some(head) if head.time <= time => low = head.first + head.count,
+                Some(head) => high = head.first.max(low).min(middle),
+                None => high = middle,
+            }
+        }
+        Ok(low.saturating_sub(1))
+    }
+}
+
+/// What a row was at some change.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Version {
+    Document(RawDocumentBuf),
+    Nothing,
+    /// It went with its collection, and is not kept any more.
+    Gone,
+}
+
+/// The head of the record under the cursor.
+fn head(cursor: &mut Cursor<'_>) -> Result<Option<Head>> {
+    match cursor.entry()? {
+        Some((key, value)) => Ok(Some(Record::parse(key, value)?.head)),
+        None => Ok(None),
+    }
+}

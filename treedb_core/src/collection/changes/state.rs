@@ -1,0 +1,229 @@
+//! What an open database knows of its change log; switching it on and off; the bell.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::code::Result;
+use crate::kv::{Reads, TableKind, WriteTxn};
+
+use super::super::database::Database;
+use super::super::meta::{Meta, rows_table};
+use super::dropped::Dropped;
+use super::log::{CHANGES, DROPPED, Log, TRAIL};
+use super::pending::Pending;
+use super::settings::{ChangeLogOptions, ChangeLogStatus, Settings};
+
+/// A database's change log.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeLog {
+    /// As the newest transaction has it; `None` if nobody has looked, or it is just being changed.
+    known: Mutex<Option<Option<Arc<Log>>>>,
+    bell: Bell,
+    dice: AtomicU64,
+    /// When somebody last looked whether there is something to cut off: milliseconds since 1970.
+    pub(super) trimmed: AtomicI64,
+    /// The time that tests set; 0 for the system's.
+    clock: AtomicI64,
+}
+
+/// Wakes those who wait for changes.
+#[derive(Debug, Default)]
+struct Bell {
+    waiters: AtomicU64,
+    rung: Mutex<u64>,
+    wake: Condvar,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ChangeLog {
+    /// Milliseconds since 1970.
+    pub(crate) fn now(&self) -> i64 {
+        match self.clock.load(Ordering::Relaxed) {
+            0 => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+            }
+            set => set,
+        }
+    }
+
+    /// Sets the clock.
+    #[cfg(test)]
+    pub(crate) fn set_now(&self, now: i64) {
+        self.clock.store(now, Ordering::Relaxed);
+    }
+
+    /// The log as the writer finds it; `None` if it is switched off. `txn` has not changed its settings.
+    fn current(&self, txn: &WriteTxn) -> Result<Option<Arc<Log>>> {
+        // Only the writer asks, and a change of the settings forgets them before it is committed.
+        if let Some(known) = &*locked(&self.known) {
+            return Ok(known.clone());
+        }
+        let found = Log::find(txn)?.map(Arc::new);
+        *locked(&self.known) = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Where the writer notes the changes it makes to a collection; `None` if they are not recorded.
+    pub(crate) fn begin(&self, txn: &WriteTxn, collection: i64) -> Result<Option<Pending>> {
+        let Some(log) = self.current(txn)? else { return Ok(None) };
+        let dice = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        Ok(Some(Pending::new(log, collection, self.now(), dice)))
+    }
+
+    /// Tells that a collection has been dropped; its rows, whose table is still there, are kept or go.
+    pub(crate) fn dropped(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
+        let Some(log) = self.current(txn)? else {
+            txn.drop_table(&rows_table(meta.id))?;
+            return Ok(());
+        };
+        let Some(mut pending) = self.begin(txn, meta.id)? else { return Ok(()) };
+        pending.drop(meta.namespace.as_str(), false);
+        pending.flush(txn)?;
+        let pages = txn.table_stats(&meta.rows)?.pages();
+        let Some(end) = pending.end() else { return Ok(()) };
+        let entry = Meta { indexes: Vec::new(), infos: Vec::new(), ..meta.clone() }.encode()?;
+        let dropped = Dropped {
+            id: meta.id,
+            namespace: meta.namespace.clone(),
+            seq: end.next - 1,
+            time: end.time,
+            bytes: pages.saturating_mul(4096),
+            entry: Some(entry),
+        };
+        dropped.store(txn, &log)
+    }
+
+    /// Tells that a database has been dropped, behind its collections.
+    pub(crate) fn dropped_database(&self, txn: &mut WriteTxn, name: &str) -> Result<()> {
+        if let Some(mut pending) = self.begin(txn, 0)? {
+            pending.drop(name, true);
+            pending.flush(txn)?;
+        }
+        Ok(())
+    }
+
+    /// To be called when changes have been committed.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        // The commit comes before the look at the waiters, as theirs at the log comes behind their counting in.
+        fence(Ordering::SeqCst);
+        if self.bell.waiters.load(Ordering::Relaxed) > 0 {
+            *locked(&self.bell.rung) += 1;
+            self.bell.wake.notify_all();
+        }
+    }
+
+    /// Calls `look` again and again, whenever something was committed, until it finds something or the time is up.
+    pub(super) fn wait<T>(
+        &self,
+        timeout: Duration,
+        mut look: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        if let Some(found) = look()? {
+            return Ok(Some(found));
+        }
+        let until = std::time::Instant::now().checked_add(timeout);
+        self.bell.waiters.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let found = loop {
+            let before = *locked(&self.bell.rung);
+            match look() {
+                Ok(None) => {}
+                done => break done,
+            }
+            // Wakes now and then without the bell too: a long timeout must not overflow.
+            let left = until.map_or(Duration::from_secs(3600), |until| {
+                until.saturating_duration_since(std::time::Instant::now())
+            });
+            if left.is_zero() {
+                break Ok(None);
+            }
+            let rung = locked(&self.bell.rung);
+            let waited = self.bell.wake.wait_timeout_while(rung, left, |rung| *rung == before);
+            drop(waited);
+        };
+        self.bell.waiters.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    /// The settings are about to change, or to stay after all.
+    fn forget(&self) {
+        *locked(&self.known) = None;
+    }
+}
+
+impl Database {
+    /// Records every change of a collection from now on, or with `None` no longer: what was recorded is forgotten then.
+    /// With a log that is switched on already, only the limits change. The setting is part of the database: it holds
+    /// for whoever opens it.
+    ///
+    /// A log costs an insert next to nothing; an update or delete writes its row's earlier version too.
+    pub fn record_changes(&self, options: Option<ChangeLogOptions>) -> Result<()> {
+        let changes = &self.inner.changes;
+        let mut txn = self.inner.store.begin_write()?;
+        let now = changes.now();
+        let log = Log::find(&txn)?;
+        let table = txn.open_table(CHANGES, TableKind::Ordered)?;
+        let before = txn.get(&table, b"")?.map(Settings::decode).transpose()?;
+        let mut settings = before.unwrap_or(Settings {
+            on: false,
+            from: 1,
+            since: now,
+            options: options.unwrap_or_default(),
+        });
+        match (options, log) {
+            (Some(options), Some(_)) => settings.options = options,
+            (Some(options), None) => {
+                txn.open_table(TRAIL, TableKind::Ordered)?;
+                txn.open_table(DROPPED, TableKind::Ordered)?;
+                settings = Settings { on: true, since: now.max(settings.since), options, ..settings };
+            }
+            (None, Some(log)) => {
+                let end = log.end(&txn)?;
+                for dropped in log.all_dropped(&txn)? {
+                    txn.drop_table(&rows_table(dropped.id))?;
+                }
+                txn.drop_table(TRAIL)?;
+                txn.drop_table(DROPPED)?;
+                txn.clear(&table)?;
+                settings = Settings { on: false, from: end.next, since: end.time, ..settings };
+            }
+            // Written down, so that it was decided.
+            (None, None) => {}
+        }
+        txn.put(&table, b"", &settings.encode()?)?;
+        changes.forget();
+        txn.commit()?;
+        changes.ring();
+        Ok(())
+    }
+
+    /// Whether changes are recorded, and what is there of them; `None` if they are not.
+    pub fn change_log(&self) -> Result<Option<ChangeLogStatus>> {
+        let reads = self.inner.store.begin_read()?;
+        let Some(log) = Log::find(&reads)? else { return Ok(None) };
+        let (first, end) = (log.first(&reads)?, log.end(&reads)?);
+        let before = first.map(|first| super::trim::before(&reads, &log, first)).transpose()?;
+        Ok(Some(ChangeLogStatus {
+            options: log.settings.options,
+            first: first.map_or(end.next, |first| first.first),
+            next: end.next,
+            oldest: first.map_or(end.time, |first| first.time),
+            bytes: end.total.saturating_sub(before.unwrap_or(end.total)),
+        }))
+    }
+
+    /// True if somebody has decided whether changes are recorded: [`Self::record_changes`] was called once.
+    pub fn change_log_is_decided(&self) -> Result<bool> {
+        let reads = self.inner.store.begin_read()?;
+        match reads.table(CHANGES)? {
+            Some(table) => Ok(reads.get(&table, b"")?.is_some()),
+            None => Ok(false),
+        }
+    }
+}
