@@ -136,6 +136,14 @@ codes! {
     KeyTooLong = 17280,
     /// The direction of a sort is neither 1 nor -1.
     Location15975 = 15975,
+    /// A hashed index is to be unique.
+    Location16764 = 16764,
+    /// An array under a hashed index.
+    Location16766 = 16766,
+    /// Two hashed fields in one index.
+    Location31303 = 31303,
+    /// A hint names an index that cannot answer the query.
+    NoQueryExecutionPlans = 291,
     /// A sort would need more memory than it may have.
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
     /// A value cannot be converted to the type asked for.

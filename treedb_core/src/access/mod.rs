@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::Result;
-use crate::index::ordered::IndexDef;
+use crate::index::ordered::{IndexDef, Kind};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +37,14 @@ pub struct IndexInfo {
     /// True if entries come in exactly the order of their key bytes and can give a query its order. An index over
     /// shortened or hashed keys says false: it can still find.
     pub ordered: bool,
+}
+
+impl IndexInfo {
+    /// An index whose entries come in the order of `def`.
+    pub fn new(def: IndexDef, multikey: bool) -> Self {
+        let ordered = !matches!(def.options.kind, Kind::Hashed(_));
+        IndexInfo { def, multikey, ordered }
+    }
 }
 
 /// A range of entry keys, compared bytewise with an entry's key (row id not included):

@@ -226,11 +226,8 @@ impl World for Native {
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
         let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(Vec::new()) };
         let shown = |def: &IndexDef, building: bool| {
-            let mut spec = rawdoc! { "v": 2, "key": def.key_pattern(), "name": def.name.as_str() };
-            if def.unique {
-                spec.append(bson::raw::cstr!("unique"), true);
-            }
-            let mut stats = rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": spec };
+            let mut stats =
+                rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": def.spec() };
             if building {
                 stats.append(bson::raw::cstr!("building"), true);
             }

@@ -6,8 +6,7 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use crate::access::Sink;
 use crate::code::Result;
-use crate::doc::with_id;
-use crate::index::ordered::IndexDef;
+use crate::doc::{Collation, with_id};
 use crate::kv::{Durability, ReadTxn};
 use crate::query::{Counters, Plan, count};
 
@@ -16,11 +15,12 @@ use super::cursor::Cursor;
 use super::database::Database;
 use super::edit::Edit;
 use super::index_build::{self, IndexesCreated};
+use super::index_spec::IndexSpec;
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::request::{
-    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, InsertOutcome,
-    UpdateOutcome, UpdateRequest,
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
+    UpdateRequest,
 };
 use super::statement::{self, Deleting, FindingAndModifying, Updating, id_of, parse};
 use super::view::View;
@@ -176,18 +176,15 @@ impl Collection {
     /// `DuplicateKey` if it is to be unique and is not, `CannotCreateIndex` naming the field,
     /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it clashes with another.
     pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
-        let spec = spec.into();
-        let def = IndexDef::parse(&spec.keys, spec.name.as_deref(), spec.unique)?;
+        let def = spec.into().definition(&Collation::Simple)?;
         index_build::create(&self.db, &self.namespace, std::slice::from_ref(&def))?;
         Ok(def.name)
     }
 
     /// Creates several indexes: all of them, or none that was not there before.
     pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
-        let defs = specs
-            .iter()
-            .map(|spec| IndexDef::parse(&spec.keys, spec.name.as_deref(), spec.unique))
-            .collect::<Result<Vec<_>>>()?;
+        let defs =
+            specs.iter().map(|spec| spec.definition(&Collation::Simple)).collect::<Result<Vec<_>>>()?;
         index_build::create(&self.db, &self.namespace, &defs)
     }
 
@@ -207,7 +204,7 @@ impl Collection {
     /// The indexes, as MongoDB lists them: `{ v: 2, key: { year: 1 }, name: "year_1" }`. `None` if the collection
     /// does not exist.
     pub fn indexes(&self) -> Result<Option<Vec<Document>>> {
-        Ok(self.snapshot()?.map(|(_, meta)| meta.list_indexes()))
+        self.snapshot()?.map(|(_, meta)| meta.list_indexes()).transpose()
     }
 
     fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {

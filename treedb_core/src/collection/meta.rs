@@ -4,9 +4,11 @@
 //!
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, options: document, next_index: int64,
-//!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, building: int64? } ] }
+//!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, building: int64?, .. } ] }
 //! ```
 //!
+//! `v` is 1, or 2 if an index has options: those are in its part under the names that `createIndexes` has for them
+//! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
 //! `format` tells how rows are encoded: 0 is plain BSON, the only one so far. `building` is there while an index is
 //! being built: the least row id not looked at yet; such an index is maintained by every write and used by none.
 
@@ -14,14 +16,17 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 
 use crate::access::IndexInfo;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::index::ordered::IndexDef;
+use crate::index::ordered::{IndexDef, IndexOptions};
 use crate::kv::{Reads, Table};
+use crate::query::index_of;
 
 use super::namespace::Namespace;
 use super::validator::Validator;
 
-/// Version of the catalog entry.
+/// Version of a catalog entry whose indexes have no options.
 const VERSION: i32 = 1;
+/// Version of one whose indexes have.
+const VERSION_OPTIONS: i32 = 2;
 /// Row format: plain BSON.
 pub(crate) const FORMAT_BSON: i32 = 0;
 
@@ -65,11 +70,6 @@ pub(crate) fn index_table(id: i64, index: i64) -> String {
     format!("index/{id}/{index}")
 }
 
-/// A key pattern as MongoDB writes it: `{ year: 1, title: -1 }`.
-pub(crate) fn key_pattern(def: &IndexDef) -> Document {
-    def.keys.iter().map(|part| (part.path.as_str().to_owned(), Bson::Int32(part.direction.sign()))).collect()
-}
-
 impl Meta {
     /// Puts the indexes being built behind the ready ones and renews what queries see.
     pub(crate) fn arrange(&mut self) {
@@ -78,15 +78,21 @@ impl Meta {
             .indexes
             .iter()
             .filter(|index| index.building.is_none())
-            .map(|index| IndexInfo { def: index.def.clone(), multikey: index.multikey, ordered: true })
+            .map(|index| IndexInfo::new(index.def.clone(), index.multikey))
             .collect();
     }
 
     /// The entry's bytes.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let indexes: Vec<Bson> = self.indexes.iter().map(|index| index.encode().into()).collect();
+        let indexes: Vec<Bson> =
+            self.indexes.iter().map(|index| Ok(index.encode()?.into())).collect::<Result<_>>()?;
+        let plain = IndexOptions::default();
+        let version = match self.indexes.iter().all(|index| index.def.options == plain) {
+            true => VERSION,
+            false => VERSION_OPTIONS,
+        };
         let entry = doc! {
-            "v": VERSION, "id": self.id, "uuid": self.uuid, "format": FORMAT_BSON,
+            "v": version, "id": self.id, "uuid": self.uuid, "format": FORMAT_BSON,
             "options": self.options.clone(), "next_index": self.next_index, "indexes": indexes,
         };
         Ok(entry.to_vec()?)
@@ -104,7 +110,7 @@ impl Meta {
         };
         let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
-        if v != Some(VERSION) || format != Some(FORMAT_BSON) {
+        if !matches!(v, Some(VERSION | VERSION_OPTIONS)) || format != Some(FORMAT_BSON) {
             return Err(QueryError::new(
                 ErrorCode::InternalError,
                 format!(
@@ -147,37 +153,27 @@ impl Meta {
     }
 
     /// What `listIndexes` shows of each ready index.
-    pub(crate) fn list_indexes(&self) -> Vec<Document> {
-        self.indexes
-            .iter()
-            .filter(|index| index.building.is_none())
-            .map(|index| {
-                let mut shown =
-                    doc! { "v": 2, "key": key_pattern(&index.def), "name": index.def.name.clone() };
-                if index.def.unique && !index.def.is_id() {
-                    shown.insert("unique", true);
-                }
-                shown
-            })
-            .collect()
+    pub(crate) fn list_indexes(&self) -> Result<Vec<Document>> {
+        let ready = self.indexes.iter().filter(|index| index.building.is_none());
+        ready.map(|index| Ok(Document::try_from(index.def.spec())?)).collect()
     }
 }
 
 impl IndexMeta {
-    fn encode(&self) -> Document {
-        let mut entry = doc! {
-            "id": self.id, "name": self.def.name.clone(), "key": key_pattern(&self.def),
-            "unique": self.def.unique, "multikey": self.multikey,
-        };
+    fn encode(&self) -> Result<Document> {
+        let mut entry = doc! { "id": self.id };
+        entry.extend(Document::try_from(self.def.spec())?);
+        entry.remove("v");
+        entry.insert("unique", self.def.unique);
+        entry.insert("multikey", self.multikey);
         if let Some(next) = self.building {
             entry.insert("building", next.cast_signed());
         }
-        entry
+        Ok(entry)
     }
 }
 
 /// The definition in an index's part of a catalog entry.
 fn decode_def(index: &Document) -> Option<IndexDef> {
-    let pattern = RawDocumentBuf::try_from(index.get_document("key").ok()?).ok()?;
-    IndexDef::parse(&pattern, Some(index.get_str("name").ok()?), index.get_bool("unique").ok()?).ok()
+    index_of(&RawDocumentBuf::try_from(index).ok()?).ok()
 }

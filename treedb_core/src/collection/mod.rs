@@ -15,6 +15,7 @@
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
 //! | `change` | what a document that changes asks for, before anything is written |
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
+//! | `index_spec` | [`IndexSpec`]: an index to create |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `check` | rows against indexes, both ways |
 //! | [`changes`] | the change log: what happened to documents, by sequence number |
@@ -33,6 +34,7 @@ mod database;
 mod edit;
 mod handle;
 mod index_build;
+mod index_spec;
 mod meta;
 mod namespace;
 mod parts;
@@ -52,8 +54,9 @@ pub use cursor::Cursor;
 pub use database::{CollectionInfo, Database, DatabaseCheck};
 pub use handle::Collection;
 pub use index_build::IndexesCreated;
+pub use index_spec::IndexSpec;
 pub use namespace::{MAX_NAMESPACE, Namespace};
 pub use request::{
-    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, InsertOutcome,
-    UpdateOutcome, UpdateRequest,
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
+    UpdateRequest,
 };

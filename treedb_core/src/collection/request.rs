@@ -164,40 +164,6 @@ pub struct InsertOutcome {
     pub errors: Vec<(usize, QueryError)>,
 }
 
-/// An index to create.
-#[derive(Debug, Clone)]
-pub struct IndexSpec {
-    /// The key pattern: `{ year: 1, title: -1 }`.
-    pub keys: RawDocumentBuf,
-    /// Its name; `None` for MongoDB's default, `year_1_title_-1`.
-    pub name: Option<String>,
-    /// Whether two documents may not have the same key.
-    pub unique: bool,
-}
-
-impl IndexSpec {
-    /// An index on `keys`.
-    pub fn new(keys: RawDocumentBuf) -> Self {
-        IndexSpec { keys, name: None, unique: false }
-    }
-
-    /// The same, refusing duplicate keys.
-    pub fn unique(self) -> Self {
-        IndexSpec { unique: true, ..self }
-    }
-
-    /// The same, called `name`.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        IndexSpec { name: Some(name.into()), ..self }
-    }
-}
-
-impl From<RawDocumentBuf> for IndexSpec {
-    fn from(keys: RawDocumentBuf) -> Self {
-        IndexSpec::new(keys)
-    }
-}
-
 /// The filter that matches everything.
 pub(crate) fn everything() -> RawDocumentBuf {
     rawdoc! {}

@@ -4,6 +4,7 @@
 //! bytes. [`compare`](compare::compare) is MongoDB's order across all types, [`key`] writes that order as bytes.
 //! Before it is stored it gets its identity: [`with_id`].
 
+pub(crate) mod collation;
 pub mod compare;
 mod identity;
 pub mod json;
@@ -19,6 +20,7 @@ mod validate;
 mod value;
 pub(crate) mod write;
 
+pub use collation::Collation;
 pub use identity::with_id;
 pub(crate) use number::{Decimal, Rounding};
 pub use owned::OwnedValue;

@@ -30,6 +30,11 @@ impl OwnedValue {
         OwnedValue { holder: holder.into_bytes().into_boxed_slice() }
     }
 
+    /// The value a writer has written, under an empty name.
+    pub(crate) fn from_holder(holder: Writer) -> Self {
+        OwnedValue { holder: holder.into_bytes().into_boxed_slice() }
+    }
+
     /// Bytes it takes.
     pub fn size(&self) -> usize {
         self.holder.len()

@@ -10,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, RowId, Source};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Value};
+use crate::doc::{Collation, Doc, Value};
 
 use super::filter::Filter;
 use super::plan::Plan;
@@ -36,12 +36,22 @@ pub struct Query {
     pub projection: Option<Projection>,
     /// Name of the index to use, or `$natural` for none.
     pub hint: Option<String>,
+    /// How texts compare in filter and sort, which were made for it.
+    pub collation: Collation,
 }
 
 impl Query {
     /// A search for everything `filter` matches.
     pub fn new(filter: Filter) -> Self {
-        Query { filter, sort: None, skip: 0, limit: 0, projection: None, hint: None }
+        Query {
+            filter,
+            sort: None,
+            skip: 0,
+            limit: 0,
+            projection: None,
+            hint: None,
+            collation: Collation::Simple,
+        }
     }
 
     /// Reads filter, sort and projection as a `find` has them.
@@ -62,6 +72,17 @@ impl Query {
         let parse = |projection: &RawDocument| Projection::parse_for(projection, &query.filter);
         query.projection = projection.map(parse).transpose()?.flatten();
         Ok(query)
+    }
+
+    /// The same query, its texts compared by `collation`.
+    ///
+    /// # Errors
+    /// `NotImplemented` for a filter with `$expr`.
+    pub fn collated(mut self, collation: &Collation) -> Result<Self> {
+        self.filter = self.filter.collated(collation)?;
+        self.sort = self.sort.map(|sort| sort.collated(collation));
+        self.collation = collation.clone();
+        Ok(self)
     }
 }
 

@@ -8,6 +8,8 @@
 //! | `projection` | [`Projection`]: which fields are handed out |
 //! | `reshape` | [`Reshape`]: a document made from a document |
 //! | `sort` | [`Sort`]: in what order |
+//! | `index_spec` | [`index_of`]: reading an index's specification |
+//! | `usable`, `implies` | which indexes may serve a query |
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
 //! | `walk` | the rows that a plan leads to, one after the other |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
@@ -17,6 +19,8 @@ mod bounds;
 mod exec;
 pub mod expr;
 pub mod filter;
+mod implies;
+mod index_spec;
 #[cfg(test)]
 pub(crate) mod oracle;
 mod plan;
@@ -24,6 +28,7 @@ mod projection;
 mod reshape;
 mod sort;
 mod update;
+mod usable;
 mod walk;
 mod write;
 
@@ -31,6 +36,7 @@ pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 pub(crate) use exec::project;
 pub use exec::{Counters, Execution, Query, count, counted, find_rows};
 pub use filter::Filter;
+pub use index_spec::index_of;
 pub use plan::{KeyTest, OnKeys, Path, Plan};
 pub use projection::Projection;
 pub use reshape::Reshape;

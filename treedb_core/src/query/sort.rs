@@ -8,7 +8,7 @@
 use bson::RawDocument;
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Path, Value};
+use crate::doc::{Collation, Doc, Path, Value};
 use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
 
 /// A parsed sort.
@@ -16,6 +16,8 @@ use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
 pub struct Sort {
     /// The fields, the first deciding first.
     pub keys: Vec<KeyPart>,
+    /// How texts compare.
+    pub collation: Collation,
 }
 
 impl Sort {
@@ -61,7 +63,12 @@ impl Sort {
                 keys.len()
             )));
         }
-        Ok((!keys.is_empty()).then_some(Sort { keys }))
+        Ok((!keys.is_empty()).then_some(Sort { keys, collation: Collation::Simple }))
+    }
+
+    /// The same order of fields, texts compared by `collation`.
+    pub fn collated(self, collation: &Collation) -> Self {
+        Sort { collation: collation.clone(), ..self }
     }
 
     /// The document's place in the order: keys compare bytewise like their documents.
@@ -69,7 +76,7 @@ impl Sort {
     /// # Errors
     /// `BadValue` if two of the fields are (in) different arrays: MongoDB's "parallel arrays".
     pub fn key(&self, document: &RawDocument) -> Result<Vec<u8>> {
-        let keys = keys_of(&self.keys, document)
+        let keys = keys_of(&self.keys, &self.collation, document)
             .map_err(|_| QueryError::bad_value("cannot sort with keys that are parallel arrays"))?;
         Ok(keys.keys.into_iter().next().unwrap_or_default())
     }

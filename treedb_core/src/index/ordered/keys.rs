@@ -13,13 +13,16 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use super::def::{Direction, IndexDef, KeyPart};
+use sha2::{Digest, Sha256};
+
+use super::options::Kind;
 use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 use crate::doc::key::{encode_value, invert};
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, Value};
+use crate::doc::{Collation, Doc, Element, Value};
 
-/// A document's keys, encoded, in order, each once. Never empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A document's keys, encoded, in order, each once. Never empty but under a sparse, partial or wildcard index.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeySet {
     /// Order-preserving bytes of each key: the encodings of the values one after the other, inverted where the
     /// field is descending.
@@ -29,12 +32,39 @@ pub struct KeySet {
 }
 
 impl IndexDef {
-    /// The keys of `doc`.
+    /// The keys of `doc`: all the index has to say about it, whatever kind of index it is.
     ///
     /// Errors: `CannotIndexParallelArrays`; `BadValue` for a number in a path that both selects an element and
-    /// names a field of the array's documents.
+    /// names a field of the array's documents; `Location16766` for an array under a hashed index.
     pub fn keys(&self, doc: &RawDocument) -> Result<KeySet> {
-        keys_of(&self.keys, doc)
+        if let Some(partial) = &self.options.partial
+            && !partial.covers(doc)?
+        {
+            return Ok(KeySet::default());
+        }
+        if let Kind::Wildcard(wildcard) = &self.options.kind {
+            let mut keys = Vec::new();
+            let multikey = wildcard.keys(doc, &self.options.collation, &mut keys);
+            return Ok(KeySet::of(keys, multikey));
+        }
+        let (coder, mut keys) = (self.coder(), Vec::new());
+        let multikey = for_each(&self.keys, doc.into(), &mut |values| {
+            if !self.options.sparse || values.iter().any(|slot| slot.element.is_some()) {
+                keys.push(coder.key(values));
+            }
+        })?;
+        if multikey && coder.hashed.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::Location16766,
+                format!("hashed indexes do not currently support array values (index {})", self.name),
+            ));
+        }
+        Ok(KeySet::of(keys, multikey))
+    }
+
+    fn coder(&self) -> Coder<'_> {
+        let hashed = if let Kind::Hashed(at) = self.options.kind { Some(at) } else { None };
+        Coder { parts: &self.keys, collation: &self.options.collation, hashed }
     }
 
     /// The values behind the key whose encoding is `key`, under the names of the pattern: what a duplicate key
@@ -43,7 +73,7 @@ impl IndexDef {
         let mut found = RawDocumentBuf::new();
         // The document has been indexed: its keys cannot be refused now.
         let _ = for_each(&self.keys, doc.into(), &mut |values| {
-            if found.iter().next().is_none() && encode_key(&self.keys, values) == key {
+            if found.iter().next().is_none() && self.coder().key(values) == key {
                 found = named(&self.keys, values);
             }
         });
@@ -59,29 +89,57 @@ impl IndexDef {
     }
 }
 
-/// [`IndexDef::keys`] for a bare list of fields: a sort has keys as an index has.
-pub fn keys_of(parts: &[KeyPart], doc: &RawDocument) -> Result<KeySet> {
-    let mut keys = Vec::new();
-    let multikey = for_each(parts, doc.into(), &mut |values| keys.push(encode_key(parts, values)))?;
-    if keys.len() > 1 {
-        keys.sort_unstable();
-        keys.dedup();
+impl KeySet {
+    fn of(mut keys: Vec<Vec<u8>>, multikey: bool) -> Self {
+        if keys.len() > 1 {
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        KeySet { keys, multikey }
     }
-    Ok(KeySet { keys, multikey })
 }
 
-fn encode_key(parts: &[KeyPart], values: &[Slot<'_>]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(16 * parts.len());
-    for (part, slot) in parts.iter().zip(values) {
-        let start = out.len();
-        encode_value(slot.value, &mut out);
-        if part.direction == Direction::Descending
-            && let Some(bytes) = out.get_mut(start..)
-        {
-            invert(bytes);
+/// [`IndexDef::keys`] for a bare list of fields: a sort has keys as an index has.
+pub fn keys_of(parts: &[KeyPart], collation: &Collation, doc: &RawDocument) -> Result<KeySet> {
+    let (coder, mut keys) = (Coder { parts, collation, hashed: None }, Vec::new());
+    let multikey = for_each(parts, doc.into(), &mut |values| keys.push(coder.key(values)))?;
+    Ok(KeySet::of(keys, multikey))
+}
+
+/// What a hashed index holds in the place of a value whose encoding is `encoded`.
+pub fn hashed(encoded: &[u8]) -> [u8; 8] {
+    let digest: [u8; 32] = Sha256::digest(encoded).into();
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+/// Makes the bytes of keys.
+struct Coder<'d> {
+    parts: &'d [KeyPart],
+    collation: &'d Collation,
+    /// Position of the field of which a hash is held.
+    hashed: Option<usize>,
+}
+
+impl Coder<'_> {
+    fn key(&self, values: &[Slot<'_>]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 * self.parts.len());
+        for (at, (part, slot)) in self.parts.iter().zip(values).enumerate() {
+            let start = out.len();
+            match self.collation.fold(slot.value) {
+                Some(folded) => encode_value(folded.value(), &mut out),
+                None => encode_value(slot.value, &mut out),
+            }
+            let Some(bytes) = out.get_mut(start..) else { continue };
+            if self.hashed == Some(at) {
+                let hash = hashed(bytes);
+                out.truncate(start);
+                out.extend_from_slice(&hash);
+            } else if part.direction == Direction::Descending {
+                invert(bytes);
+            }
         }
+        out
     }
-    out
 }
 
 fn named(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
@@ -214,7 +272,7 @@ mod tests {
         let set = def.keys(&doc)?;
         let mut all = Vec::new();
         let multikey = for_each(&def.keys, (&doc).into(), &mut |slots| {
-            let key = encode_key(&def.keys, slots);
+            let key = def.coder().key(slots);
             assert!(set.keys.contains(&key));
             assert_eq!(def.key_value(&doc, &key).iter().count(), def.keys.len());
             let values: Vec<_> = slots.iter().map(|slot| crate::doc::shown(slot.value)).collect();

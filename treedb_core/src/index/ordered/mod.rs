@@ -9,9 +9,17 @@
 //! | not unique | key, then row id, 8 bytes big endian | nothing |
 //!
 //! No key is a prefix of another, so the row id behind it does not disturb the order.
+//!
+//! Three kinds of index have other bytes in their keys: of a hashed field the first 8 bytes of the SHA-256 of the
+//! value's encoding, not inverted; under a wildcard the encoding of the path (as a text) in front of the value's; under
+//! a collation the encoding of the folded value ([`crate::doc::Collation`]).
 
 mod def;
 mod keys;
+mod options;
+mod wildcard;
 
-pub use def::{Direction, IndexDef, KeyPart, MAX_KEY_PARTS, pattern_of};
-pub use keys::{KeySet, keys_of};
+pub use def::{Direction, IndexDef, KeyPart, MAX_KEY_PARTS, expiry, pattern_of};
+pub use keys::{KeySet, hashed, keys_of};
+pub use options::{Covers, IndexOptions, Kind, Partial};
+pub use wildcard::{Wildcard, path_prefix};

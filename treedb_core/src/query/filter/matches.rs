@@ -33,6 +33,9 @@ pub(super) fn matches(node: &Node, doc: Doc<'_>) -> Result<bool> {
             path.visit(doc, true, &mut |found| meets(found, *op, constant))
         }
         Node::In { path, values } => path.visit(doc, true, &mut |found| is_one_of(found, values)),
+        Node::Folded(folded) => {
+            folded.path().is_some_and(|path| path.visit(doc, true, &mut |found| folded.meets(found)))
+        }
         Node::Exists { path } => path.visit(doc, false, &mut |found| found.is_some()),
         Node::Value { path, test } => {
             path.visit(doc, true, &mut |found| found.is_some_and(|value| test.passes(value)))
@@ -53,6 +56,7 @@ pub(super) fn element_fits(node: &Node, value: Value<'_>) -> bool {
         Node::Not(node) => !element_fits(node, value),
         Node::Compare { op, value: constant, .. } => meets(Some(value), *op, constant.value()),
         Node::In { values, .. } => is_one_of(Some(value), values),
+        Node::Folded(folded) => folded.meets(Some(value)),
         Node::Exists { .. } => true,
         Node::Value { test, .. } => test.passes(value),
         Node::Size { size, .. } => {

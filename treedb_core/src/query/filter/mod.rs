@@ -10,6 +10,7 @@
 //! | `matches` | evaluation of the tree |
 //! | `position` | which element of an array matched: what a `$` in an update or projection means |
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
+//! | `folded` | comparisons under a collation |
 //! | `condition`, `schema` | `$expr`, `$jsonSchema` |
 
 mod array;
@@ -17,6 +18,7 @@ mod bits;
 mod compare;
 mod condition;
 mod element;
+mod folded;
 mod matches;
 mod modulo;
 mod parse;
@@ -35,6 +37,7 @@ pub use bits::Bits;
 pub use compare::Op;
 pub use condition::Condition;
 pub use element::Types;
+pub use folded::Folded;
 pub use modulo::Modulo;
 pub use regex::Pattern;
 pub use schema::Schema;
@@ -71,6 +74,8 @@ pub enum Node {
         /// The values in MongoDB's order, each once.
         values: Vec<OwnedValue>,
     },
+    /// One of the two above, its texts compared by a collation.
+    Folded(Box<Folded>),
     /// There is something at the path.
     Exists {
         /// Where.
@@ -198,14 +203,6 @@ impl Filter {
 
     /// The values a matching document is known to have: what an upsert starts from.
     pub fn equalities(&self) -> Vec<(&Path, &OwnedValue)> {
-        let equality = |node: &'_ Node| matches!(node, Node::Compare { op: Op::Eq, .. });
-        self.conjuncts()
-            .into_iter()
-            .filter(|node| equality(node))
-            .filter_map(|node| match node {
-                Node::Compare { path, value, .. } => Some((path, value)),
-                _ => None,
-            })
-            .collect()
+        self.conjuncts().into_iter().filter_map(folded::equality).collect()
     }
 }

@@ -204,14 +204,19 @@ fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
             _ => values.push(OwnedValue::from_element(&element)),
         }
     }
-    values.sort_by(|a, b| compare(a.value(), b.value()));
-    values.dedup_by(|a, b| compare(a.value(), b.value()).is_eq());
-    let node = Node::In { path: path.clone(), values };
+    let node = Node::In { path: path.clone(), values: distinct(values) };
     if patterns.is_empty() {
         return Ok(node);
     }
     patterns.insert(0, node);
     Ok(Node::Or(patterns))
+}
+
+/// The values in order, each once.
+pub(super) fn distinct(mut values: Vec<OwnedValue>) -> Vec<OwnedValue> {
+    values.sort_by(|a, b| compare(a.value(), b.value()));
+    values.dedup_by(|a, b| compare(a.value(), b.value()).is_eq());
+    values
 }
 
 fn negation(path: &Path, element: &Element<'_>) -> Result<Node> {

@@ -22,6 +22,7 @@ pub(super) fn matched(node: &Node, doc: Doc<'_>) -> Option<Option<usize>> {
             first(path, doc, true, &|found| meets(found, *op, constant))
         }
         Node::In { path, values } => first(path, doc, true, &|found| is_one_of(found, values)),
+        Node::Folded(folded) => first(folded.path()?, doc, true, &|found| folded.meets(found)),
         Node::Value { path, test } => first(path, doc, true, &|found| passes(test, found)),
         Node::Exists { path } => first(path, doc, false, &|found| found.is_some()),
         Node::Size { path, .. } => {

@@ -22,6 +22,11 @@ impl Memory {
         Memory { rows, ..Memory::default() }
     }
 
+    /// True if the row has an entry in the index.
+    pub(super) fn has_entries(&self, index: usize, row: u64) -> bool {
+        self.entries[index].iter().any(|(_, id)| *id == row)
+    }
+
     /// Adds an index; an error, and no index, if a row has no keys under it.
     pub(super) fn index(&mut self, def: IndexDef) -> Result<()> {
         let (mut entries, mut multikey) = (BTreeSet::new(), false);
@@ -30,7 +35,7 @@ impl Memory {
             multikey |= keys.multikey;
             entries.extend(keys.keys.into_iter().map(|key| (key, *id)));
         }
-        self.infos.push(IndexInfo { def, multikey, ordered: true });
+        self.infos.push(IndexInfo::new(def, multikey));
         self.entries.push(entries);
         Ok(())
     }

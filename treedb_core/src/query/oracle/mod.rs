@@ -1,16 +1,17 @@
 //! Random documents, filters, sorts and indexes: every plan gives what a naive evaluation gives.
 
+mod collated;
 mod memory;
 pub(crate) mod naive;
 mod updates;
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 
-use super::{Execution, Filter, Path, Projection, Query, Sort, count, find_rows};
+use super::{Execution, Filter, Path, Projection, Query, Sort, count, find_rows, index_of};
 use crate::access::{Flow, Source};
 use crate::code::ErrorCode;
 use crate::doc::testing::Rng;
-use crate::index::ordered::IndexDef;
+use crate::index::ordered::{IndexDef, Kind};
 use memory::Memory;
 
 pub(crate) const PATHS: &[&str] =
@@ -218,6 +219,64 @@ fn sort(rng: &mut Rng) -> Document {
     sort
 }
 
+/// The specification of an index that may leave rows out, or gives no order.
+fn odd_index(rng: &mut Rng) -> Document {
+    let key = pattern(rng, &["a", "a.x", "b", "c", "b.x"]);
+    match rng.below(6) {
+        0 | 1 => doc! { "key": key, "sparse": true },
+        2 => {
+            let conditions = [
+                doc! { "a": { "$exists": true } },
+                doc! { "b": { "$gte": 1 } },
+                doc! { "a.x": { "$gt": 0 }, "n": { "$in": [1, 2, 3] } },
+                doc! { "$or": [{ "a": { "$lt": 3 } }, { "c": { "$type": "number" } }] },
+            ];
+            doc! { "key": key, "partialFilterExpression": rng.pick(&conditions).clone() }
+        }
+        3 => doc! { "key": { *rng.pick(&["a", "b", "c", "a.x"]): "hashed" } },
+        4 => doc! { "key": { "n": 1, "c": "hashed", "b.x": -1 } },
+        _ => {
+            let projection = doc! { *rng.pick(&["a.x", "b", "c"]): rng.below(2) as i32 };
+            match rng.below(4) {
+                0 => doc! { "key": { "$**": 1 }, "wildcardProjection": projection },
+                1 => doc! { "key": { "a.$**": 1 } },
+                _ => doc! { "key": { "$**": 1 } },
+            }
+        }
+    }
+}
+
+/// What a query finds by an index that a hint names and that may leave rows out: what has entries, and of that
+/// perhaps only a part where a row has several and not all of them are in the index. `None`: it cannot be used.
+fn by_hint(
+    source: &Memory,
+    query: &Query,
+    index: usize,
+    wanted: &[i32],
+    rng: &mut Rng,
+    context: &dyn Fn() -> String,
+) {
+    let info = &source.indexes()[index];
+    let (def, mut forced) = (info.def.clone(), query.clone());
+    forced.hint = Some(def.name.clone());
+    let found = match run(source, forced, rng) {
+        Ok(found) => ids(&found),
+        Err(error) => {
+            assert_eq!(error.code, ErrorCode::NoQueryExecutionPlans, "{}", context());
+            assert!(matches!(def.options.kind, Kind::Wildcard(_)), "{}", context());
+            return;
+        }
+    };
+    let all = !def.options.sparse && def.options.partial.is_none();
+    let there: Vec<i32> =
+        wanted.iter().copied().filter(|id| all || source.has_entries(index, *id as u64)).collect();
+    if info.multikey && !all {
+        assert!(found.iter().all(|id| there.contains(id)), "{}: {}", def.name, context());
+    } else {
+        assert_eq!(found, there, "{}: {}", def.name, context());
+    }
+}
+
 fn run(source: &Memory, query: Query, rng: &mut Rng) -> crate::code::Result<Vec<Document>> {
     let mut execution = Execution::new(source, query)?;
     let mut all = Vec::new();
@@ -253,6 +312,10 @@ struct Seen {
     /// Those that test keys, and those whose keys answer for their rows.
     tested: usize,
     complete: usize,
+    sparse: usize,
+    partial: usize,
+    hashed: usize,
+    wildcard: usize,
     matched: usize,
 }
 
@@ -266,8 +329,20 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         // A collection with parallel arrays refuses the index; the next one is tried then.
         let _ = source.index(IndexDef::parse(&raw(&pattern(rng, PATHS)), None, false).unwrap());
     }
+    let whole = source.indexes().len();
+    for _ in 0..rng.below(4) {
+        let mut spec = odd_index(rng);
+        spec.insert("name", format!("odd{}", source.indexes().len()));
+        let _ = source.index(index_of(&raw(&spec)).unwrap());
+    }
     for _ in 0..40 {
-        let filter = filter(rng, 2);
+        let mut filter = filter(rng, 2);
+        // Now and then what a partial index asks for is asked for.
+        let partial = source.indexes().iter().find_map(|index| index.def.options.partial.as_ref());
+        if let (0, Some(partial)) = (rng.below(4), partial) {
+            let covered = Document::try_from(partial.source()).unwrap();
+            filter = doc! { "$and": [filter, covered] };
+        }
         let parsed = Filter::parse(&raw(&filter)).unwrap();
         let wanted: Vec<&Document> = docs.iter().filter(|doc| naive::matches(doc, &filter)).collect();
         let wanted_ids: Vec<i32> = wanted.iter().map(|doc| doc.get_i32("_id").unwrap()).collect();
@@ -275,7 +350,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
 
         let mut query = Query::new(parsed);
         if rng.below(4) == 0 {
-            query.hint = Some(rng.pick(source.indexes()).def.name.clone());
+            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name.clone());
         }
         let plain = run(&source, query.clone(), rng).unwrap();
         let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
@@ -283,7 +358,8 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         assert_eq!(ids(&plain), wanted_ids, "{}", context());
         assert_eq!(count(&source, &query).unwrap(), wanted.len() as u64, "{}", context());
         // The same without any index, and by one that may be of no use.
-        for hint in ["$natural", rng.pick(source.indexes()).def.name.as_str()] {
+        by_hint(&source, &query, rng.below(source.indexes().len()), &wanted_ids, rng, &context);
+        for hint in ["$natural", rng.pick(&source.indexes()[..whole]).def.name.as_str()] {
             let mut forced = query.clone();
             forced.hint = Some(hint.to_owned());
             assert_eq!(ids(&run(&source, forced, rng).unwrap()), wanted_ids, "{hint}: {}", context());
@@ -300,6 +376,11 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
                 seen.complete += usize::from(keys.complete);
                 let info = &source.indexes()[index];
                 seen.multikey_compound += usize::from(info.multikey && info.def.keys.len() > 1);
+                let options = &info.def.options;
+                seen.sparse += usize::from(options.sparse);
+                seen.partial += usize::from(options.partial.is_some());
+                seen.hashed += usize::from(matches!(options.kind, Kind::Hashed(_)));
+                seen.wildcard += usize::from(matches!(options.kind, Kind::Wildcard(_)));
             }
             Path::Nothing => seen.nothing += 1,
         }
@@ -362,7 +443,9 @@ fn every_plan_finds_what_a_naive_evaluation_finds() {
             && seen.index > 1500
             && seen.nothing > 20
             && seen.sorted_by_index > 200
-            && seen.multikey_compound > 200,
+            && seen.multikey_compound > 200
+            && seen.sparse.min(seen.partial).min(seen.wildcard) > 100
+            && seen.hashed > 20,
         "{seen:?}"
     );
 }

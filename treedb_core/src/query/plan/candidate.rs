@@ -1,10 +1,13 @@
 //! The best use of one index: ranges of its keys, a test of the keys in them, the order it gives.
 
+use std::collections::BTreeSet;
+
 use crate::access::{IndexInfo, KeyRange, Way};
-use crate::index::ordered::Direction;
+use crate::index::ordered::{Direction, Kind, hashed};
 use crate::query::bounds::{Interval, MAX_POINTS, MAX_RANGES};
 use crate::query::exec::Query;
 use crate::query::filter::Node;
+use crate::query::usable::Use;
 
 use super::intervals::left_by;
 use super::key_test::{KeyTest, key_test};
@@ -36,6 +39,9 @@ impl Candidate {
 
 /// True if a condition may have to do with the index: seen at a glance, before anything is built.
 pub(super) fn concerns(index: &IndexInfo, conditions: &[&Node]) -> bool {
+    if matches!(index.def.options.kind, Kind::Wildcard(_)) {
+        return !conditions.is_empty();
+    }
     index
         .def
         .keys
@@ -55,14 +61,17 @@ fn mentions(condition: &Node, path: &str) -> bool {
         Node::Member { path: at, .. } => path.starts_with(at.as_str()),
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(|node| mentions(node, path)),
         Node::Not(node) => mentions(node, path),
+        Node::Folded(folded) => mentions(folded.node(), path),
         Node::Schema(_) | Node::Expr(_) => false,
     }
 }
 
-/// The best use of index number `number` for conditions that all must be met.
-pub(super) fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], query: &Query) -> Candidate {
+/// What comes of using index number `number` this way.
+pub(super) fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
+    let Use { index, conditions, .. } = way;
     let parts = &index.def.keys;
-    let mut prefixes = vec![Vec::new()];
+    let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };
+    let mut prefixes = vec![way.prefix.clone()];
     let (mut equalities, mut bounds) = (0, 0);
     let mut ranges = None;
     let (mut implied, mut picked) = (Vec::new(), Vec::new());
@@ -81,6 +90,19 @@ pub(super) fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], 
             left.intervals.iter().map(|interval| interval.directed(part.direction)).collect();
         if part.direction == Direction::Descending {
             directed.reverse();
+        }
+        if hashed_at == Some(at) {
+            let points: Option<Vec<&[u8]>> = directed.iter().map(Interval::single).collect();
+            let few = |points: &Vec<&[u8]>| at == 0 || points.len() * prefixes.len() <= MAX_RANGES;
+            let Some(points) = points.filter(few) else { break };
+            // Two values may have the same hash, which is to be walked once.
+            let hashes: BTreeSet<[u8; 8]> = points.into_iter().map(hashed).collect();
+            prefixes = prefixes
+                .iter()
+                .flat_map(|prefix| hashes.iter().map(move |hash| [prefix.as_slice(), hash].concat()))
+                .collect();
+            equalities += 1;
+            continue;
         }
         let mut whole = true;
         if at == 0 && directed.len() > MAX_POINTS {
@@ -113,17 +135,24 @@ pub(super) fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], 
             }
         }
     }
-    let mut ranges: Vec<KeyRange> =
-        ranges.unwrap_or_else(|| prefixes.iter().map(|prefix| KeyRange::prefix(prefix.clone())).collect());
-    let way = query.sort.as_ref().and_then(|sort| gives_order(index, equalities, bounds > 0, &ranges, sort));
-    if way == Some(Way::Backward) {
+    // A wildcard's walk is always one of a path.
+    if way.ranges.is_some() || !way.prefix.is_empty() {
+        bounds = bounds.max(1);
+    }
+    let mut ranges: Vec<KeyRange> = ranges
+        .or_else(|| way.ranges.clone())
+        .unwrap_or_else(|| prefixes.iter().map(|prefix| KeyRange::prefix(prefix.clone())).collect());
+    let order =
+        query.sort.as_ref().and_then(|sort| gives_order(index, equalities, bounds > 0, &ranges, sort));
+    if order == Some(Way::Backward) {
         ranges.reverse();
     }
     // Equal to one value in each field of a unique index: one row at most, or the few of an array's elements.
     let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
     // A row with several entries is met first under the one that has its place in the order: none is passed by.
-    let (test, complete) = match way {
+    let (test, complete) = match order {
         Some(_) if index.multikey => (None, false),
+        _ if !index.def.holds_values() => (None, false),
         _ => key_test(index, conditions, &implied, &picked),
     };
     let passing = test.as_ref().map_or(1.0, KeyTest::passing);
@@ -131,10 +160,10 @@ pub(super) fn candidate(number: usize, index: &IndexInfo, conditions: &[&Node], 
         index: number,
         name: index.def.name.clone(),
         ranges,
-        way: way.unwrap_or(Way::Forward),
+        way: order.unwrap_or(Way::Forward),
         distinct: !index.multikey,
-        keys: OnKeys { test, complete },
+        keys: OnKeys { test, complete: complete && way.all },
     };
-    let plan = Plan { path, sort_in_memory: query.sort.is_some() && way.is_none() };
+    let plan = Plan { path, sort_in_memory: query.sort.is_some() && order.is_none() };
     Candidate { plan, equalities, bounds, unique, passing }
 }

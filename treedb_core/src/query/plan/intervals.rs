@@ -135,6 +135,8 @@ fn allowed(path: &str, condition: &Node, of: Of) -> Option<Vec<Interval>> {
                 Op::Lte => vec![Interval::below(value, true)?],
             }
         }
+        // The constants are folded as the keys are.
+        Node::Folded(folded) => return allowed(path, folded.node(), of),
         Node::Value { path: at, test } if at.as_str() == path => Interval::passing(test)?,
         // All of it is about one element, which is one value; but where a path goes on by positions, the elements of
         // what it ends in are not in the index.

@@ -396,7 +396,7 @@ impl<'i> Compiler<'i> {
                 self.part(path)?;
                 Cond::Never
             }
-            Node::Expr(_) | Node::Schema(_) => return None,
+            Node::Folded(_) | Node::Expr(_) | Node::Schema(_) => return None,
         })
     }
 

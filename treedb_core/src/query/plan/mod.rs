@@ -24,6 +24,7 @@ use crate::access::{KeyRange, Source, Way};
 use crate::code::{ErrorCode, QueryError, Result};
 
 use super::exec::Query;
+use super::usable::uses;
 use candidate::{Candidate, candidate, concerns};
 pub use key_test::KeyTest;
 pub(super) use key_test::{Room, Truth};
@@ -87,15 +88,35 @@ impl Plan {
                         format!("hint provided does not correspond to an existing index: {name}"),
                     ));
                 };
-                return Ok(candidate(number, index, &conditions, query).plan);
+                if index.def.options.hidden {
+                    return Err(QueryError::new(
+                        ErrorCode::BadValue,
+                        format!(
+                            "hint provided does not correspond to an existing index: {name} (it is hidden)"
+                        ),
+                    ));
+                }
+                let ways = uses(index, query, &conditions);
+                let ways = ways.iter().map(|way| candidate(number, way, query)).collect();
+                return match cost::cheapest(source, query, ways) {
+                    Some(best) => Ok(best.plan),
+                    None => Err(QueryError::new(
+                        ErrorCode::NoQueryExecutionPlans,
+                        format!(
+                            "error processing query: the index {name}, which the hint names, cannot answer it"
+                        ),
+                    )),
+                };
             }
             None => {}
         }
         let mut found: Vec<Candidate> = Vec::new();
-        for (number, index) in
-            indexes.filter(|(_, index)| query.sort.is_some() || concerns(index, &conditions))
-        {
-            let one = candidate(number, index, &conditions, query);
+        let ways =
+            indexes.filter(|(_, index)| query.sort.is_some() || concerns(index, &conditions)).flat_map(
+                |(number, index)| uses(index, query, &conditions).into_iter().map(move |way| (number, way)),
+            );
+        for (number, way) in ways {
+            let one = candidate(number, &way, query);
             // One row at most: no other index can do better.
             if one.unique {
                 return Ok(one.plan);

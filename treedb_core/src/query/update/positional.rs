@@ -112,6 +112,7 @@ fn roots<'f>(node: &'f Node, names: &mut Vec<&'f str>) {
     match node {
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| roots(node, names)),
         Node::Not(node) => roots(node, names),
+        Node::Folded(folded) => roots(folded.asked(), names),
         Node::Compare { path, .. }
         | Node::In { path, .. }
         | Node::Exists { path }

@@ -7,7 +7,7 @@ use treedb_core::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use super::writes::{simple_collation, write_concern};
+use super::writes::write_concern;
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
@@ -39,30 +39,31 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if created.before == created.after {
         reply.append(cstr!("note"), "all indexes already exist");
     } else {
-        let names: Vec<_> = specs.iter().filter_map(|spec| spec.name.as_deref()).collect();
-        tracing::info!(namespace = %collection.namespace(), indexes = ?names, "indexes created");
+        let count = created.after - created.before;
+        tracing::info!(namespace = %collection.namespace(), indexes = count, "indexes created");
     }
     Ok(reply)
 }
 
 fn parse(spec: &RawDocument) -> Result<IndexSpec> {
     super::writes::check_statement(spec)?;
-    let (mut keys, mut name, mut unique) = (None, None, false);
+    let (mut keys, mut name) = (false, false);
     for arg in args("createIndexes.indexes", spec) {
         let arg = arg?;
         match arg.name {
-            "key" => keys = Some(arg.document()?.to_owned()),
-            "name" => name = Some(arg.str()?.to_owned()),
-            "unique" => unique = arg.bool()?,
-            "collation" => simple_collation(&arg)?,
-            // How to build, which is always the same way; and of which version, of which there is one.
-            "background" | "v" | "ns" | "dropDups" => {}
-            _ if arg.is_null() => {}
-            "sparse"
+            "key" => keys = true,
+            "name" => name = true,
+            "unique"
+            | "sparse"
             | "hidden"
             | "partialFilterExpression"
             | "expireAfterSeconds"
-            | "storageEngine"
+            | "collation"
+            | "wildcardProjection" => {}
+            // How to build, which is always the same way; and of which version, of which there is one.
+            "background" | "v" | "ns" | "dropDups" => {}
+            _ if arg.is_null() => {}
+            "storageEngine"
             | "weights"
             | "default_language"
             | "language_override"
@@ -71,7 +72,6 @@ fn parse(spec: &RawDocument) -> Result<IndexSpec> {
             | "bits"
             | "min"
             | "max"
-            | "wildcardProjection"
             | "clustered"
             | "prepareUnique" => arg.unsupported()?,
             other => {
@@ -82,15 +82,13 @@ fn parse(spec: &RawDocument) -> Result<IndexSpec> {
             }
         }
     }
-    let missing = |name: &str| {
-        CommandError::new(
-            ErrorCode::FailedToParse,
-            format!("The '{name}' field is a required property of an index specification"),
-        )
-    };
-    Ok(IndexSpec {
-        keys: keys.ok_or_else(|| missing("key"))?,
-        name: Some(name.ok_or_else(|| missing("name"))?),
-        unique,
-    })
+    for (there, field) in [(keys, "key"), (name, "name")] {
+        if !there {
+            return Err(CommandError::new(
+                ErrorCode::FailedToParse,
+                format!("The '{field}' field is a required property of an index specification"),
+            ));
+        }
+    }
+    Ok(IndexSpec::from_document(spec))
 }
