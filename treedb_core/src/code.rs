@@ -118,6 +118,8 @@ codes! {
     NotImplemented = 238,
     /// No such transaction.
     NoSuchTransaction = 251,
+    /// A transaction's changes take more memory than it may have.
+    TransactionTooLarge = 257,
     /// Not possible inside a transaction.
     OperationNotSupportedInTransaction = 263,
     /// A legacy wire operation that is no longer served.

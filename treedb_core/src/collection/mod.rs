@@ -16,6 +16,7 @@
 //! | `change` | what a document that changes asks for, before anything is written |
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
 //! | `index_spec` | [`IndexSpec`]: an index to create |
+//! | `transaction` | [`Transaction`]: many statements over many collections, at once or not at all |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `check` | rows against indexes, both ways |
 //! | [`changes`] | the change log: what happened to documents, by sequence number |
@@ -43,6 +44,7 @@ mod row;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod validator;
 mod view;
 
@@ -59,4 +61,7 @@ pub use namespace::{MAX_NAMESPACE, Namespace};
 pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest,
+};
+pub use transaction::{
+    MAX_BYTES as MAX_TRANSACTION_BYTES, Transaction, TransactionCollection, TransactionCursor,
 };

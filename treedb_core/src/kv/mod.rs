@@ -109,6 +109,7 @@ pub use cursor::{Cursor, Range, Rows};
 pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;
 pub use figures::TableStats;
+pub(crate) use optimistic::pause;
 pub use optimistic::{Isolation, OptimisticCursor, OptimisticRange, OptimisticTxn};
 pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};

@@ -7,7 +7,7 @@
 
 use std::io::Write;
 
-use bson::doc;
+use bson::{doc, rawdoc};
 
 use super::*;
 use crate::code::ErrorCode;
@@ -110,7 +110,7 @@ impl Run {
         let kind = self.dice.below(5) as i32;
         let roll = self.dice.below(100);
         // Indexes and drops have the database's durability: they are always durable.
-        let ddl = roll >= 76;
+        let ddl = roll >= 76 && !(85..88).contains(&roll);
         let what = match roll {
             0..25 => {
                 let doc = self.document();
@@ -143,7 +143,7 @@ impl Run {
                 }
                 "delete many".to_owned()
             }
-            76..87 => {
+            76..85 => {
                 let specs = [
                     IndexSpec::new(raw(&doc! { "kind": 1, "_id": -1 })),
                     IndexSpec::new(raw(&doc! { "tags": -1 })),
@@ -153,7 +153,29 @@ impl Run {
                 after.entry(name.to_owned()).or_insert_with(Contents::fresh).indexes.insert(index.clone());
                 format!("create index {index}")
             }
-            87..91 => {
+            85..88 => {
+                // Over both collections, with a document that comes and goes within.
+                let mut txn = db.begin()?;
+                for name in NAMES {
+                    let doc = self.document();
+                    let id = doc.get_i32("_id").unwrap();
+                    let mut mine = txn.collection(name)?;
+                    mine.insert_one(rawdoc! { "_id": -1, "serial": -1 })?;
+                    mine.insert_one(raw(&doc))?;
+                    mine.delete(DeleteRequest::one(rawdoc! { "_id": -1 }))?;
+                    let update = rawdoc! { "$inc": { "kind": 1 } };
+                    mine.update(UpdateRequest::many(rawdoc! { "kind": kind }, update))?;
+                    let contents = after.entry(name.to_owned()).or_insert_with(Contents::fresh);
+                    contents.docs.insert(id, doc);
+                    for doc in contents.docs.values_mut().filter(|doc| doc.get_i32("kind").ok() == Some(kind))
+                    {
+                        doc.insert("kind", kind + 1);
+                    }
+                }
+                txn.commit_with(durability)?;
+                "transaction".to_owned()
+            }
+            88..91 => {
                 self.refused_index(&collection, after.get(name))?;
                 "refused index".to_owned()
             }

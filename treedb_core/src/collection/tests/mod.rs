@@ -4,6 +4,7 @@ mod aggregate;
 mod crash;
 mod damage;
 mod pipelines;
+mod transactions;
 mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -28,6 +28,7 @@ mod spans;
 mod txn;
 
 pub use cursor::{OptimisticCursor, OptimisticRange};
+pub(crate) use retry::pause;
 pub use txn::OptimisticTxn;
 
 pub(super) use history::History;

@@ -41,7 +41,7 @@ impl Store {
 }
 
 /// Waits from a half up to all of the pause, so that two that met do not meet again.
-fn pause(doublings: u32) {
+pub(crate) fn pause(doublings: u32) {
     let longest = PAUSE * 2u32.pow(doublings.min(DOUBLINGS));
     let part = RandomState::new().hash_one(doublings) % 1000;
     std::thread::sleep(longest / 2 + longest.mul_f64(part as f64 / 2000.0));

@@ -1,0 +1,172 @@
+//! A collection as a transaction has it.
+
+use std::collections::VecDeque;
+
+use bson::{Bson, RawDocument, RawDocumentBuf};
+
+use crate::access::{Flow, Sink};
+use crate::code::Result;
+use crate::collection::namespace::Namespace;
+use crate::collection::request::{
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
+};
+use crate::collection::statement::{Deleting, FindingAndModifying, Updating, id_of, parse};
+use crate::doc::with_id;
+use crate::query::{Counters, Execution, Plan, count};
+
+use super::Transaction;
+
+/// Documents fetched at a time.
+const BATCH: usize = 128;
+/// Bytes of documents after which a batch is long enough.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A collection in a transaction: see [`Transaction::collection`]. What the calls do and which errors they have, the
+/// methods of [`Collection`](crate::collection::Collection) of the same names tell; besides, those that write have
+/// `WriteConflict`, `TransactionTooLarge`, and `NoSuchTransaction` once one has failed.
+#[derive(Debug)]
+pub struct TransactionCollection<'t> {
+    txn: &'t mut Transaction,
+    namespace: Namespace,
+}
+
+impl<'t> TransactionCollection<'t> {
+    pub(super) fn new(txn: &'t mut Transaction, namespace: Namespace) -> Self {
+        TransactionCollection { txn, namespace }
+    }
+
+    /// The transaction, to step a [`TransactionCursor`] with.
+    pub fn transaction(&self) -> &Transaction {
+        self.txn
+    }
+
+    /// Inserts a document and returns its `_id`, which is made if it has none.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn insert_one(&mut self, document: impl AsRef<RawDocument>) -> Result<Bson> {
+        self.txn.write(&self.namespace, |sink| {
+            let document = with_id(document.as_ref())?;
+            sink.insert(&document)?;
+            id_of(&document)
+        })
+    }
+
+    /// Inserts documents: all of them, or the transaction has failed. Returns how many they were.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn insert_many<D: AsRef<RawDocument>>(&mut self, documents: &[D]) -> Result<u64> {
+        self.txn.write(&self.namespace, |sink| {
+            for document in documents {
+                sink.insert(&*with_id(document.as_ref())?)?;
+            }
+            Ok(documents.len() as u64)
+        })
+    }
+
+    /// The documents that match. The cursor is independent of the borrow of the transaction, which it is given again
+    /// for each step.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
+        let execution = Execution::new(&self.txn.layer(&self.namespace)?, parse(request)?)?;
+        let namespace = self.namespace.clone();
+        Ok(TransactionCursor { namespace, execution, ready: VecDeque::new(), more: true })
+    }
+
+    /// The first document that matches.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
+        self.find(&FindRequest::filter(filter).limit(1))?.next(self.txn)
+    }
+
+    /// How many documents match, `skip` and `limit` of the request applied.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn count(&self, request: FindRequest) -> Result<u64> {
+        let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
+        count(&self.txn.layer(&self.namespace)?, &query)
+    }
+
+    /// Changes the documents that match.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn update(&mut self, request: UpdateRequest) -> Result<UpdateOutcome> {
+        self.txn.write(&self.namespace, |sink| Updating::read(request)?.run(sink))
+    }
+
+    /// Deletes the documents that match and returns how many they were.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn delete(&mut self, request: DeleteRequest) -> Result<u64> {
+        self.txn.write(&self.namespace, |sink| Deleting::read(request)?.run(sink))
+    }
+
+    /// Changes or deletes the first document that a search finds, and hands it out.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
+        self.txn.write(&self.namespace, |sink| FindingAndModifying::read(request)?.run(sink))
+    }
+}
+
+/// The answer of a find in a transaction.
+#[derive(Debug)]
+pub struct TransactionCursor {
+    namespace: Namespace,
+    execution: Execution,
+    ready: VecDeque<RawDocumentBuf>,
+    more: bool,
+}
+
+impl TransactionCursor {
+    /// The next document, `None` behind the last. `txn` is the transaction the find was made in; what it has changed
+    /// since may show or not.
+    ///
+    /// # Errors
+    /// Those of filters and expressions; nothing is handed out behind an error.
+    pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
+        while self.ready.is_empty() && self.more {
+            let TransactionCursor { namespace, execution, ready, more } = self;
+            let mut bytes = 0;
+            *more = false;
+            *more = execution.run(&txn.layer(namespace)?, &mut |document| {
+                bytes += document.as_bytes().len();
+                ready.push_back(document);
+                let full = ready.len() >= BATCH || bytes >= BATCH_BYTES;
+                if full { Flow::Break(()) } else { Flow::Continue(()) }
+            })?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    /// All the documents that are left.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn collect(mut self, txn: &Transaction) -> Result<Vec<RawDocumentBuf>> {
+        let mut all = Vec::new();
+        while let Some(document) = self.next(txn)? {
+            all.push(document);
+        }
+        Ok(all)
+    }
+
+    /// How the documents are found.
+    pub fn plan(&self) -> &Plan {
+        self.execution.plan()
+    }
+
+    /// Work done so far.
+    pub fn counters(&self) -> Counters {
+        self.execution.counters()
+    }
+}

@@ -1,0 +1,327 @@
+//! A snapshot of a collection and a transaction's changes of it, as one [`Source`] and [`Sink`].
+
+use std::sync::Arc;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::access::{Change, Flow, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::collection::change::{check_document, index_changes};
+use crate::collection::database::Database;
+use crate::collection::meta::Meta;
+use crate::collection::namespace::Namespace;
+use crate::collection::view::View;
+use crate::kv::{ReadTxn, Reads};
+
+use super::overlay::{NEW, Op, Overlay};
+use super::{MAX_BYTES, conflict};
+
+/// What a transaction sees of a collection.
+pub(super) struct Layer<'a, O> {
+    reads: &'a ReadTxn,
+    /// The collection in the snapshot, if it was there.
+    meta: Option<Arc<Meta>>,
+    overlay: O,
+}
+
+impl<'a> Layer<'a, Option<&'a Overlay>> {
+    pub(super) fn new(reads: &'a ReadTxn, meta: Option<Arc<Meta>>, overlay: Option<&'a Overlay>) -> Self {
+        Layer { reads, meta, overlay }
+    }
+
+    fn view(&self) -> Option<View<'_, ReadTxn>> {
+        self.meta.as_ref().map(|meta| View { reads: self.reads, meta })
+    }
+
+    /// The rows of the snapshot that are left, as they are now.
+    fn old_rows(
+        &self,
+        overlay: &Overlay,
+        way: Way,
+        after: Option<RowId>,
+        visit: &mut VisitRow<'_>,
+    ) -> Result<Flow> {
+        let mut last = Flow::Continue(());
+        if let Some(view) = self.view() {
+            view.scan(way, after, &mut |row, document| {
+                last = match overlay.rows.get(&row.0) {
+                    Some(Some(changed)) => visit(row, changed)?,
+                    Some(None) => Flow::Continue(()),
+                    None => visit(row, document)?,
+                };
+                Ok(last)
+            })?;
+        }
+        Ok(last)
+    }
+}
+
+/// Shows rows that the transaction inserted.
+fn new_rows<'r>(
+    rows: impl Iterator<Item = (&'r u64, &'r Option<RawDocumentBuf>)>,
+    visit: &mut VisitRow<'_>,
+) -> Result<Flow> {
+    for (&row, document) in rows {
+        if let Some(document) = document
+            && visit(RowId(row), document)? == Flow::Break(())
+        {
+            return Ok(Flow::Break(()));
+        }
+    }
+    Ok(Flow::Continue(()))
+}
+
+impl Source for Layer<'_, Option<&Overlay>> {
+    fn indexes(&self) -> &[IndexInfo] {
+        match (&self.overlay, &self.meta) {
+            (Some(overlay), _) => &overlay.infos,
+            (None, Some(meta)) => &meta.infos,
+            (None, None) => &[],
+        }
+    }
+
+    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        match self.overlay.and_then(|overlay| overlay.rows.get(&id.0)) {
+            Some(Some(document)) => visit(document).map(|()| true),
+            Some(None) => Ok(false),
+            None => self.view().map_or(Ok(false), |view| view.fetch(id, visit)),
+        }
+    }
+
+    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        let Some(overlay) = self.overlay else {
+            return self.view().map_or(Ok(()), |view| view.scan(way, after, visit));
+        };
+        // New rows have the greatest numbers: they come last, or first going backward.
+        let in_new = after.is_some_and(|RowId(row)| row >= NEW);
+        match way {
+            Way::Forward => {
+                if !in_new && self.old_rows(overlay, way, after, visit)? == Flow::Break(()) {
+                    return Ok(());
+                }
+                let from = after.filter(|_| in_new).map_or(NEW, |RowId(row)| row + 1);
+                new_rows(overlay.rows.range(from..), visit).map(drop)
+            }
+            Way::Backward => {
+                let to = after.map_or(u64::MAX, |RowId(row)| row);
+                if to > NEW && new_rows(overlay.rows.range(NEW..to).rev(), visit)? == Flow::Break(()) {
+                    return Ok(());
+                }
+                self.old_rows(overlay, way, after.filter(|_| !in_new), visit).map(drop)
+            }
+        }
+    }
+
+    fn index_range(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        let Some((overlay, entries)) =
+            self.overlay.and_then(|overlay| Some((overlay, overlay.entries.get(index)?)))
+        else {
+            return self.view().map_or(Ok(()), |view| view.index_range(index, range, way, after, visit));
+        };
+        let mut own = entries.walk(range, way, after).peekable();
+        let mut stopped = false;
+        if let Some(view) = self.view().filter(|_| overlay.base.is_some()) {
+            view.index_range(index, range, way, after, &mut |row, key| {
+                // Entries of the transaction's that come first.
+                while let Some((own_key, own_row)) = own.peek() {
+                    let first = (own_key.as_slice(), *own_row);
+                    let comes = match way {
+                        Way::Forward => first < (key, row),
+                        Way::Backward => first > (key, row),
+                    };
+                    if !comes {
+                        break;
+                    }
+                    let (key, row) = first;
+                    let flow = visit(row, key)?;
+                    own.next();
+                    if flow == Flow::Break(()) {
+                        stopped = true;
+                        return Ok(flow);
+                    }
+                }
+                // A look-up by what would be a copy of the key, only where something was removed at all.
+                if !entries.removed.is_empty() && entries.removed.contains(&(key.to_vec(), row)) {
+                    return Ok(Flow::Continue(()));
+                }
+                let flow = visit(row, key)?;
+                stopped = flow == Flow::Break(());
+                Ok(flow)
+            })?;
+        }
+        if stopped {
+            return Ok(());
+        }
+        for (key, row) in own {
+            if visit(*row, key)? == Flow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        let base = self.view().map_or(0, |view| view.estimated_rows());
+        base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
+    }
+}
+
+/// A collection that a transaction writes to.
+pub(super) struct Writing<'a> {
+    pub(super) db: &'a Database,
+    pub(super) reads: &'a ReadTxn,
+    pub(super) overlay: &'a mut Overlay,
+    pub(super) ops: &'a mut Vec<(Namespace, Op)>,
+    pub(super) bytes: &'a mut usize,
+}
+
+impl Writing<'_> {
+    fn layer(&self) -> Layer<'_, Option<&Overlay>> {
+        Layer { reads: self.reads, meta: self.overlay.base.clone(), overlay: Some(self.overlay) }
+    }
+
+    /// The row that has a key of the unique index at `index`.
+    fn holder(&self, index: usize, key: &[u8]) -> Result<Option<RowId>> {
+        let Some(entries) = self.overlay.entries.get(index) else { return Ok(None) };
+        if let Some(row) = entries.holder(key) {
+            return Ok(Some(row));
+        }
+        let Some(meta) = &self.overlay.base else { return Ok(None) };
+        let mut found = None;
+        let range = KeyRange::prefix(key.to_vec());
+        View { reads: self.reads, meta }.index_range(index, &range, Way::Forward, None, &mut |row, at| {
+            if at == key && !entries.removed.contains(&(key.to_vec(), row)) {
+                found = Some(row);
+            }
+            Ok(Flow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn validator_of(&self) -> Option<&crate::collection::validator::Validator> {
+        self.overlay.base.as_ref()?.validator.as_ref()
+    }
+
+    fn note(&mut self, bytes: usize, op: Op) -> Result<()> {
+        *self.bytes += bytes + size_of::<(Namespace, Op)>();
+        self.ops.push((self.overlay.namespace.clone(), op));
+        if *self.bytes > MAX_BYTES {
+            return Err(QueryError::new(
+                ErrorCode::TransactionTooLarge,
+                format!(
+                    "the transaction's changes take more than {MAX_BYTES} bytes: cut it into smaller ones"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// `WriteConflict` if a row of the snapshot is no longer what it was there.
+    fn still_first(&self, row: RowId) -> Result<()> {
+        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < NEW) else { return Ok(()) };
+        let now = self.db.inner.store.begin_read()?;
+        if now.txn() == self.reads.txn() {
+            return Ok(());
+        }
+        let current = match now.row(&meta.rows, row.0) {
+            // The collection was dropped.
+            Err(crate::Error::NoSuchTable { .. }) => None,
+            other => other?,
+        };
+        if current != self.reads.row(&meta.rows, row.0)? {
+            return Err(conflict(&self.overlay.namespace));
+        }
+        Ok(())
+    }
+}
+
+impl Source for Writing<'_> {
+    fn indexes(&self) -> &[IndexInfo] {
+        &self.overlay.infos
+    }
+
+    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        self.layer().fetch(id, visit)
+    }
+
+    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.layer().scan(way, after, visit)
+    }
+
+    fn index_range(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        self.layer().index_range(index, range, way, after, visit)
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        self.layer().estimated_rows()
+    }
+}
+
+impl Sink for Writing<'_> {
+    fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
+        check_document(self.validator_of(), None, doc)?;
+        let defs = self.overlay.infos.iter().map(|info| &info.def);
+        let changes = index_changes(&self.overlay.namespace, defs, None, None, Some(doc), &|index, key| {
+            self.holder(index, key)
+        })?;
+        let row = self.overlay.new_row();
+        let entries = self.overlay.apply(row, changes);
+        self.overlay.rows.insert(row.0, Some(doc.to_owned()));
+        self.overlay.more += 1;
+        self.note(entries + 2 * doc.as_bytes().len(), Op::Insert(row, doc.to_owned()))?;
+        Ok(row)
+    }
+
+    fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
+        let mut old: Option<RawDocumentBuf> = None;
+        self.layer().fetch(id, &mut |document| {
+            old = Some(document.to_owned());
+            Ok(())
+        })?;
+        let Some(old) = old else { return Ok(false) };
+        let new = match change(&old)? {
+            Change::Keep => return Ok(true),
+            Change::Replace(new) => Some(new),
+            Change::Delete => None,
+        };
+        if !self.overlay.rows.contains_key(&id.0) {
+            self.still_first(id)?;
+        }
+        if let Some(new) = &new {
+            check_document(self.validator_of(), Some(&old), new)?;
+        }
+        let defs = self.overlay.infos.iter().map(|info| &info.def);
+        let changes = index_changes(
+            &self.overlay.namespace,
+            defs,
+            Some(id),
+            Some(&old),
+            new.as_deref(),
+            &|index, key| self.holder(index, key),
+        )?;
+        let entries = self.overlay.apply(id, changes);
+        self.overlay.rows.insert(id.0, new.clone());
+        match new {
+            Some(new) => self.note(entries + 2 * new.as_bytes().len(), Op::Replace(id, new))?,
+            None => {
+                self.overlay.more -= 1;
+                self.note(entries, Op::Delete(id))?;
+            }
+        }
+        Ok(true)
+    }
+}
