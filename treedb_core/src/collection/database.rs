@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::Document;
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::{CheckReport, Durability, Options, Stats, Store};
+use crate::kv::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
 
 use super::Collection;
 use super::catalog::Catalog;
@@ -14,6 +14,7 @@ use super::changes::{self, ChangeLog};
 use super::check::{self, CollectionCheck};
 use super::edit::Edit;
 use super::index_build;
+use super::meta::Meta;
 use super::namespace::{Namespace, check_database};
 use super::validator::Validator;
 
@@ -225,9 +226,8 @@ impl Database {
             None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
             None => return Ok(None),
         };
-        let pending = self.inner.changes.begin(&txn, meta.id)?;
-        let recorded = pending.is_some();
-        let mut edit = Edit { txn: &mut txn, catalog, meta, pending, replaces: false };
+        let mut edit = self.edit_in(&mut txn, meta)?;
+        let recorded = edit.pending.is_some();
         let done = work(&mut edit)?;
         edit.finish()?;
         match durability {
@@ -238,6 +238,12 @@ impl Database {
             self.changes_committed();
         }
         Ok(Some(done))
+    }
+
+    /// A collection inside a write transaction, its changes to be recorded if the database records any.
+    pub(crate) fn edit_in<'t>(&'t self, txn: &'t mut WriteTxn, meta: Arc<Meta>) -> Result<Edit<'t>> {
+        let pending = self.inner.changes.begin(txn, meta.id)?;
+        Ok(Edit { txn, catalog: &self.inner.catalog, meta, pending, replaces: false })
     }
 
     /// The error of an operation that needs the collection to exist.

@@ -12,7 +12,6 @@ use bson::Document;
 
 use crate::access::{Change, RowId, Sink};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::collection::edit::Edit;
 use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
 use crate::kv::{Durability, Reads, WriteTxn};
@@ -37,41 +36,48 @@ impl Transaction {
             metas.insert(namespace.clone(), self.collection_now(&mut txn, overlay)?);
         }
         // The numbers that new rows get.
-        let mut rows: HashMap<(Namespace, u64), RowId> = HashMap::new();
-        for (namespace, op) in ops {
-            let Some(meta) = metas.remove(&namespace) else { continue };
-            let catalog = &self.db.inner.catalog;
-            let mut edit = Edit { txn: &mut txn, catalog, meta };
-            let real = |row: RowId| match row {
-                RowId(NEW..) => rows.get(&(namespace.clone(), row.0)).copied(),
-                old => Some(old),
-            };
-            let done = match op {
-                Op::Insert(row, document) => edit.insert(&document).map(|real| {
-                    rows.insert((namespace.clone(), row.0), real);
-                    true
-                }),
-                Op::Replace(row, document) => match real(row) {
-                    Some(row) => edit.modify(row, &mut |_| Ok(Change::Replace(document.clone()))),
-                    None => Ok(false),
-                },
-                Op::Delete(row) => match real(row) {
-                    Some(row) => edit.modify(row, &mut |_| Ok(Change::Delete)),
-                    None => Ok(false),
-                },
-            };
-            let meta = edit.meta;
-            match done {
-                Ok(true) => {}
-                Ok(false) => return Err(conflict(&namespace)),
-                Err(error) => return Err(self.second(&namespace, error)),
+        let mut rows: HashMap<(&Namespace, u64), RowId> = HashMap::new();
+        for run in ops.chunk_by(|(one, _), (next, _)| one == next) {
+            let Some((namespace, _)) = run.first() else { continue };
+            let Some(meta) = metas.remove(namespace) else { continue };
+            let mut edit = self.db.edit_in(&mut txn, meta)?;
+            for (_, op) in run {
+                let real = |row: &RowId| match row {
+                    RowId(NEW..) => rows.get(&(namespace, row.0)).copied(),
+                    old => Some(*old),
+                };
+                let done = match op {
+                    Op::Insert(row, document) => edit.insert(document).map(|real| {
+                        rows.insert((namespace, row.0), real);
+                        true
+                    }),
+                    Op::Replace { row, document, whole } => match real(row) {
+                        Some(row) => {
+                            edit.replacing(*whole);
+                            edit.modify(row, &mut |_| Ok(Change::Replace(document.clone())))
+                        }
+                        None => Ok(false),
+                    },
+                    Op::Delete(row) => match real(row) {
+                        Some(row) => edit.modify(row, &mut |_| Ok(Change::Delete)),
+                        None => Ok(false),
+                    },
+                };
+                match done {
+                    Ok(true) => {}
+                    Ok(false) => return Err(conflict(namespace)),
+                    Err(error) => return Err(self.second(namespace, error)),
+                }
             }
-            metas.insert(namespace, meta);
+            let meta = Arc::clone(&edit.meta);
+            edit.finish()?;
+            metas.insert(namespace.clone(), meta);
         }
         match durability {
             Some(durability) => txn.commit_with(durability)?,
             None => txn.commit()?,
         }
+        self.db.changes_committed();
         Ok(())
     }
 

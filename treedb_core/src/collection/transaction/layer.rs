@@ -180,6 +180,8 @@ pub(super) struct Writing<'a> {
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
     pub(super) bytes: &'a mut usize,
+    /// See [`Sink::replacing`].
+    pub(super) replaces: bool,
 }
 
 impl Writing<'_> {
@@ -286,6 +288,10 @@ impl Sink for Writing<'_> {
         Ok(row)
     }
 
+    fn replacing(&mut self, whole: bool) {
+        self.replaces = whole;
+    }
+
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
         let mut old: Option<RawDocumentBuf> = None;
         self.layer().fetch(id, &mut |document| {
@@ -316,7 +322,10 @@ impl Sink for Writing<'_> {
         let entries = self.overlay.apply(id, changes);
         self.overlay.rows.insert(id.0, new.clone());
         match new {
-            Some(new) => self.note(entries + 2 * new.as_bytes().len(), Op::Replace(id, new))?,
+            Some(new) => {
+                let whole = self.replaces;
+                self.note(entries + 2 * new.as_bytes().len(), Op::Replace { row: id, document: new, whole })?;
+            }
             None => {
                 self.overlay.more -= 1;
                 self.note(entries, Op::Delete(id))?;

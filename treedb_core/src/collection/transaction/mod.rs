@@ -175,7 +175,7 @@ impl Transaction {
         let Some(overlay) = overlays.get_mut(namespace) else {
             return Err(Database::missing(namespace));
         };
-        let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes })?;
+        let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes, replaces: false })?;
         self.failed = false;
         Ok(done)
     }

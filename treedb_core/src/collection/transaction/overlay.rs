@@ -21,7 +21,12 @@ pub(super) const NEW: u64 = 1 << 62;
 pub(super) enum Op {
     /// Under a number of the transaction's own.
     Insert(RowId, RawDocumentBuf),
-    Replace(RowId, RawDocumentBuf),
+    /// `whole`: it was asked for as a whole, and not as changes of parts.
+    Replace {
+        row: RowId,
+        document: RawDocumentBuf,
+        whole: bool,
+    },
     Delete(RowId),
 }
 
