@@ -7,6 +7,8 @@
 //!   the page, or from a buffer the owner decodes into), so nothing is copied that the query does not keep. A walk
 //!   can be stopped by the callback and taken up again later from the last position it was shown: that is how a
 //!   cursor with batches is built without holding borrows between the batches.
+//!   Whoever needs only some fields, or may reject a row by some of them, takes the row as a [`Row`]: an owner that
+//!   decodes rows then decodes no more than was asked for.
 //! * [`Sink`] writes: insert, and [`Sink::modify`], which replaces or deletes one row after looking at its *current*
 //!   version under whatever lock the owner has.
 //!
@@ -20,6 +22,7 @@ use std::ops::ControlFlow;
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::Result;
+use crate::doc::Fields;
 use crate::index::ordered::{IndexDef, Kind};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
@@ -97,6 +100,35 @@ pub type Flow = ControlFlow<()>;
 /// What a scan shows: each row, with its address.
 pub type VisitRow<'a> = dyn FnMut(RowId, &RawDocument) -> Result<Flow> + 'a;
 
+/// A row that is lent before it is decoded.
+pub trait Row {
+    /// The document.
+    ///
+    /// # Errors
+    /// Those of a damaged row.
+    fn document(&mut self) -> Result<&RawDocument>;
+
+    /// The document, where fields that are not in `fields` may be missing.
+    ///
+    /// # Errors
+    /// Those of a damaged row; damage in fields that were not asked for may go unseen.
+    fn part(&mut self, fields: &Fields) -> Result<&RawDocument>;
+}
+
+/// A row that is a document already.
+impl Row for &RawDocument {
+    fn document(&mut self) -> Result<&RawDocument> {
+        Ok(self)
+    }
+
+    fn part(&mut self, _: &Fields) -> Result<&RawDocument> {
+        Ok(self)
+    }
+}
+
+/// What a scan of rows shows: each row, with its address, not decoded.
+pub type VisitLent<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
+
 /// What an index walk shows: each entry's row and key bytes.
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 
@@ -113,6 +145,16 @@ pub trait Source {
     /// Lends every row after `after` (all of them for `None`) in the order of their ids (`way`), until `visit`
     /// says stop or returns an error, which is handed on. With [`Way::Backward`], "after" means smaller ids.
     fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()>;
+
+    /// [`Source::fetch`], of as much of the row as `visit` asks for.
+    fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
+        self.fetch(id, &mut |mut document| visit(&mut document))
+    }
+
+    /// [`Source::scan`], of as much of each row as `visit` asks for.
+    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+        self.scan(way, after, &mut |id, mut document| visit(id, &mut document))
+    }
 
     /// Walks the entries of index number `index` whose keys lie in `range`, in key order (`way`; entries of equal
     /// keys by row id), until `visit` says stop or returns an error, which is handed on. With `after`, the walk

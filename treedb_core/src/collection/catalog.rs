@@ -17,6 +17,7 @@ use crate::kv::{Reads, Table, TableKind, WriteTxn};
 
 use super::meta::{IndexMeta, Meta, index_table, rows_table};
 use super::namespace::Namespace;
+use super::row::Format;
 use super::validator::Validator;
 
 /// Name of the catalog's table.
@@ -145,6 +146,7 @@ impl Catalog {
             id,
             uuid: bson::Uuid::new(),
             validator: Validator::of(&options)?,
+            stored_as: Format::of(&options)?.rows(),
             options,
             next_index: 1,
             rows,

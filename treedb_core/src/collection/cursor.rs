@@ -63,6 +63,14 @@ impl Cursor {
         Ok(Cursor { state: State::Walk(walk), ready: VecDeque::new(), more: true })
     }
 
+    /// What a walk reads; `None` if there is no walk.
+    pub(super) fn snapshot(&self) -> Option<(&ReadTxn, &Meta)> {
+        match &self.state {
+            State::Walk(walk) => Some((&walk.reads, &walk.meta)),
+            State::Nothing | State::ById(_) => None,
+        }
+    }
+
     /// How the documents are found; `None` if the collection does not exist.
     pub fn plan(&self) -> Option<&Plan> {
         match &self.state {

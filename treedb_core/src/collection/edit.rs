@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use crate::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
+use crate::access::{
+    Change, IndexInfo, KeyRange, Row, RowId, Sink, Source, VisitEntry, VisitLent, VisitRow, Way,
+};
 use crate::code::Result;
-use crate::kv::{Reads, WriteTxn};
+use crate::kv::{Reads, Table, WriteTxn};
 
 use super::catalog::Catalog;
 use super::change::{IndexChange, check_document, check_key, index_changes};
 use super::changes::Pending;
 use super::meta::{IndexMeta, Meta};
+use super::row::{Rows, with_scratch};
 use super::view::{View, entry, split_entry};
 
 /// One collection inside a write transaction.
@@ -89,6 +92,38 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
+    /// Hands `put` the row that `doc` is stored as. Shapes that it needs become part of the catalog's entry.
+    fn store<T>(
+        &mut self,
+        doc: &RawDocument,
+        put: impl FnOnce(&mut WriteTxn, &Table, &[u8]) -> crate::error::Result<T>,
+    ) -> Result<T> {
+        with_scratch(|scratch| {
+            let row = self.meta.stored_as.encode(doc, scratch);
+            if let Some(grown) = row.grown {
+                let meta = Arc::make_mut(&mut self.meta);
+                meta.stored_as = grown;
+                self.catalog.write(self.txn, meta)?;
+            }
+            Ok(put(self.txn, &self.meta.rows, row.bytes)?)
+        })
+    }
+
+    /// Inserts `doc`, which is what the JSON `text` says; text is kept as it is where rows are text.
+    pub(crate) fn insert_text(&mut self, doc: &RawDocument, text: &str) -> Result<RowId> {
+        if !matches!(self.meta.stored_as, Rows::Json) {
+            return self.insert(doc);
+        }
+        check_document(self.meta.validator.as_ref(), None, doc)?;
+        let changes = self.changes(None, None, Some(doc))?;
+        let row = RowId(self.txn.append_row(&self.meta.rows, text.as_bytes())?);
+        if let Some(pending) = &mut self.pending {
+            pending.insert(row);
+        }
+        self.apply(row, changes)?;
+        Ok(row)
+    }
+
     /// Adds the entries of rows from `from` on to the index number `index`, at most `limit` rows. Returns the next
     /// row to look at, `None` when all have been. Entries that concurrent writes have added already are left alone.
     pub(crate) fn backfill(&mut self, index: usize, from: u64, limit: usize) -> Result<Option<u64>> {
@@ -159,6 +194,14 @@ impl Source for Edit<'_> {
         self.view().scan(way, after, visit)
     }
 
+    fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
+        self.view().fetch_row(id, visit)
+    }
+
+    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+        self.view().scan_rows(way, after, visit)
+    }
+
     fn index_range(
         &self,
         index: usize,
@@ -195,7 +238,7 @@ impl Sink for Edit<'_> {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
-        let row = RowId(self.txn.append_row(&self.meta.rows, doc.as_bytes())?);
+        let row = RowId(self.store(doc, |txn, rows, bytes| txn.append_row(rows, bytes))?);
         if let Some(pending) = &mut self.pending {
             pending.insert(row);
         }
@@ -216,7 +259,7 @@ impl Sink for Edit<'_> {
                 if let Some(pending) = &mut self.pending {
                     pending.update(id, &old, &new, self.replaces);
                 }
-                self.txn.put_row(&self.meta.rows, id.0, new.as_bytes())?;
+                self.store(&new, |txn, rows, bytes| txn.put_row(rows, id.0, bytes))?;
                 self.apply(id, changes)?;
             }
             Change::Delete => {

@@ -94,6 +94,11 @@ impl Collection {
                 None => Ok(Cursor::empty()),
             };
         }
+        self.find_by_plan(request)
+    }
+
+    /// [`Collection::find`], whatever is looked for.
+    pub(super) fn find_by_plan(&self, request: FindRequest) -> Result<Cursor> {
         let query = parse(&request)?;
         match self.snapshot()? {
             Some((reads, meta)) => Cursor::open(reads, meta, query),
@@ -212,7 +217,11 @@ impl Collection {
         Ok(self.db.inner.catalog.find(&reads, &self.namespace)?.map(|meta| (reads, meta)))
     }
 
-    fn edit<T>(&self, create: bool, work: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<Option<T>> {
+    pub(super) fn edit<T>(
+        &self,
+        create: bool,
+        work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
         self.db.edit(&self.namespace, create, self.durability, work)
     }
 }

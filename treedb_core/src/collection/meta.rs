@@ -3,16 +3,19 @@
 //! An entry is a BSON document under the namespace's name in the table `catalog`:
 //!
 //! ```text
-//! { v: 1, id: int64, uuid: binary, format: int32, options: document, next_index: int64,
+//! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, building: int64?, .. } ] }
 //! ```
 //!
 //! `v` is 1, or 2 if an index has options: those are in its part under the names that `createIndexes` has for them
 //! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
-//! `format` tells how rows are encoded: 0 is plain BSON, the only one so far. `building` is there while an index is
+//! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`crate::doc::template`]), and `shapes` holds
+//! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
+//! the same. `building` is there while an index is
 //! being built: the least row id not looked at yet; such an index is maintained by every write and used by none.
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
 use crate::access::IndexInfo;
 use crate::code::{ErrorCode, QueryError, Result};
@@ -21,14 +24,13 @@ use crate::kv::{Reads, Table};
 use crate::query::index_of;
 
 use super::namespace::Namespace;
+use super::row::Rows;
 use super::validator::Validator;
 
 /// Version of a catalog entry whose indexes have no options.
 const VERSION: i32 = 1;
 /// Version of one whose indexes have.
 const VERSION_OPTIONS: i32 = 2;
-/// Row format: plain BSON.
-pub(crate) const FORMAT_BSON: i32 = 0;
 
 /// One collection, as a snapshot's catalog has it.
 #[derive(Debug, Clone)]
@@ -42,6 +44,8 @@ pub(crate) struct Meta {
     pub(crate) next_index: i64,
     /// The table of the rows.
     pub(crate) rows: Table,
+    /// How they are stored.
+    pub(crate) stored_as: Rows,
     /// Every index, those being built last.
     pub(crate) indexes: Vec<IndexMeta>,
     /// The ready ones as queries see them: the first `infos.len()` of `indexes`.
@@ -91,10 +95,13 @@ impl Meta {
             true => VERSION,
             false => VERSION_OPTIONS,
         };
-        let entry = doc! {
-            "v": version, "id": self.id, "uuid": self.uuid, "format": FORMAT_BSON,
+        let mut entry = doc! {
+            "v": version, "id": self.id, "uuid": self.uuid, "format": self.stored_as.number(),
             "options": self.options.clone(), "next_index": self.next_index, "indexes": indexes,
         };
+        if let Some(bytes) = self.stored_as.shapes() {
+            entry.insert("shapes", Binary { subtype: BinarySubtype::Generic, bytes });
+        }
         Ok(entry.to_vec()?)
     }
 
@@ -110,14 +117,21 @@ impl Meta {
         };
         let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
-        if !matches!(v, Some(VERSION | VERSION_OPTIONS)) || format != Some(FORMAT_BSON) {
-            return Err(QueryError::new(
-                ErrorCode::InternalError,
-                format!(
-                    "{namespace} was written by a newer TreeDB (entry {v:?}, rows {format:?}): use that version"
-                ),
-            ));
-        }
+        let shapes = entry.get_binary_generic("shapes").ok();
+        let stored_as = match format
+            .filter(|_| matches!(v, Some(VERSION | VERSION_OPTIONS)))
+            .and_then(Rows::known)
+        {
+            Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
+            None => {
+                return Err(QueryError::new(
+                    ErrorCode::InternalError,
+                    format!(
+                        "{namespace} was written by a newer TreeDB (entry {v:?}, rows {format:?}): use that version"
+                    ),
+                ));
+            }
+        };
         let id = entry.get_i64("id").map_err(|e| damaged(&e.to_string()))?;
         let uuid = match entry.get("uuid") {
             Some(Bson::Binary(binary)) => binary.to_uuid().map_err(|e| damaged(&e.to_string()))?,
@@ -144,6 +158,7 @@ impl Meta {
             options,
             next_index: entry.get_i64("next_index").map_err(|e| damaged(&e.to_string()))?,
             rows: table(rows_table(id))?,
+            stored_as,
             indexes,
             infos: Vec::new(),
             namespace,

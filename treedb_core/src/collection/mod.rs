@@ -7,6 +7,7 @@
 //! | `request` | what those calls take and return |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
 //! | `by_id` | a find by `_id`, which needs no plan |
+//! | `text` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
@@ -44,6 +45,7 @@ mod row;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod text;
 mod transaction;
 mod validator;
 mod view;
@@ -62,6 +64,8 @@ pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest,
 };
+pub use row::Format;
+pub use text::Texts;
 pub use transaction::{
     MAX_BYTES as MAX_TRANSACTION_BYTES, Transaction, TransactionCollection, TransactionCursor,
 };

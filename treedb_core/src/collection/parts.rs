@@ -43,8 +43,8 @@ impl Cuts {
             return Ok(None);
         }
         let mut last = 0;
-        view.scan(Way::Backward, None, &mut |row, _| {
-            last = row.0;
+        view.scan_rows(Way::Backward, None, &mut |id, _| {
+            last = id.0;
             Ok(Flow::Break(()))
         })?;
         Ok(Some(Cuts { threads, step: last / (threads * SPANS) + 1, last }))
@@ -91,12 +91,12 @@ impl Part {
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
             let (filter, at, mut stopped) = (&self.filter, &mut self.at, false);
             let view = View { reads: &self.reads, meta: &self.meta };
-            view.scan(Way::Forward, after, &mut |row, document| {
-                if row.0 >= end {
+            view.scan_rows(Way::Forward, after, &mut |id, row| {
+                if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }
-                if filter.matches(document)? && visit(document)? == Flow::Break(()) {
-                    (*at, stopped) = (Some(row), true);
+                if filter.admits(row)? && visit(row.document()?)? == Flow::Break(()) {
+                    (*at, stopped) = (Some(id), true);
                     return Ok(Flow::Break(()));
                 }
                 Ok(Flow::Continue(()))

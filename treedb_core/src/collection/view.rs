@@ -9,11 +9,12 @@ use std::ops::Bound;
 
 use bson::RawDocument;
 
-use crate::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use crate::access::{Flow, IndexInfo, KeyRange, Row, RowId, Source, VisitEntry, VisitLent, VisitRow, Way};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::kv::{Cursor, Reads};
 
 use super::meta::{IndexMeta, Meta};
+use super::row::{Lent, with_scratch};
 
 /// One collection as one transaction sees it.
 pub(crate) struct View<'a, R> {
@@ -106,14 +107,24 @@ impl<R: Reads> Source for View<'_, R> {
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        let mut visited = Ok(());
-        let there = self.reads.visit_row(&self.meta.rows, id.0, &mut |bytes| {
-            visited = self.meta.stored(bytes).and_then(|document| visit(&document));
-        })?;
-        visited.map(|()| there)
+        self.fetch_row(id, &mut |row| visit(row.document()?))
+    }
+
+    fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
+        with_scratch(|scratch| {
+            let mut visited = Ok(());
+            let there = self.reads.visit_row(&self.meta.rows, id.0, &mut |row| {
+                visited = visit(&mut Lent { meta: self.meta, row, scratch });
+            })?;
+            visited.map(|()| there)
+        })
     }
 
     fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.scan_rows(way, after, &mut |id, row| visit(id, row.document()?))
+    }
+
+    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
         let from = match (way, after) {
             (Way::Forward, Some(RowId(last))) => match last.checked_add(1) {
                 Some(next) => next,
@@ -122,19 +133,21 @@ impl<R: Reads> Source for View<'_, R> {
             _ => 0,
         };
         let mut rows = self.reads.rows(&self.meta.rows, from)?;
-        loop {
-            let next = match way {
-                Way::Forward => rows.lend_next()?,
-                Way::Backward => rows.lend_next_back()?,
-            };
-            let Some((id, bytes)) = next else { return Ok(()) };
-            if way == Way::Backward && after.is_some_and(|RowId(last)| id >= last) {
-                continue;
+        with_scratch(|scratch| {
+            loop {
+                let next = match way {
+                    Way::Forward => rows.lend_next()?,
+                    Way::Backward => rows.lend_next_back()?,
+                };
+                let Some((id, row)) = next else { return Ok(()) };
+                if way == Way::Backward && after.is_some_and(|RowId(last)| id >= last) {
+                    continue;
+                }
+                if visit(RowId(id), &mut Lent { meta: self.meta, row, scratch })? == Flow::Break(()) {
+                    return Ok(());
+                }
             }
-            if visit(RowId(id), self.meta.stored(bytes)?.as_ref())? == Flow::Break(()) {
-                return Ok(());
-            }
-        }
+        })
     }
 
     fn index_range(

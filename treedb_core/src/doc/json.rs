@@ -78,6 +78,18 @@ pub fn to_json(doc: &RawDocument) -> String {
     out
 }
 
+/// Writes a document as extended JSON that reads as the very same document: relaxed where that is enough, otherwise
+/// canonical. `None` if there is no such text (a field comes twice, for one).
+pub(crate) fn to_exact_json(doc: &RawDocument) -> Option<String> {
+    let reads_as = |text: &str| from_json(text).is_ok_and(|read| *read == *doc);
+    let relaxed = to_json(doc);
+    if reads_as(&relaxed) {
+        return Some(relaxed);
+    }
+    let canonical = Bson::Document(Document::try_from(doc).ok()?).into_canonical_extjson().to_string();
+    reads_as(&canonical).then_some(canonical)
+}
+
 fn write_object(doc: Doc<'_>, out: &mut String) {
     out.push('{');
     for (at, element) in doc.elements().enumerate() {

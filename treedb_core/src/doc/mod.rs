@@ -2,7 +2,8 @@
 //!
 //! A document enters through [`validate`] and is then walked as a [`Doc`] of [`Value`]s, which borrow from its
 //! bytes. [`compare`](compare::compare) is MongoDB's order across all types, [`key`] writes that order as bytes.
-//! Before it is stored it gets its identity: [`with_id`].
+//! Before it is stored it gets its identity: [`with_id`]. [`template`] rows hold a document without what it has in common
+//! with others.
 
 pub(crate) mod collation;
 pub mod compare;
@@ -14,6 +15,7 @@ pub(crate) mod number;
 mod owned;
 pub mod path;
 mod show;
+pub(crate) mod template;
 #[cfg(test)]
 pub(crate) mod testing;
 mod validate;
@@ -25,6 +27,7 @@ pub use identity::with_id;
 pub(crate) use number::{Decimal, Rounding};
 pub use owned::OwnedValue;
 pub use path::Path;
+pub use template::Fields;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, MESSAGE, validate, validate_with};
 pub use value::{Doc, Element, Elements, Value};
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bson::RawDocument;
 
-use crate::access::{Flow, RowId, Source, Way};
+use crate::access::{Flow, Row, RowId, Source, Way};
 use crate::code::Result;
 
 use super::exec::Counters;
@@ -29,10 +29,19 @@ pub(super) struct Walk {
 /// What a walk shows of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Show {
-    /// Where it is; its document only if that had to be looked at anyway.
+    /// Where it is.
     Rows,
     /// Its document.
     Documents,
+}
+
+impl Show {
+    fn of(self, row: &mut dyn Row) -> Result<Option<&RawDocument>> {
+        match self {
+            Show::Rows => Ok(None),
+            Show::Documents => row.document().map(Some),
+        }
+    }
 }
 
 /// What is shown of each matching row.
@@ -66,7 +75,7 @@ impl Walk {
     ) -> Result<()> {
         match &plan.path {
             Path::Nothing => self.done = true,
-            Path::Rows => self.rows(source, filter, counters, visit)?,
+            Path::Rows => self.rows(source, filter, counters, show, visit)?,
             Path::Index { ranges, .. } => {
                 while self.range < ranges.len() {
                     if self.index(source, plan, filter, counters, show, visit)? == Flow::Break(()) {
@@ -86,14 +95,15 @@ impl Walk {
         source: &dyn Source,
         filter: &Filter,
         counters: &mut Counters,
+        show: Show,
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         let mut stopped = false;
         let last = &mut self.last_row;
-        source.scan(Way::Forward, *last, &mut |row, document| {
+        source.scan_rows(Way::Forward, *last, &mut |id, row| {
             counters.docs_examined += 1;
-            *last = Some(row);
-            if filter.matches(document)? && visit(row, Some(document))? == Flow::Break(()) {
+            *last = Some(id);
+            if filter.admits(row)? && visit(id, show.of(row)?)? == Flow::Break(()) {
                 stopped = true;
                 return Ok(Flow::Break(()));
             }
@@ -133,10 +143,10 @@ impl Walk {
             if known && show == Show::Rows {
                 flow = visit(row, None)?;
             } else {
-                source.fetch(row, &mut |document| {
+                source.fetch_row(row, &mut |found| {
                     counters.docs_examined += 1;
-                    if known || filter.matches(document)? {
-                        flow = visit(row, Some(document))?;
+                    if known || filter.admits(found)? {
+                        flow = visit(row, show.of(found)?)?;
                     }
                     Ok(())
                 })?;

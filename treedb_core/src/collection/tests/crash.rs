@@ -57,10 +57,15 @@ impl Run {
         let tags: Vec<i32> = (0..self.dice.below(4)).map(|_| self.dice.below(6) as i32).collect();
         // Some rows go to the value log.
         let long = if self.dice.chance(10) { 3000 } else { 40 };
-        doc! {
+        let mut doc = doc! {
             "_id": self.next_id, "kind": self.dice.below(5) as i32, "tags": tags, "serial": 1000 - self.next_id,
             "same": 1, "note": "n".repeat(self.dice.below(long)),
+        };
+        // Some need a shape that no document before them had.
+        if self.dice.chance(8) {
+            doc.insert(format!("only {}", self.next_id), doc! { "here": self.next_id });
         }
+        doc
     }
 
     /// Several documents; one of them may have an `_id` that is there already, and is refused.

@@ -3,6 +3,7 @@
 mod aggregate;
 mod crash;
 mod damage;
+mod format;
 mod pipelines;
 mod transactions;
 mod twins;

@@ -30,8 +30,9 @@ mod tests;
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use crate::access::Row;
 use crate::code::Result;
-use crate::doc::{Doc, OwnedValue, Path, Value};
+use crate::doc::{Doc, Fields, OwnedValue, Path, Value};
 
 pub use bits::Bits;
 pub use compare::Op;
@@ -47,6 +48,8 @@ pub use schema::Schema;
 pub struct Filter {
     root: Node,
     source: RawDocumentBuf,
+    /// The fields of a document that decide; `None` if all of it may.
+    fields: Option<Fields>,
 }
 
 /// A part of a filter.
@@ -139,18 +142,42 @@ impl Test {
     }
 }
 
+impl Node {
+    /// Adds the names of the fields that decide; false if all of the document may.
+    fn names<'n>(&'n self, names: &mut Vec<&'n [u8]>) -> bool {
+        match self {
+            Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| node.names(names)),
+            Node::Not(node) => node.names(names),
+            Node::Compare { path, .. }
+            | Node::In { path, .. }
+            | Node::Exists { path }
+            | Node::Value { path, .. }
+            | Node::Size { path, .. }
+            | Node::Element { path, .. }
+            | Node::Member { path, .. } => {
+                names.push(path.first().as_bytes());
+                true
+            }
+            Node::Expr(_) | Node::Schema(_) => false,
+        }
+    }
+}
+
 impl Filter {
     /// Reads a filter document.
     ///
     /// Errors: `BadValue` naming the operator and field for what is unknown or has an impossible operand;
     /// `InvalidBSON` for bytes that are not a document.
     pub fn parse(filter: &RawDocument) -> Result<Self> {
-        Ok(Filter { root: parse::filter(filter)?, source: filter.to_owned() })
+        let root = parse::filter(filter)?;
+        let mut names = Vec::new();
+        let fields = if root.names(&mut names) { Some(Fields::new(names)) } else { None };
+        Ok(Filter { fields, source: filter.to_owned(), root })
     }
 
     /// The filter that every document matches.
     pub fn all() -> Self {
-        Filter { root: Node::And(Vec::new()), source: RawDocumentBuf::new() }
+        Filter { root: Node::And(Vec::new()), source: RawDocumentBuf::new(), fields: Some(Fields::default()) }
     }
 
     /// The tree.
@@ -174,6 +201,18 @@ impl Filter {
     /// Those of the expressions of an `$expr`.
     pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
         matches::matches(&self.root, doc.into())
+    }
+
+    /// Whether a row matches. No more of it is decoded than decides.
+    ///
+    /// # Errors
+    /// As [`Filter::matches`], and those of a damaged row.
+    pub fn admits(&self, row: &mut dyn Row) -> Result<bool> {
+        match &self.fields {
+            _ if self.is_all() => Ok(true),
+            Some(fields) => self.matches(row.part(fields)?),
+            None => self.matches(row.document()?),
+        }
     }
 
     /// The position of the element of an array by which `doc` matches: of the outermost array on the way to the value

@@ -1,0 +1,255 @@
+//! Rows as documents. The bytes may be anything: what is no row gives `None`, never a panic.
+
+use super::super::value::kind;
+use super::encode::IndexName;
+use super::number::{take, take_bytes, take_counted, unzigzag};
+use super::shape::{Field, Shape, Slot, bits_at, loose};
+use super::shapes::Shapes;
+use super::{MAX_NESTING, array_form};
+use crate::doc::MAX_DOCUMENT_SIZE;
+
+/// A row, as its first bytes tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stored<'s, 'r> {
+    /// The document as it is.
+    Plain(&'r [u8]),
+    /// Values in a shape.
+    Shaped(Row<'s, 'r>),
+}
+
+/// The values of a document, and their shape.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'s, 'r> {
+    shapes: &'s Shapes,
+    pub(super) shape: &'s Shape,
+    bits: &'r [u8],
+    fixed: &'r [u8],
+    values: &'r [u8],
+}
+
+impl Shapes {
+    /// What `row` is; `None` if it is damaged, or its shape is none of these.
+    #[inline]
+    pub(crate) fn open<'s, 'r>(&'s self, mut row: &'r [u8]) -> Option<Stored<'s, 'r>> {
+        let Some(number) = take(&mut row)?.checked_sub(1) else { return Some(Stored::Plain(row)) };
+        let shape = self.get(number)?;
+        let bits = take_bytes(&mut row, shape.bits)?;
+        let fixed = take_bytes(&mut row, shape.fixed)?;
+        Some(Stored::Shaped(Row { shapes: self, shape, bits, fixed, values: row }))
+    }
+}
+
+impl<'s, 'r> Row<'s, 'r> {
+    /// Appends the document to `out`; `None` if the row is damaged, what was appended then being of no use.
+    pub(crate) fn decode(&self, out: &mut Vec<u8>) -> Option<()> {
+        out.reserve(self.shape.overhead + self.fixed.len() + self.values.len());
+        self.append(out, 0)
+    }
+
+    fn append(&self, out: &mut Vec<u8>, depth: usize) -> Option<()> {
+        let mut reader = self.reader(depth);
+        document(out, |out| reader.fields(&self.shape.fields, out))?;
+        reader.values.is_empty().then_some(())
+    }
+
+    /// A reader that stands before the first value.
+    pub(super) fn reader(&self, depth: usize) -> Reader<'s, 'r> {
+        Reader { shapes: self.shapes, bits: self.bits, fixed: self.fixed, values: self.values, depth }
+    }
+}
+
+/// Appends a document whose elements `elements` appends.
+#[inline]
+pub(super) fn document(out: &mut Vec<u8>, elements: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    elements(out)?;
+    out.push(0);
+    let len = u32::try_from(out.len() - start).ok()?;
+    *out.get_mut(start..)?.first_chunk_mut()? = len.to_le_bytes();
+    Some(())
+}
+
+/// Goes through the values of a row.
+pub(super) struct Reader<'s, 'r> {
+    shapes: &'s Shapes,
+    bits: &'r [u8],
+    fixed: &'r [u8],
+    values: &'r [u8],
+    depth: usize,
+}
+
+impl Reader<'_, '_> {
+    /// Appends the elements of `fields`.
+    pub(super) fn fields(&mut self, fields: &[Field], out: &mut Vec<u8>) -> Option<()> {
+        fields.iter().try_for_each(|field| self.field(field, out))
+    }
+
+    /// Appends the element of the next field, if it is there.
+    #[inline]
+    pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Option<()> {
+        match &field.slot {
+            Slot::Value => {
+                out.extend_from_slice(&field.head);
+                self.value(field.kind(), out)
+            }
+            Slot::Nothing => {
+                out.extend_from_slice(&field.head);
+                Some(())
+            }
+            Slot::Bit(at) => {
+                out.extend_from_slice(&field.head);
+                out.push(bits_at(self.bits, *at) & 1);
+                Some(())
+            }
+            Slot::Fixed { at, len } => {
+                out.extend_from_slice(&field.head);
+                out.extend_from_slice(self.fixed.get(*at..*at + *len)?);
+                Some(())
+            }
+            Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
+                loose::USUAL => {
+                    out.extend_from_slice(&field.head);
+                    self.value(field.kind(), out)
+                }
+                loose::ABSENT => Some(()),
+                loose::NULL => {
+                    out.push(kind::NULL);
+                    out.extend_from_slice(field.name_nul());
+                    Some(())
+                }
+                _ => {
+                    let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
+                    out.push(kind);
+                    out.extend_from_slice(field.name_nul());
+                    self.value(kind, out)
+                }
+            },
+            Slot::Nested(fields) => {
+                out.extend_from_slice(&field.head);
+                document(out, |out| self.fields(fields, out))
+            }
+        }
+    }
+
+    /// Goes over the next field.
+    #[inline]
+    pub(super) fn skip(&mut self, field: &Field) -> Option<()> {
+        match &field.slot {
+            Slot::Nothing | Slot::Bit(_) | Slot::Fixed { .. } => Some(()),
+            Slot::Value => self.skip_value(field.kind()),
+            Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
+                loose::USUAL => self.skip_value(field.kind()),
+                loose::ABSENT | loose::NULL => Some(()),
+                _ => {
+                    let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
+                    self.skip_value(kind)
+                }
+            },
+            Slot::Nested(fields) => fields.iter().try_for_each(|field| self.skip(field)),
+        }
+    }
+
+    fn skip_value(&mut self, kind: u8) -> Option<()> {
+        match kind {
+            kind::INT32 | kind::INT64 | kind::DATE => drop(take(&mut self.values)?),
+            kind::BINARY => {
+                let len = usize::try_from(take(&mut self.values)?).ok()?;
+                take_bytes(&mut self.values, len.checked_add(1)?)?;
+            }
+            _ => match fixed_len(kind) {
+                Some(len) => drop(take_bytes(&mut self.values, len)?),
+                None => drop(take_counted(&mut self.values)?),
+            },
+        }
+        Some(())
+    }
+
+    /// Appends the BSON of the next value, which is of type `kind`.
+    fn value(&mut self, kind: u8, out: &mut Vec<u8>) -> Option<()> {
+        match kind {
+            kind::STRING | kind::CODE | kind::SYMBOL => {
+                let text = take_counted(&mut self.values)?;
+                out.extend_from_slice(&u32::try_from(text.len() + 1).ok()?.to_le_bytes());
+                out.extend_from_slice(text);
+                out.push(0);
+            }
+            kind::INT32 => {
+                let number = i32::try_from(unzigzag(take(&mut self.values)?)).ok()?;
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            kind::INT64 | kind::DATE => {
+                out.extend_from_slice(&unzigzag(take(&mut self.values)?).to_le_bytes());
+            }
+            kind::DOCUMENT => {
+                let row = take_counted(&mut self.values)?;
+                // Few bytes of a row can be many of a document.
+                if self.depth >= MAX_NESTING || out.len() > 2 * MAX_DOCUMENT_SIZE {
+                    return None;
+                }
+                match self.shapes.open(row)? {
+                    Stored::Plain(doc) => out.extend_from_slice(doc),
+                    Stored::Shaped(row) => row.append(out, self.depth + 1)?,
+                }
+            }
+            kind::ARRAY => {
+                let array = take_counted(&mut self.values)?;
+                match array.split_first() {
+                    None => out.extend_from_slice(crate::doc::Doc::EMPTY.as_bytes()),
+                    Some((&array_form::BSON, array)) => out.extend_from_slice(array),
+                    Some((&form, elements)) => {
+                        if self.depth >= MAX_NESTING {
+                            return None;
+                        }
+                        let mut inner = Reader { values: elements, depth: self.depth + 1, ..*self };
+                        document(out, |out| inner.elements(form, out))?;
+                    }
+                }
+            }
+            kind::BINARY => {
+                let len = take(&mut self.values)?;
+                out.extend_from_slice(&u32::try_from(len).ok()?.to_le_bytes());
+                let len = usize::try_from(len).ok()?.checked_add(1)?;
+                out.extend_from_slice(take_bytes(&mut self.values, len)?);
+            }
+            _ => match fixed_len(kind) {
+                Some(len) => out.extend_from_slice(take_bytes(&mut self.values, len)?),
+                None => out.extend_from_slice(take_counted(&mut self.values)?),
+            },
+        }
+        Some(())
+    }
+
+    /// Appends the elements of an array, all that is left of the values.
+    fn elements(&mut self, form: u8, out: &mut Vec<u8>) -> Option<()> {
+        let (mut position, mut name) = (0, IndexName::default());
+        while !self.values.is_empty() {
+            let kind = match form {
+                array_form::MIXED => *take_bytes(&mut self.values, 1)?.first()?,
+                kind => kind,
+            };
+            out.push(kind);
+            out.extend_from_slice(name.of(position));
+            out.push(0);
+            let before = self.values.len();
+            self.value(kind, out)?;
+            if form != array_form::MIXED && self.values.len() == before {
+                return None;
+            }
+            position += 1;
+        }
+        Some(())
+    }
+}
+
+/// Bytes of the types whose values have always as many and are stored as in BSON.
+fn fixed_len(kind: u8) -> Option<usize> {
+    Some(match kind {
+        kind::DOUBLE | kind::TIMESTAMP => 8,
+        kind::OBJECT_ID => 12,
+        kind::DECIMAL => 16,
+        kind::BOOL => 1,
+        kind::NULL | kind::UNDEFINED | kind::MIN_KEY | kind::MAX_KEY => 0,
+        _ => return None,
+    })
+}
