@@ -148,6 +148,7 @@ impl Node {
         match self {
             Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| node.names(names)),
             Node::Not(node) => node.names(names),
+            Node::Folded(folded) => folded.node().names(names),
             Node::Compare { path, .. }
             | Node::In { path, .. }
             | Node::Exists { path }

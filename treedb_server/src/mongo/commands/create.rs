@@ -35,8 +35,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             name if VALIDATION.contains(&name) => {
                 options.insert(name, Bson::try_from(arg.value())?);
             }
+            // `{ treedb: { format: .. } }`: how rows are stored.
+            "storageEngine" => {
+                options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
+            }
             // Settings of other storage engines.
-            "autoIndexId" | "storageEngine" | "indexOptionDefaults" | "temp" | "flags" => {}
+            "autoIndexId" | "indexOptionDefaults" | "temp" | "flags" => {}
             _ => arg.generic()?,
         }
     }
