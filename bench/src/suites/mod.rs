@@ -2,6 +2,7 @@
 
 mod documents;
 mod durable;
+mod groups;
 mod kv;
 mod memory;
 mod open;
@@ -27,6 +28,7 @@ pub struct Suite {
 pub const SUITES: &[Suite] = &[
     Suite { name: "kv", about: kv::ABOUT, run: kv::run },
     Suite { name: "documents", about: documents::ABOUT, run: documents::run },
+    Suite { name: "groups", about: groups::ABOUT, run: groups::run },
     Suite { name: "durable", about: durable::ABOUT, run: durable::run },
     Suite { name: "readers", about: readers::ABOUT, run: readers::run },
     Suite { name: "stall", about: stall::ABOUT, run: stall::run },

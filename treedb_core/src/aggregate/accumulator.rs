@@ -193,6 +193,22 @@ impl Accumulator {
         &self.input
     }
 
+    /// How it sorts, if it does.
+    pub(super) fn sort(&self) -> Option<&Sort> {
+        self.sort.as_ref()
+    }
+
+    /// True if the order of the documents does not matter.
+    pub(super) fn is_unordered(&self) -> bool {
+        match self.kind {
+            Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
+            Kind::Extreme { .. } | Kind::Percentile { .. } => true,
+            // Which of equal ones it is, and in what order they are listed, may be noticed.
+            Kind::Top { .. } | Kind::AddToSet => false,
+            Kind::First | Kind::Last | Kind::Push | Kind::Merge | Kind::FirstN(_) | Kind::LastN(_) => false,
+        }
+    }
+
     /// What every document adds, if that is the same whole number for all.
     pub(super) fn counts(&self) -> Option<Value<'_>> {
         match (&self.kind, self.input.as_constant()) {

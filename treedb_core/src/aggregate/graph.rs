@@ -152,6 +152,10 @@ struct Reaching {
 }
 
 impl Stage for Graph {
+    fn leaves(&self, name: &str) -> bool {
+        name != self.to.first()
+    }
+
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
         Ok(Box::new(Reaching { stage: self, context: context.clone(), input }))
     }

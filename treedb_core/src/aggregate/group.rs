@@ -99,6 +99,38 @@ impl Group {
         self.outputs.0.iter().all(|(_, accumulator)| accumulator.merges())
     }
 
+    /// True if the order of the documents does not matter.
+    pub(super) fn is_unordered(&self) -> bool {
+        self.outputs.0.iter().all(|(_, accumulator)| accumulator.is_unordered())
+    }
+
+    /// The top-level field that a path into the `_id` leads to.
+    pub(super) fn source_of(&self, path: &str) -> Option<String> {
+        let rest = path.strip_prefix("_id")?;
+        let expr = match rest.strip_prefix('.') {
+            None if rest.is_empty() => self.id.clone(),
+            Some(name) => self.id.field_named(name)?,
+            None => return None,
+        };
+        let path = expr.as_field()?;
+        (path.parts().len() == 1).then(|| path.first().to_owned())
+    }
+
+    /// Adds the top-level fields that are read; `None` if that may be any.
+    pub(super) fn reads(&self, names: &mut Vec<String>) -> Option<()> {
+        let inputs = self.outputs.0.iter().map(|(_, accumulator)| accumulator.input());
+        for expr in std::iter::once(&self.id).chain(inputs) {
+            let reads = expr.reads();
+            if reads.whole {
+                return None;
+            }
+            names.extend(reads.paths.iter().map(|path| path.first().to_owned()));
+        }
+        let sorts = self.outputs.0.iter().filter_map(|(_, accumulator)| accumulator.sort());
+        names.extend(sorts.flat_map(|sort| sort.keys.iter().map(|key| key.path.first().to_owned())));
+        Some(())
+    }
+
     /// If the group does nothing but count all documents: the field of each count and what one document counts.
     pub(super) fn counts(&self) -> Option<Vec<Value<'_>>> {
         self.id.as_constant()?;

@@ -118,6 +118,10 @@ struct Looking {
 }
 
 impl Stage for Lookup {
+    fn leaves(&self, name: &str) -> bool {
+        name != self.to.first()
+    }
+
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
         Ok(Box::new(Looking { stage: self, context: context.clone(), input }))
     }

@@ -11,6 +11,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `pipeline` | reading stages, moving work to the planner, putting streams together |
+//! | `reorder` | moving filters, sorts and limits towards the front |
 //! | `stream`, `world` | [`Stream`]; [`World`] and [`Context`] |
 //! | `accumulator` | `$sum` .. `$percentile`, for groups, buckets and windows |
 //! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
@@ -31,6 +32,7 @@ mod lookup;
 pub(crate) mod oracle;
 mod pipeline;
 mod redact;
+mod reorder;
 mod shape;
 mod sort;
 mod source;

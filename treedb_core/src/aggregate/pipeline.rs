@@ -13,7 +13,7 @@ use super::shape::{Match, Shape};
 use super::stream::{Docs, Timed};
 use super::world::Context;
 use super::{
-    bucket, densify, facet, graph, group, limit, lookup, redact, sort, source, unwind, window, write,
+    bucket, densify, facet, graph, group, limit, lookup, redact, reorder, sort, source, unwind, window, write,
 };
 
 /// Stages a pipeline may have, nested ones counted on their own: MongoDB's limit.
@@ -29,6 +29,12 @@ pub(super) trait Stage: std::fmt::Debug + Send + Sync {
 
     /// True if what a document becomes does not depend on others, nor on other collections.
     fn is_for_each(&self) -> bool {
+        false
+    }
+
+    /// True if the top-level field `name` of each document stays as it is, whatever else becomes of it, and documents
+    /// are not chosen by their number: a filter on that field may go before the stage.
+    fn leaves(&self, _name: &str) -> bool {
         false
     }
 }
@@ -52,7 +58,7 @@ pub(super) enum Node {
 
 impl Node {
     /// True if what a document becomes does not depend on others, nor on other collections.
-    fn is_for_each(&self) -> bool {
+    pub(super) fn is_for_each(&self) -> bool {
         match self {
             Node::Match(_) | Node::Project(..) => true,
             Node::Other(stage) => stage.is_for_each(),
@@ -113,7 +119,7 @@ impl Parser {
             }
             nodes.extend(found);
         }
-        Ok(Pipeline { nodes })
+        Ok(Pipeline { nodes: reorder::reordered(nodes)? })
     }
 
     fn stage(&self, stage: Doc<'_>) -> Result<Vec<Node>> {
@@ -334,6 +340,25 @@ impl Pipeline {
         chain(rest, timed(context.world.find(namespace, query)?), context)
     }
 
+    /// The kinds of its stages in the order they are run in, with the fields that filters read.
+    #[cfg(test)]
+    pub(super) fn shown(&self) -> Vec<String> {
+        let one = |node: &Node| match node {
+            Node::Match(found) => {
+                let mut names = Vec::new();
+                let _ = found.reads(&mut names);
+                format!("match({})", names.join(","))
+            }
+            Node::Sort(_) => "sort".to_owned(),
+            Node::Skip(_) => "skip".to_owned(),
+            Node::Limit(_) => "limit".to_owned(),
+            Node::Project(..) => "project".to_owned(),
+            Node::Group(_) => "group".to_owned(),
+            _ => "other".to_owned(),
+        };
+        self.nodes.iter().map(one).collect()
+    }
+
     /// Runs the pipeline over documents.
     ///
     /// # Errors
@@ -371,7 +396,10 @@ fn chain(nodes: &[Node], input: Docs, context: &Context) -> Result<Docs> {
         docs = match node {
             Node::Match(stage) => Arc::clone(stage).open(docs, context)?,
             Node::Project(stage, _) => Arc::clone(stage).open(docs, context)?,
-            Node::Sort(sort) => Box::new(sort::Sorting::new(sort.clone(), wanted(rest), docs, context)),
+            Node::Sort(sort) => {
+                let (wanted, needed) = (wanted(rest), reorder::needed(sort, rest));
+                Box::new(sort::Sorting::new(sort.clone(), wanted, needed, docs, context))
+            }
             Node::Skip(skip) => Box::new(limit::Skip::new(docs, *skip)),
             Node::Limit(limit) => Box::new(limit::Limit::new(docs, *limit)),
             Node::Group(stage) => Arc::clone(stage).open(docs, context)?,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::code::Result;
@@ -25,6 +25,15 @@ pub(super) struct Match {
     equal: Vec<(String, Expr)>,
 }
 
+/// A part of a `$match`: what all parts are true of, the whole is.
+#[derive(Debug, Clone)]
+pub(super) enum Piece {
+    /// A filter that has no expression at its top.
+    Plain(Filter),
+    /// An expression, and the fields it compares with variables.
+    Condition(Expr, Vec<(String, Expr)>),
+}
+
 impl Match {
     pub(super) fn parse(stage: &Element<'_>, names: &Names) -> Result<Match> {
         let (mut conditions, mut equal) = (Vec::new(), Vec::new());
@@ -39,6 +48,65 @@ impl Match {
     pub(super) fn of(filter: &RawDocument) -> Result<Match> {
         let (conditions, equal) = (Vec::new(), Vec::new());
         Ok(Match { filter: Filter::parse(filter)?, source: filter.to_owned(), conditions, equal })
+    }
+
+    /// The parts of the condition.
+    ///
+    /// # Errors
+    /// None: each part was read before.
+    pub(super) fn pieces(&self) -> Result<Vec<Piece>> {
+        let mut all = Vec::new();
+        add_pieces(Doc::from(&self.source), &mut all)?;
+        if let [condition] = self.conditions.as_slice() {
+            all.push(Piece::Condition(condition.clone(), self.equal.clone()));
+        } else {
+            all.extend(
+                self.conditions.iter().map(|condition| Piece::Condition(condition.clone(), Vec::new())),
+            );
+            // Which of several conditions an equality is of does not matter while they stay together.
+            if let Some(Piece::Condition(_, equal)) = all.last_mut() {
+                equal.clone_from(&self.equal);
+            }
+        }
+        Ok(all)
+    }
+
+    /// All parts as one condition.
+    ///
+    /// # Errors
+    /// None: each part was read before.
+    pub(super) fn join(pieces: &[Piece]) -> Result<Match> {
+        let (mut plain, mut conditions, mut equal) = (Vec::new(), Vec::new(), Vec::new());
+        for piece in pieces {
+            match piece {
+                Piece::Plain(filter) => plain.push(filter.source().to_owned()),
+                Piece::Condition(condition, own) => {
+                    conditions.push(condition.clone());
+                    equal.extend(own.iter().cloned());
+                }
+            }
+        }
+        let source = if plain.len() < 2 {
+            plain.pop().unwrap_or_default()
+        } else {
+            let mut all = RawArrayBuf::new();
+            plain.into_iter().for_each(|filter| all.push(filter));
+            rawdoc! { "$and": all }
+        };
+        Ok(Match { filter: Filter::parse(&source)?, source, conditions, equal })
+    }
+
+    /// The fields the condition reads at the top; `None` if it may read any.
+    pub(super) fn reads(&self, names: &mut Vec<String>) -> Option<()> {
+        let plain = self.filter.reads();
+        names.extend(plain.names);
+        let mut whole = plain.whole;
+        for condition in &self.conditions {
+            let reads = condition.reads();
+            whole |= reads.whole;
+            names.extend(reads.paths.iter().map(|path| path.first().to_owned()));
+        }
+        (!whole).then_some(())
     }
 
     /// Filters that every document of the answer matches, for the planner.
@@ -68,6 +136,27 @@ impl Match {
     pub(super) fn has_rest(&self) -> bool {
         !self.conditions.is_empty()
     }
+}
+
+/// The fields of a filter, each as a filter of its own, `$and`s opened.
+fn add_pieces(filter: Doc<'_>, all: &mut Vec<Piece>) -> Result<()> {
+    for element in filter.elements() {
+        match (element.name, element.value()) {
+            (b"$and", Value::Array(parts)) => {
+                for part in parts.elements() {
+                    if let Value::Document(part) = part.value() {
+                        add_pieces(part, all)?;
+                    }
+                }
+            }
+            _ => {
+                let mut one = Writer::new(element.bytes.len() + 32);
+                one.copy(&element);
+                all.push(Piece::Plain(Filter::parse(&one.finish())?));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The filter without the `$expr` at its top, which are shown to `found`.

@@ -1,9 +1,11 @@
 //! `$sort`: in memory, or in sorted runs on disk that are merged.
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::Flow;
 use crate::code::Result;
+use crate::doc::Doc;
+use crate::doc::write::Writer;
 use crate::query::Sort;
 
 use super::spill::{SpillReader, SpillWriter};
@@ -15,6 +17,8 @@ pub(super) struct Sorting {
     sort: Sort,
     /// Documents that are wanted at most.
     wanted: Option<usize>,
+    /// Top-level fields that are used behind the sort; `None` for all.
+    needed: Option<Vec<String>>,
     context: Context,
     input: Option<Docs>,
     runs: Vec<Run>,
@@ -44,20 +48,38 @@ impl Run {
     }
 }
 
+/// What is kept of a document while it is sorted.
+fn held(document: &RawDocument, needed: Option<&[String]>) -> RawDocumentBuf {
+    let Some(needed) = needed else { return document.to_owned() };
+    let mut out = Writer::new(document.as_bytes().len());
+    for element in Doc::from(document).elements() {
+        if needed.iter().any(|name| name.as_bytes() == element.name) {
+            out.copy(&element);
+        }
+    }
+    out.finish()
+}
+
 impl Sorting {
-    pub(super) fn new(sort: Sort, wanted: Option<usize>, input: Docs, context: &Context) -> Self {
-        Sorting { sort, wanted, context: context.clone(), input: Some(input), runs: Vec::new() }
+    pub(super) fn new(
+        sort: Sort,
+        wanted: Option<usize>,
+        needed: Option<Vec<String>>,
+        input: Docs,
+        context: &Context,
+    ) -> Self {
+        Sorting { sort, wanted, needed, context: context.clone(), input: Some(input), runs: Vec::new() }
     }
 
     fn read(&mut self, mut input: Docs) -> Result<()> {
-        let Sorting { sort, wanted, context, runs, .. } = self;
+        let Sorting { sort, wanted, needed, context, runs, .. } = self;
         let mut all: Vec<(Vec<u8>, RawDocumentBuf)> = Vec::new();
         let mut bytes = 0;
         let size = |key: &Vec<u8>, document: &RawDocumentBuf| {
             key.len() + document.as_bytes().len() + size_of::<(Vec<u8>, RawDocumentBuf)>()
         };
         input.each(&mut |document| {
-            let (key, document) = (sort.key(document)?, document.to_owned());
+            let (key, document) = (sort.key(document)?, held(document, needed.as_deref()));
             bytes += size(&key, &document);
             all.push((key, document));
             // Now and then what cannot be among the first is let go. The sort is stable: so is the choice.

@@ -112,6 +112,10 @@ struct Unwinding {
 }
 
 impl Stage for Unwind {
+    fn leaves(&self, name: &str) -> bool {
+        name != self.path.first() && self.index.as_ref().is_none_or(|index| name != index.first())
+    }
+
     fn is_for_each(&self) -> bool {
         true
     }

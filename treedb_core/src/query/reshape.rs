@@ -42,6 +42,22 @@ impl Tree {
         self.0.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, field)| field)
     }
 
+    /// Adds what the tree's expressions read and, at its top, what it names.
+    fn reads(&self, names: &mut Vec<String>, top: bool) -> Option<()> {
+        for (name, field) in &self.0 {
+            match field {
+                Field::Plain | Field::Inner(_) if top => names.push(name.clone()),
+                _ => {}
+            }
+            match field {
+                Field::Plain => {}
+                Field::Computed(expr) => reads(expr, names)?,
+                Field::Inner(tree) => tree.reads(names, false)?,
+            }
+        }
+        Some(())
+    }
+
     fn computes(&self) -> bool {
         self.0.iter().any(|(_, field)| match field {
             Field::Plain => false,
@@ -73,6 +89,13 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Adds the top-level fields an expression reads; `None` if it may read any.
+fn reads(expr: &Expr, names: &mut Vec<String>) -> Option<()> {
+    let found = expr.reads();
+    names.extend(found.paths.iter().map(|path| path.first().to_owned()));
+    (!found.whole).then_some(())
 }
 
 /// One path of a `$project` before it is known whether fields are kept or dropped.
@@ -227,6 +250,30 @@ impl Reshape {
             tree.add(path, path, Field::Plain)?;
         }
         Ok(Reshape(Kind::Drop(tree)))
+    }
+
+    /// True if the top-level field `name` of every document stays as it is.
+    pub(crate) fn leaves(&self, name: &str) -> bool {
+        match &self.0 {
+            Kind::Keep(tree) => matches!(tree.find(name.as_bytes()), Some(Field::Plain)),
+            Kind::Drop(tree) | Kind::Set(tree) => tree.find(name.as_bytes()).is_none(),
+            Kind::Replace(_) => false,
+        }
+    }
+
+    /// Adds the top-level fields that are read to make the new document, those that stay as they are left out unless
+    /// only they are kept. True if no other field of a document can show in the new one; `None` if any may be read.
+    pub(crate) fn reads(&self, names: &mut Vec<String>) -> Option<bool> {
+        match &self.0 {
+            Kind::Keep(tree) => tree.reads(names, true)?,
+            Kind::Drop(_) => return Some(false),
+            Kind::Set(tree) => {
+                tree.reads(names, true)?;
+                return Some(false);
+            }
+            Kind::Replace(expr) => reads(expr, names)?,
+        }
+        Some(true)
     }
 
     /// The document that `document` becomes.

@@ -136,6 +136,17 @@ impl Expr {
         }
     }
 
+    /// The expression of a field, if it is a document of expressions.
+    pub(crate) fn field_named(&self, name: &str) -> Option<Expr> {
+        match &self.0 {
+            Node::Object(fields) => {
+                let field = fields.iter().find(|(field, _)| field == name);
+                field.map(|(_, node)| Expr(node.clone()))
+            }
+            _ => None,
+        }
+    }
+
     /// The path, if the expression is a field of the document.
     pub fn as_field(&self) -> Option<&Path> {
         match &self.0 {

@@ -9,6 +9,7 @@
 //! | `parse` | the filter document, logical operators, the operators of a field |
 //! | `matches` | evaluation of the tree |
 //! | `position` | which element of an array matched: what a `$` in an update or projection means |
+//! | `reads` | which fields a filter reads |
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
 //! | `folded` | comparisons under a collation |
 //! | `condition`, `schema` | `$expr`, `$jsonSchema` |
@@ -23,6 +24,7 @@ mod matches;
 mod modulo;
 mod parse;
 mod position;
+mod reads;
 mod regex;
 mod schema;
 #[cfg(test)]
