@@ -44,8 +44,8 @@ pub use cipher::Key;
 pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use collection::{
     AggregateRequest, Aggregation, Collection, CollectionInfo, Cursor, Database, DatabaseCheck,
-    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec, IndexesCreated,
-    InsertOutcome, Namespace, UpdateOutcome, UpdateRequest,
+    DeleteRequest, Explanation, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec,
+    IndexesCreated, InsertOutcome, Namespace, UpdateOutcome, UpdateRequest,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};

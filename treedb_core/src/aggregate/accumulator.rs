@@ -54,7 +54,7 @@ enum Kind {
 }
 
 /// What an accumulator has seen of one group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum State {
     Sum(Sum),
     Deviation(Deviation),

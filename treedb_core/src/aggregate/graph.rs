@@ -12,9 +12,10 @@ use crate::doc::{Doc, Element, Path, Value};
 use crate::query::expr::{Arena, Expr, Names, Scope, check_path};
 use crate::query::{Filter, Query};
 
-use super::lookup::{both, one_of};
+use super::join::{Join, Joined, Values};
+use super::lookup::both;
 use super::pipeline::{Stage, raw};
-use super::stream::{Docs, Stream};
+use super::stream::{Docs, List, Stream};
 use super::unwind::with_value;
 use super::world::Context;
 
@@ -84,14 +85,17 @@ impl Graph {
         })
     }
 
-    fn reached(&self, document: Doc<'_>, context: &Context) -> Result<ArrayWriter> {
+    fn namespace(&self, context: &Context) -> String {
+        format!("{}.{}", context.database, self.from)
+    }
+
+    fn reached(&self, document: Doc<'_>, join: &mut Join, context: &Context) -> Result<ArrayWriter> {
         let arena = Arena::new();
         let start = self.start.eval(&mut Scope::new(document, &context.globals, &arena))?;
-        let namespace = format!("{}.{}", context.database, self.from);
         // Values that were followed, documents that were met.
         let (mut followed, mut met) = (HashSet::new(), HashSet::new());
-        let mut frontier = ArrayWriter::new();
-        let add = |value: Value<'_>, frontier: &mut ArrayWriter, followed: &mut HashSet<Vec<u8>>| {
+        let mut frontier = Values::new();
+        let add = |value: Value<'_>, frontier: &mut Values, followed: &mut HashSet<Vec<u8>>| {
             let mut key = Vec::new();
             encode_value(value, &mut key);
             if followed.insert(key) {
@@ -106,12 +110,28 @@ impl Graph {
             None => {}
         }
         let (mut all, mut depth) = (ArrayWriter::new(), 0_u64);
-        while frontier.len() > 0 && self.max_depth.is_none_or(|most| depth <= most) {
-            let mut filter = one_of(&self.connect_to, std::mem::replace(&mut frontier, ArrayWriter::new()));
-            if let Some(restrict) = &self.restrict {
-                filter = both(filter, restrict);
-            }
-            let mut found = context.world.find(&namespace, Query::new(Filter::parse(&filter)?))?;
+        while !frontier.is_empty() && self.max_depth.is_none_or(|most| depth <= most) {
+            let mut found = match join.find(std::mem::replace(&mut frontier, Values::new()), context)? {
+                Joined::Documents(mut found) => {
+                    if let Some(restrict) = &self.restrict {
+                        let filter = Filter::parse(restrict)?;
+                        let mut kept = Vec::new();
+                        for one in found {
+                            if filter.matches(&one)? {
+                                kept.push(one);
+                            }
+                        }
+                        found = kept;
+                    }
+                    Box::new(List::new(found))
+                }
+                Joined::Filter(mut filter) => {
+                    if let Some(restrict) = &self.restrict {
+                        filter = both(filter, restrict);
+                    }
+                    context.world.find(&self.namespace(context), Query::new(Filter::parse(&filter)?))?
+                }
+            };
             while let Some(one) = found.next()? {
                 let doc = Doc::from(&one);
                 let mut id = Vec::new();
@@ -147,6 +167,7 @@ impl Graph {
 
 struct Reaching {
     stage: Arc<Graph>,
+    join: Join,
     context: Context,
     input: Docs,
 }
@@ -157,7 +178,8 @@ impl Stage for Graph {
     }
 
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
-        Ok(Box::new(Reaching { stage: self, context: context.clone(), input }))
+        let join = Join::new(self.namespace(context), &self.connect_to);
+        Ok(Box::new(Reaching { stage: self, join, context: context.clone(), input }))
     }
 }
 
@@ -165,7 +187,7 @@ impl Stream for Reaching {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
         let doc = Doc::from(&document);
-        let bytes = self.stage.reached(doc, &self.context)?.into_bytes();
+        let bytes = self.stage.reached(doc, &mut self.join, &self.context)?.into_bytes();
         with_value(doc, &self.stage.to, Some(Value::Array(Doc::new(&bytes)))).map(Some)
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Group {
     pub(super) id: Expr,
     pub(super) outputs: Outputs,
     pub(super) layout: Layout,
+    /// The stage as it was written.
+    pub(super) source: RawDocumentBuf,
 }
 
 impl Group {
@@ -50,7 +52,10 @@ impl Group {
             ));
         };
         let outputs = Outputs::parse(doc, &["_id"], names)?;
-        let mut group = Group { id: Expr::parse(id, names)?, outputs, layout: Layout::default() };
+        let mut source = Writer::new(doc.as_bytes().len() + 16);
+        source.copy(stage);
+        let source = source.finish();
+        let mut group = Group { id: Expr::parse(id, names)?, outputs, layout: Layout::default(), source };
         group.layout = Layout::of(&group);
         Ok(group)
     }

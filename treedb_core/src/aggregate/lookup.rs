@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bson::{RawDocumentBuf, rawdoc};
 
 use crate::code::Result;
-use crate::doc::write::{ArrayWriter, Writer};
+use crate::doc::write::ArrayWriter;
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope, check_path, check_variable};
 
+use super::join::{Join, Joined, Values};
 use super::pipeline::{Node, Parser, Pipeline, Stage};
 use super::shape::Match;
-use super::stream::{Docs, Stream};
+use super::stream::{Docs, List, Stream};
 use super::unwind::with_value;
 use super::world::Context;
 
@@ -75,28 +76,35 @@ impl Lookup {
     }
 
     /// The other collection's documents for one of this.
-    fn found(&self, document: Doc<'_>, context: &Context) -> Result<Docs> {
+    fn found(&self, document: Doc<'_>, join: Option<&mut Join>, context: &Context) -> Result<Docs> {
         let arena = Arena::new();
         let mut scope = Scope::new(document, &context.globals, &arena);
         let mut values = context.globals.values.clone();
         for variable in &self.variables {
             values.push(variable.eval(&mut scope)?.map(OwnedValue::from_value));
         }
-        let context = context.with_globals(Globals { now: context.globals.now, values });
-        let namespace = format!("{}.{}", context.database, self.from);
-        match &self.fields {
-            Some((local, foreign)) => {
-                let filter = Node::Match(Arc::new(Match::of(&joins(document, local, foreign))?));
-                self.pipeline.behind(filter).open(&namespace, &context)
-            }
-            None => self.pipeline.open(&namespace, &context),
+        let inner = context.with_globals(Globals { now: context.globals.now, values });
+        let namespace = self.namespace(context);
+        match (&self.fields, join) {
+            (Some((local, _)), Some(join)) => match join.find(join_values(document, local), context)? {
+                Joined::Documents(found) => self.pipeline.open_over(Box::new(List::new(found)), &inner),
+                Joined::Filter(filter) => {
+                    let filter = Node::Match(Arc::new(Match::of(&filter)?));
+                    self.pipeline.behind(filter).open(&namespace, &inner)
+                }
+            },
+            _ => self.pipeline.open(&namespace, &inner),
         }
+    }
+
+    fn namespace(&self, context: &Context) -> String {
+        format!("{}.{}", context.database, self.from)
     }
 }
 
-/// The filter of the documents whose `foreign` equals a value at `local`. Where nothing is found there, null is.
-fn joins(document: Doc<'_>, local: &Path, foreign: &str) -> RawDocumentBuf {
-    let mut values = ArrayWriter::new();
+/// The values at `local` that a document is joined by. Where nothing is found there, null is.
+fn join_values(document: Doc<'_>, local: &Path) -> Values {
+    let mut values = Values::new();
     local.visit(document, false, &mut |found| {
         match found {
             Some(Value::Array(array)) => array.elements().for_each(|element| values.push(element.value())),
@@ -105,14 +113,15 @@ fn joins(document: Doc<'_>, local: &Path, foreign: &str) -> RawDocumentBuf {
         }
         false
     });
-    if values.len() == 0 {
+    if values.is_empty() {
         values.push(Value::Null);
     }
-    one_of(foreign, values)
+    values
 }
 
 struct Looking {
     stage: Arc<Lookup>,
+    join: Option<Join>,
     context: Context,
     input: Docs,
 }
@@ -123,7 +132,8 @@ impl Stage for Lookup {
     }
 
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
-        Ok(Box::new(Looking { stage: self, context: context.clone(), input }))
+        let join = self.fields.as_ref().map(|(_, foreign)| Join::new(self.namespace(context), foreign));
+        Ok(Box::new(Looking { stage: self, join, context: context.clone(), input }))
     }
 }
 
@@ -131,7 +141,7 @@ impl Stream for Looking {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
         let doc = Doc::from(&document);
-        let mut found = self.stage.found(doc, &self.context)?;
+        let mut found = self.stage.found(doc, self.join.as_mut(), &self.context)?;
         let mut all = ArrayWriter::new();
         while let Some(one) = found.next()? {
             all.push(Value::Document(Doc::from(&one)));
@@ -173,7 +183,7 @@ impl Union {
     }
 }
 
-struct Joined {
+struct United {
     first: Option<Docs>,
     second: Docs,
 }
@@ -182,11 +192,11 @@ impl Stage for Union {
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
         let namespace = format!("{}.{}", context.database, self.from);
         let second = self.pipeline.open(&namespace, context)?;
-        Ok(Box::new(Joined { first: Some(input), second }))
+        Ok(Box::new(United { first: Some(input), second }))
     }
 }
 
-impl Stream for Joined {
+impl Stream for United {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if let Some(first) = &mut self.first {
             if let Some(document) = first.next()? {
@@ -196,16 +206,6 @@ impl Stream for Joined {
         }
         self.second.next()
     }
-}
-
-/// `{ path: { $in: values } }`, for stages that follow references.
-pub(super) fn one_of(path: &str, values: ArrayWriter) -> RawDocumentBuf {
-    let mut out = Writer::new(64);
-    let open = out.open_document(path.as_bytes());
-    let bytes = values.into_bytes();
-    out.value(b"$in", Value::Array(Doc::new(&bytes)));
-    out.close(open);
-    out.finish()
 }
 
 /// Both filters at once.

@@ -16,6 +16,8 @@
 //! | `accumulator` | `$sum` .. `$percentile`, for groups, buckets and windows |
 //! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
 //! | `groups`, `fields` | the groups of a `$group`, and how they are found by the fields of a row |
+//! | `join` | documents of another collection, by index or by a table |
+//! | `slide` | accumulators over sliding windows |
 //! | `spill` | records in scratch files |
 
 mod accumulator;
@@ -26,6 +28,7 @@ mod fields;
 mod graph;
 mod group;
 mod groups;
+mod join;
 mod limit;
 mod lookup;
 #[cfg(test)]
@@ -34,6 +37,7 @@ mod pipeline;
 mod redact;
 mod reorder;
 mod shape;
+mod slide;
 mod sort;
 mod source;
 mod spill;

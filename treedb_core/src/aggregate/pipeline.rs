@@ -51,7 +51,8 @@ pub(super) enum Node {
     /// Begins a pipeline; the collection is not read.
     Source(source::Source),
     Group(Arc<group::Group>),
-    Other(Arc<dyn Stage>),
+    /// With the stage as it was written.
+    Other(Arc<dyn Stage>, RawDocumentBuf),
     /// Ends a pipeline.
     Write(Arc<write::Write>),
 }
@@ -61,8 +62,26 @@ impl Node {
     pub(super) fn is_for_each(&self) -> bool {
         match self {
             Node::Match(_) | Node::Project(..) => true,
-            Node::Other(stage) => stage.is_for_each(),
+            Node::Other(stage, _) => stage.is_for_each(),
             _ => false,
+        }
+    }
+}
+
+impl Node {
+    /// The stage in MongoDB's notation.
+    fn written(&self) -> RawDocumentBuf {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        match self {
+            Node::Match(found) => rawdoc! { "$match": found.written() },
+            Node::Sort(sort) => rawdoc! { "$sort": sort.written() },
+            Node::Skip(skip) => rawdoc! { "$skip": number(*skip) },
+            Node::Limit(limit) => rawdoc! { "$limit": number(*limit) },
+            Node::Project(shape, _) => shape.1.clone(),
+            Node::Group(group) => group.source.clone(),
+            Node::Other(_, source) => source.clone(),
+            Node::Source(source) => source.written(),
+            Node::Write(write) => write.written(),
         }
     }
 }
@@ -133,9 +152,10 @@ impl Parser {
         let name = element.name_str();
         if let Some(reshape) = Reshape::parse(&element, &self.names)? {
             let plain = if name == "$project" { plain_projection(&element) } else { None };
-            return Ok(vec![Node::Project(Arc::new(Shape(reshape)), plain)]);
+            return Ok(vec![Node::Project(Arc::new(Shape(reshape, raw(stage)?.to_owned())), plain)]);
         }
-        let other = |stage: Arc<dyn Stage>| Ok(vec![Node::Other(stage)]);
+        let written = raw(stage)?;
+        let other = |stage: Arc<dyn Stage>| Ok(vec![Node::Other(stage, written.to_owned())]);
         match name {
             "$match" => Ok(vec![Node::Match(Arc::new(Match::parse(&element, &self.names)?))]),
             "$sort" => match Sort::parse(raw(super::document(&element)?)?)? {
@@ -310,13 +330,7 @@ impl Pipeline {
             let input = source.open(namespace, context)?;
             return chain(rest, input, context);
         }
-        let (mut query, mut used) = self.query(context)?;
-        query.hint = hint;
-        // What must be sorted is sorted here, where there may be more of it than fits in memory.
-        if query.sort.is_some() && !context.world.gives_order(namespace, &query)? {
-            query = Query { sort: None, skip: 0, limit: 0, projection: None, ..query };
-            used = self.nodes.iter().position(|node| matches!(node, Node::Sort(_))).unwrap_or(used);
-        }
+        let (query, used) = self.front(namespace, hint, context)?;
         let rest = self.nodes.get(used..).unwrap_or_default();
         let timed = |input: Docs| -> Docs {
             match context.until {
@@ -338,6 +352,39 @@ impl Pipeline {
             }
         }
         chain(rest, timed(context.world.find(namespace, query)?), context)
+    }
+
+    /// What is searched for, and how many stages that is.
+    fn front(&self, namespace: &str, hint: Option<String>, context: &Context) -> Result<(Query, usize)> {
+        let (mut query, mut used) = self.query(context)?;
+        query.hint = hint;
+        // What must be sorted is sorted here, where there may be more of it than fits in memory.
+        if query.sort.is_some() && !context.world.gives_order(namespace, &query)? {
+            query = Query { sort: None, skip: 0, limit: 0, projection: None, ..query };
+            used = self.nodes.iter().position(|node| matches!(node, Node::Sort(_))).unwrap_or(used);
+        }
+        Ok((query, used))
+    }
+
+    /// How the pipeline is carried out: the search it begins with, `None` if it begins with documents of its own, and
+    /// the stages behind it, in the order they are run in.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    pub fn explain(
+        &self,
+        namespace: &str,
+        hint: Option<String>,
+        context: &Context,
+    ) -> Result<(Option<Query>, Vec<RawDocumentBuf>)> {
+        let (query, used) = match self.nodes.first() {
+            Some(Node::Source(_)) => (None, 0),
+            _ => {
+                let (query, used) = self.front(namespace, hint, context)?;
+                (Some(query), used)
+            }
+        };
+        Ok((query, self.nodes.iter().skip(used).map(Node::written).collect()))
     }
 
     /// The kinds of its stages in the order they are run in, with the fields that filters read.
@@ -403,7 +450,7 @@ fn chain(nodes: &[Node], input: Docs, context: &Context) -> Result<Docs> {
             Node::Skip(skip) => Box::new(limit::Skip::new(docs, *skip)),
             Node::Limit(limit) => Box::new(limit::Limit::new(docs, *limit)),
             Node::Group(stage) => Arc::clone(stage).open(docs, context)?,
-            Node::Other(stage) => Arc::clone(stage).open(docs, context)?,
+            Node::Other(stage, _) => Arc::clone(stage).open(docs, context)?,
             Node::Write(stage) => Arc::clone(stage).open(docs, context)?,
             Node::Source(_) => {
                 return Err(super::failed("a stage that begins a pipeline cannot stand within one"));

@@ -130,8 +130,8 @@ fn front(piece: &Piece, out: &[Node]) -> Result<Option<(usize, Piece)>> {
                 }
                 (reads.names, reads.computes)
             }
-            Piece::Condition(expr, _) => {
-                let reads = expr.reads();
+            Piece::Condition(condition, _) => {
+                let reads = condition.expr.reads();
                 if reads.whole || reads.random {
                     break;
                 }
@@ -141,7 +141,7 @@ fn front(piece: &Piece, out: &[Node]) -> Result<Option<(usize, Piece)>> {
         let passes = match before {
             Node::Sort(_) => true,
             Node::Project(shape, _) => names.iter().all(|name| shape.0.leaves(name)),
-            Node::Other(stage) => !computes && names.iter().all(|name| stage.leaves(name)),
+            Node::Other(stage, _) => !computes && names.iter().all(|name| stage.leaves(name)),
             // Filters change places with filters only to go further.
             Node::Match(_) if !computes => continue,
             Node::Group(group) => match through(&piece, group)? {

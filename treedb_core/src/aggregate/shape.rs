@@ -6,8 +6,8 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::code::Result;
-use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, Value};
+use crate::doc::write::{ArrayWriter, Writer};
+use crate::doc::{Doc, Element, OwnedValue, Value};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::{Filter, Reshape};
 
@@ -20,9 +20,16 @@ use super::world::Context;
 pub(super) struct Match {
     filter: Filter,
     source: RawDocumentBuf,
-    conditions: Vec<Expr>,
+    conditions: Vec<Condition>,
     /// Fields that a condition compares with a variable: `path`, variable's value.
     equal: Vec<(String, Expr)>,
+}
+
+/// An expression as a condition, and how it was written.
+#[derive(Debug, Clone)]
+pub(super) struct Condition {
+    pub(super) expr: Expr,
+    source: OwnedValue,
 }
 
 /// A part of a `$match`: what all parts are true of, the whole is.
@@ -31,14 +38,17 @@ pub(super) enum Piece {
     /// A filter that has no expression at its top.
     Plain(Filter),
     /// An expression, and the fields it compares with variables.
-    Condition(Expr, Vec<(String, Expr)>),
+    Condition(Condition, Vec<(String, Expr)>),
 }
 
 impl Match {
     pub(super) fn parse(stage: &Element<'_>, names: &Names) -> Result<Match> {
         let (mut conditions, mut equal) = (Vec::new(), Vec::new());
         let rest = without_expressions(super::document(stage)?, &mut |condition| {
-            conditions.push(Expr::parse(condition, names)?);
+            conditions.push(Condition {
+                expr: Expr::parse(condition, names)?,
+                source: OwnedValue::from_value(condition),
+            });
             equalities(condition, names, &mut equal)
         })?;
         Ok(Match { filter: Filter::parse(&rest)?, source: rest, conditions, equal })
@@ -48,6 +58,25 @@ impl Match {
     pub(super) fn of(filter: &RawDocument) -> Result<Match> {
         let (conditions, equal) = (Vec::new(), Vec::new());
         Ok(Match { filter: Filter::parse(filter)?, source: filter.to_owned(), conditions, equal })
+    }
+
+    /// The condition in MongoDB's notation.
+    pub(super) fn written(&self) -> RawDocumentBuf {
+        if self.conditions.is_empty() {
+            return self.source.clone();
+        }
+        let mut all = ArrayWriter::new();
+        for condition in &self.conditions {
+            let mut one = Writer::new(64);
+            one.value(b"$expr", condition.source.value());
+            all.push(Value::Document(Doc::new(&one.into_bytes())));
+        }
+        if !Doc::from(&self.source).is_empty() {
+            all.push(Value::Document(Doc::from(&self.source)));
+        }
+        let mut out = Writer::new(64);
+        out.value(b"$and", Value::Array(Doc::new(&all.into_bytes())));
+        out.finish()
     }
 
     /// The parts of the condition.
@@ -102,7 +131,7 @@ impl Match {
         names.extend(plain.names);
         let mut whole = plain.whole;
         for condition in &self.conditions {
-            let reads = condition.reads();
+            let reads = condition.expr.reads();
             whole |= reads.whole;
             names.extend(reads.paths.iter().map(|path| path.first().to_owned()));
         }
@@ -169,7 +198,7 @@ fn without_expressions(
         match (element.name, element.value()) {
             (b"$expr", condition) => found(condition)?,
             (b"$and", Value::Array(all)) if !all.is_empty() => {
-                let mut rest = crate::doc::write::ArrayWriter::new();
+                let mut rest = ArrayWriter::new();
                 for one in all.elements() {
                     match one.value() {
                         Value::Document(doc) => {
@@ -239,7 +268,7 @@ fn matches(stage: &Match, globals: &Globals, arena: &mut Arena, document: &RawDo
     }
     for condition in &stage.conditions {
         arena.clear();
-        if !condition.holds(&mut Scope::new(Doc::from(document), globals, arena))? {
+        if !condition.expr.holds(&mut Scope::new(Doc::from(document), globals, arena))? {
             return Ok(false);
         }
     }
@@ -265,8 +294,10 @@ impl Stream for Matching {
 }
 
 /// `$project`, `$addFields`, `$set`, `$unset`, `$replaceRoot`, `$replaceWith`.
+///
+/// With the stage as it was written.
 #[derive(Debug)]
-pub(super) struct Shape(pub(super) Reshape);
+pub(super) struct Shape(pub(super) Reshape, pub(super) RawDocumentBuf);
 
 struct Shaping {
     stage: Arc<Shape>,

@@ -74,12 +74,17 @@ impl Sorting {
     fn read(&mut self, mut input: Docs) -> Result<()> {
         let Sorting { sort, wanted, needed, context, runs, .. } = self;
         let mut all: Vec<(Vec<u8>, RawDocumentBuf)> = Vec::new();
-        let mut bytes = 0;
+        // The place of the last of the first ones, once there are as many as are wanted.
+        let (mut bytes, mut last): (usize, Option<Vec<u8>>) = (0, None);
         let size = |key: &Vec<u8>, document: &RawDocumentBuf| {
             key.len() + document.as_bytes().len() + size_of::<(Vec<u8>, RawDocumentBuf)>()
         };
         input.each(&mut |document| {
-            let (key, document) = (sort.key(document)?, held(document, needed.as_deref()));
+            let key = sort.key(document)?;
+            if last.as_ref().is_some_and(|last| *last <= key) {
+                return Ok(Flow::Continue(()));
+            }
+            let document = held(document, needed.as_deref());
             bytes += size(&key, &document);
             all.push((key, document));
             // Now and then what cannot be among the first is let go. The sort is stable: so is the choice.
@@ -88,6 +93,7 @@ impl Sorting {
             {
                 all.sort_by(|a, b| a.0.cmp(&b.0));
                 all.truncate(wanted);
+                last = all.last().map(|(key, _)| key.clone());
                 bytes = all.iter().map(|(key, document)| size(key, document)).sum();
             }
             if bytes > context.memory {

@@ -1,6 +1,6 @@
 //! Stages that begin a pipeline with documents of their own: `$documents`, `$collStats`, `$indexStats`.
 
-use bson::RawDocumentBuf;
+use bson::{RawDocumentBuf, rawdoc};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Doc, Element, Value};
@@ -31,6 +31,15 @@ impl Source {
                 Source::Indexes
             }
         })
+    }
+
+    /// The stage in MongoDB's notation.
+    pub(super) fn written(&self) -> RawDocumentBuf {
+        match self {
+            Source::Documents(_) => rawdoc! { "$documents": {} },
+            Source::Collection => rawdoc! { "$collStats": {} },
+            Source::Indexes => rawdoc! { "$indexStats": {} },
+        }
     }
 
     /// True if no collection needs to be named.

@@ -1,7 +1,6 @@
 //! `$setWindowFields`: for each document, what the documents around it give.
 //!
-//! The documents are held in memory, each partition in order. A window of the whole partition is gathered once, any
-//! other anew for each document.
+//! The documents are held in memory, each partition in order. Windows slide: see `slide`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, check_path, 
 
 use super::accumulator::Accumulator;
 use super::pipeline::{Stage, raw};
+use super::slide::slide;
 use super::stream::{Docs, Stream};
 use super::unwind::with_value;
 use super::world::Context;
@@ -286,9 +286,17 @@ impl Part<'_> {
         let inside = |value: &Option<(f64, bool)>| {
             value.is_some_and(|(value, kind)| kind == *date && low <= value && value <= high)
         };
-        let first = self.values.iter().position(inside).unwrap_or(at);
-        let count = self.values.iter().skip(first).take_while(|value| inside(value)).count();
-        Ok(first..first + count)
+        // The values are in order, one kind after the other: those inside lie together.
+        let own = self.values.get(at..).unwrap_or_default();
+        let (before, _) = self.values.split_at_checked(at).unwrap_or_default();
+        let reaches = |value: f64| low <= value && value <= high;
+        if !reaches(self.values.get(at).copied().flatten().map_or(f64::NAN, |(value, _)| value)) {
+            let first = self.values.iter().position(inside).unwrap_or(at);
+            let count = self.values.iter().skip(first).take_while(|value| inside(value)).count();
+            return Ok(first..first + count);
+        }
+        let first = before.partition_point(|value| !inside(value));
+        Ok(first..at + own.partition_point(inside))
     }
 
     /// The results of an output, one for each document; `None` for missing.
@@ -299,22 +307,21 @@ impl Part<'_> {
         let mut all = Vec::with_capacity(len);
         match output {
             Output::Accumulator(accumulator, bounds) => {
-                for at in 0..len {
-                    let mut state = accumulator.start();
-                    let arena = Arena::new();
-                    // The whole partition is the same for all of it.
-                    if bounds.low == Edge::Unbounded && bounds.high == Edge::Unbounded && at > 0 {
-                        all.push(all.first().cloned().flatten());
-                        continue;
-                    }
-                    for one in self.window(*bounds, at)? {
-                        let doc = self.docs.get(one).map_or(Doc::EMPTY, Doc::from);
-                        let (value, key) =
-                            accumulator.argument(&mut Scope::new(doc, self.globals, &arena))?;
-                        accumulator.add(&mut state, value, key)?;
-                    }
-                    all.push(accumulator.result(state, |found| found.map(OwnedValue::from_value)));
+                let (mut arguments, mut arena) = (Vec::with_capacity(len), Arena::new());
+                for doc in self.docs {
+                    arena.clear();
+                    let (value, key) =
+                        accumulator.argument(&mut Scope::new(Doc::from(doc), self.globals, &arena))?;
+                    arguments.push((value.map(OwnedValue::from_value), key));
                 }
+                // The whole partition is the same for all of it.
+                if bounds.low == Edge::Unbounded && bounds.high == Edge::Unbounded {
+                    let one = slide(accumulator, &arguments, &[0..len])?.pop().flatten();
+                    all.resize(len, one);
+                    return Ok(all);
+                }
+                let windows = (0..len).map(|at| self.window(*bounds, at)).collect::<Result<Vec<_>>>()?;
+                return slide(accumulator, &arguments, &windows);
             }
             Output::Rank { dense } => {
                 let mut rank = 0;

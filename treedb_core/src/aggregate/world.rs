@@ -53,6 +53,15 @@ pub trait World: Send + Sync {
         Ok(count)
     }
 
+    /// True if the documents of `query` are found without looking at every document.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
+        let _ = (namespace, query);
+        Ok(true)
+    }
+
     /// True if the collection gives the documents of `query` in its order without sorting them.
     ///
     /// # Errors

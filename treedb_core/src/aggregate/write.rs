@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Change, Sink};
 use crate::code::{ErrorCode, QueryError, Result};
@@ -138,6 +139,19 @@ impl Write {
             Some(_) => return Err(super::failed("$merge: 'whenNotMatched' must be insert, discard or fail")),
         };
         Ok(How::Merge { on, matched, unmatched, variables })
+    }
+
+    /// The stage in MongoDB's notation, but for what is done with documents that are there.
+    pub(super) fn written(&self) -> RawDocumentBuf {
+        let mut into = RawDocumentBuf::new();
+        if let Some(database) = &self.database {
+            into.append(cstr!("db"), database.as_str());
+        }
+        into.append(cstr!("coll"), self.collection.as_str());
+        match self.how {
+            How::Out => rawdoc! { "$out": into },
+            How::Merge { .. } => rawdoc! { "$merge": { "into": into } },
+        }
     }
 
     fn run(&self, mut input: Docs, context: &Context) -> Result<()> {

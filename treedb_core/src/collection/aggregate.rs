@@ -1,18 +1,19 @@
 //! Aggregation over the collections of a database: the native [`World`].
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
-use crate::aggregate::{Context, Docs, List, MEMORY, Pipeline, Scratch, Stream, Visit, Work, World};
+use crate::aggregate::{Context, Docs, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Doc, OwnedValue, Value, validate_with};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
-use crate::query::{Execution, Plan, Query};
+use crate::query::{Counters, Execution, Plan, Query};
 
 use super::database::Database;
 use super::meta::Meta;
@@ -74,12 +75,22 @@ pub struct Aggregation {
     docs: Docs,
     done: bool,
     plan: Option<Plan>,
+    work: Arc<Work>,
 }
 
 impl Aggregation {
     /// How the documents of the collection are found; `None` if there is none.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
+    }
+
+    /// Entries and documents looked at so far, in other collections too.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            keys_examined: self.work.keys.load(Ordering::Relaxed),
+            docs_examined: self.work.documents.load(Ordering::Relaxed),
+            ..Counters::default()
+        }
     }
 }
 
@@ -107,6 +118,7 @@ struct Native {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
     durability: Option<Durability>,
+    work: Arc<Work>,
 }
 
 fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
@@ -117,6 +129,15 @@ impl Native {
     fn meta(&self, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
         self.db.inner.catalog.find(&*locked(&self.reads), namespace)
     }
+
+    fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
+        match (self.meta(namespace)?, query) {
+            (Some(meta), Some(query)) => {
+                Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, &query).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
 }
 
 /// The answer of a find, batch by batch, in a snapshot that other streams read too.
@@ -126,12 +147,15 @@ struct Rows {
     execution: Execution,
     ready: std::collections::VecDeque<RawDocumentBuf>,
     more: bool,
+    work: Arc<Work>,
+    /// What of the execution's work was told.
+    told: Counters,
 }
 
 impl Stream for Rows {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.ready.is_empty() && self.more {
-            let Rows { reads, meta, execution, ready, more } = self;
+            let Rows { reads, meta, execution, ready, more, work, told } = self;
             let (reads, mut bytes) = (locked(reads), 0);
             *more = false;
             *more = execution.run(&View { reads: &*reads, meta }, &mut |document| {
@@ -140,6 +164,7 @@ impl Stream for Rows {
                 let full = ready.len() >= BATCH || bytes >= BATCH_BYTES;
                 if full { Flow::Break(()) } else { Flow::Continue(()) }
             })?;
+            work.add(execution.counters(), told);
         }
         Ok(self.ready.pop_front())
     }
@@ -154,6 +179,7 @@ impl Stream for Rows {
             self.more = false;
             let reads = locked(&self.reads);
             self.execution.lend(&View { reads: &*reads, meta: &self.meta }, visit)?;
+            self.work.add(self.execution.counters(), &mut self.told);
         }
         Ok(())
     }
@@ -165,8 +191,9 @@ impl World for Native {
             return Ok(Box::new(List::new(Vec::new())));
         };
         let execution = Execution::new(&View { reads: &*locked(&self.reads), meta: &meta }, query)?;
-        let reads = Arc::clone(&self.reads);
-        Ok(Box::new(Rows { reads, meta, execution, ready: Default::default(), more: true }))
+        let (reads, work) = (Arc::clone(&self.reads), Arc::clone(&self.work));
+        let (ready, told) = (Default::default(), Counters::default());
+        Ok(Box::new(Rows { reads, meta, execution, ready, more: true, work, told }))
     }
 
     fn parts(&self, namespace: &str, query: Query, threads: Option<usize>) -> Result<Vec<Docs>> {
@@ -179,7 +206,7 @@ impl World for Native {
                 drop(reads);
                 if let Some(cuts) = cuts {
                     let filter = Arc::new(query.filter);
-                    return Ok(cuts.parts(&self.reads, &meta, &filter));
+                    return Ok(cuts.parts(&self.reads, &meta, &filter, &self.work));
                 }
             }
         }
@@ -197,12 +224,18 @@ impl World for Native {
         crate::query::count(&view, &query)
     }
 
+    fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
+        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(true) };
+        let plan = Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, query)?;
+        Ok(plan.path != crate::query::Path::Rows)
+    }
+
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(true) };
         Ok(!Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, query)?.sort_in_memory)
     }
 
-    fn change(&self, namespace: &str, work: &mut Work<'_>) -> Result<()> {
+    fn change(&self, namespace: &str, work: &mut crate::aggregate::Work<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         self.db.edit(&namespace, true, self.durability, |edit| work(edit)).map(drop)
     }
@@ -248,14 +281,33 @@ impl Database {
     /// # Errors
     /// MongoDB's code for what is wrong with a stage, and a message that names it.
     pub fn aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Aggregation> {
+        let Prepared { namespace, pipeline, world, context } = self.prepare(namespace, request)?;
+        let hint = request.hint.clone();
+        let plan = world.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
+        let docs = pipeline.open_with_hint(namespace.as_str(), hint, &context)?;
+        Ok(Aggregation { docs, done: false, plan, work: Arc::clone(&world.work) })
+    }
+
+    /// How [`Self::aggregate`] would carry a pipeline out.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn explain_aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Explanation> {
+        let Prepared { namespace, pipeline, world, context } = self.prepare(namespace, request)?;
+        let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
+        let filter = query.as_ref().map(|query| query.filter.source().to_owned());
+        Ok(Explanation { searches: query.is_some(), filter, plan: world.plan(&namespace, query)?, stages })
+    }
+
+    fn prepare(&self, namespace: &str, request: &AggregateRequest) -> Result<Prepared> {
         let namespace = Namespace::parse(namespace)?;
         let (names, globals) = variables(request)?;
         let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
         validate_with(stages.as_bytes(), crate::doc::MESSAGE)?;
         let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
         let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
-        let world =
-            Arc::new(Native { db: self.clone(), reads: Arc::clone(&reads), durability: request.durability });
+        let work = Arc::default();
+        let world = Arc::new(Native { db: self.clone(), reads, durability: request.durability, work });
         let context = Context {
             world: Arc::clone(&world) as Arc<dyn World>,
             database: namespace.database().to_owned(),
@@ -265,16 +317,44 @@ impl Database {
             until: request.until,
             threads: request.threads,
         };
-        let plan = match world.meta(&namespace)? {
-            Some(meta) if !pipeline.has_source() => {
-                let mut query = pipeline.query(&context)?.0;
-                query.hint = request.hint.clone();
-                Some(Plan::choose(&View { reads: &*locked(&reads), meta: &meta }, &query)?)
-            }
-            _ => None,
-        };
-        let docs = pipeline.open_with_hint(namespace.as_str(), request.hint.clone(), &context)?;
-        Ok(Aggregation { docs, done: false, plan })
+        Ok(Prepared { namespace, pipeline, world, context })
+    }
+}
+
+/// A pipeline that was read, and the snapshot it is for.
+struct Prepared {
+    namespace: Namespace,
+    pipeline: Pipeline,
+    world: Arc<Native>,
+    context: Context,
+}
+
+/// How a pipeline is carried out.
+#[derive(Debug)]
+pub struct Explanation {
+    /// True if it begins with a search of the collection, not with documents of its own.
+    pub searches: bool,
+    /// What is searched for.
+    pub filter: Option<RawDocumentBuf>,
+    /// How; `None` if there is no such collection.
+    pub plan: Option<Plan>,
+    /// The stages behind the search, in the order they are run in.
+    pub stages: Vec<RawDocumentBuf>,
+}
+
+/// Entries and documents that searches looked at, those of look-ups too.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    keys: AtomicU64,
+    documents: AtomicU64,
+}
+
+impl Work {
+    /// Adds what was done since `told`.
+    pub(super) fn add(&self, now: Counters, told: &mut Counters) {
+        self.keys.fetch_add(now.keys_examined - told.keys_examined, Ordering::Relaxed);
+        self.documents.fetch_add(now.docs_examined - told.docs_examined, Ordering::Relaxed);
+        *told = now;
     }
 }
 

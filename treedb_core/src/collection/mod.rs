@@ -50,7 +50,7 @@ mod transaction;
 mod validator;
 mod view;
 
-pub use aggregate::{AggregateRequest, Aggregation};
+pub use aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use change::MAX_DOCUMENT;
 pub use changes::{ChangeLogOptions, ChangeLogStatus};
 pub use check::CollectionCheck;

@@ -9,8 +9,9 @@ use crate::access::{Flow, RowId, Source, Way};
 use crate::aggregate::{Docs, Stream, Visit};
 use crate::code::Result;
 use crate::kv::{Beside, ReadTxn, Reads};
-use crate::query::Filter;
+use crate::query::{Counters, Filter};
 
+use super::aggregate::Work;
 use super::meta::Meta;
 use super::view::View;
 
@@ -56,13 +57,24 @@ impl Cuts {
         reads: &Arc<Mutex<ReadTxn>>,
         meta: &Arc<Meta>,
         filter: &Arc<Filter>,
+        work: &Arc<Work>,
     ) -> Vec<Docs> {
         let part = |number| -> Docs {
             let reads = Beside::new(reads);
             let (meta, filter) = (Arc::clone(meta), Arc::clone(filter));
+            let work = Arc::clone(work);
             let (stride, step) = (self.threads * self.step, self.step);
-            let part =
-                Part { reads, meta, filter, next: number * step, stride, step, last: self.last, at: None };
+            let part = Part {
+                reads,
+                meta,
+                filter,
+                next: number * step,
+                stride,
+                step,
+                last: self.last,
+                at: None,
+                work,
+            };
             Box::new(OneByOne { part, ready: Vec::new().into_iter() })
         };
         (0..self.threads).map(part).collect()
@@ -81,6 +93,7 @@ struct Part {
     last: u64,
     /// The row of the current span that was shown last, where the walk was stopped.
     at: Option<RowId>,
+    work: Arc<Work>,
 }
 
 impl Part {
@@ -90,17 +103,20 @@ impl Part {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
             let (filter, at, mut stopped) = (&self.filter, &mut self.at, false);
+            let mut looked = Counters::default();
             let view = View { reads: &self.reads, meta: &self.meta };
             view.scan_rows(Way::Forward, after, &mut |id, row| {
                 if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }
+                looked.docs_examined += 1;
                 if filter.admits(row)? && visit(row.document()?)? == Flow::Break(()) {
                     (*at, stopped) = (Some(id), true);
                     return Ok(Flow::Break(()));
                 }
                 Ok(Flow::Continue(()))
             })?;
+            self.work.add(looked, &mut Counters::default());
             if stopped {
                 return Ok(true);
             }

@@ -7,7 +7,7 @@ use std::io::Write;
 use super::value::{Element, Value, kind};
 
 /// Writes one document, nested ones included, into a buffer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
@@ -159,7 +159,7 @@ impl Writer {
 }
 
 /// Writes the elements of one array, which is not part of a document yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ArrayWriter {
     writer: Writer,
     len: usize,

@@ -5,9 +5,10 @@
 //! array the least element counts when the order is ascending and the greatest when it is descending, an empty
 //! array being below null: MongoDB's rule, and that of an index over the same fields.
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
 
@@ -69,6 +70,16 @@ impl Sort {
     /// The same order of fields, texts compared by `collation`.
     pub fn collated(self, collation: &Collation) -> Self {
         Sort { collation: collation.clone(), ..self }
+    }
+
+    /// The sort in MongoDB's notation.
+    pub(crate) fn written(&self) -> RawDocumentBuf {
+        let mut out = Writer::new(64);
+        for key in &self.keys {
+            let way = if key.direction == Direction::Ascending { 1 } else { -1 };
+            out.value(key.path.as_str().as_bytes(), Value::Int32(way));
+        }
+        out.finish()
     }
 
     /// The document's place in the order: keys compare bytewise like their documents.

@@ -84,3 +84,19 @@ def test_documents_without_a_collection_and_explain(films):
     assert list(db.aggregate([{"$documents": [{"a": 1}]}])) == [{"a": 1}]
     plan = db.command({"aggregate": "films", "pipeline": [{"$match": {"_id": 1}}], "cursor": {}, "explain": True})
     assert plan["queryPlanner"]["winningPlan"]["stage"] == "FETCH"
+
+
+def test_explain_of_a_pipeline_shows_the_search_and_the_stages_behind_it(films):
+    films.create_index("year")
+    pipeline = [{"$set": {"v": 1}}, {"$match": {"year": 1991}}, {"$group": {"_id": "$v", "n": {"$sum": 1}}}]
+    command = {"aggregate": "films", "pipeline": pipeline, "cursor": {}}
+    plan = films.database.command({"explain": command, "verbosity": "executionStats"})
+    search, shape, group = plan["stages"]
+    assert search["$cursor"]["queryPlanner"]["winningPlan"]["inputStage"]["indexName"] == "year_1"
+    assert search["$cursor"]["executionStats"]["totalDocsExamined"] == 3
+    assert shape == {"$set": {"v": 1}} and group == {"$group": pipeline[2]["$group"]}
+    only = films.database.command({"explain": {**command, "pipeline": [{"$match": {"_id": 1}}, {"$limit": 3}]}, "verbosity": "queryPlanner"})
+    assert "stages" not in only and only["queryPlanner"]["winningPlan"]["stage"] == "FETCH"
+    into = {**command, "pipeline": [{"$out": "copy"}]}
+    assert "$out" in films.database.command({"explain": into})["stages"][-1]
+    assert films.database.copy.count_documents({}) == 0

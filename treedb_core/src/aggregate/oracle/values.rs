@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use bson::{Bson, Document};
 
-use crate::query::oracle::naive::compare;
+use crate::query::oracle::naive::{compare, compare_sort_keys, sort_key};
 
 /// What an expression gives; `None` is missing.
 pub(super) type Found = Option<Bson>;
@@ -214,13 +214,16 @@ fn operator(name: &str, operand: &Bson, root: &Document, variables: &Variables) 
             let Some(mut items) = list(of(part("input")?)?)? else { return Ok(Some(Bson::Null)) };
             match part("sortBy")? {
                 Bson::Document(by) => {
-                    let key = |item: &Bson| match item {
-                        Bson::Document(doc) => doc.get(by.keys().next().map_or("", String::as_str)).cloned(),
-                        _ => None,
-                    };
-                    items.sort_by(|a, b| {
-                        compare(&key(a).unwrap_or(Bson::Null), &key(b).unwrap_or(Bson::Null))
-                    });
+                    let mut keyed = Vec::new();
+                    for item in items {
+                        let doc = item.as_document().ok_or(Wrong::Unknown)?;
+                        keyed.push((sort_key(doc, by), item));
+                    }
+                    keyed.sort_by(|a, b| compare_sort_keys(&a.0, &b.0, by));
+                    if keyed.windows(2).any(|pair| compare_sort_keys(&pair[0].0, &pair[1].0, by).is_eq()) {
+                        return Err(Wrong::Unknown);
+                    }
+                    items = keyed.into_iter().map(|(_, item)| item).collect();
                 }
                 _ => items.sort_by(compare),
             }

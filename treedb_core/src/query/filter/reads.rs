@@ -44,7 +44,8 @@ fn add(node: &Node, reads: &mut Reads) {
             reads.names.extend(found.paths.iter().map(|path| path.first().to_owned()));
             reads.computes = true;
         }
-        Node::Schema(_) => reads.whole = true,
+        // Filters of pipelines know no collation.
+        Node::Schema(_) | Node::Folded(_) => reads.whole = true,
     }
 }
 

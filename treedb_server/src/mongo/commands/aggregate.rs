@@ -1,25 +1,40 @@
 //! `aggregate`: a pipeline, run by the core.
 
+use std::time::Instant;
+
 use bson::raw::cstr;
-use bson::rawdoc;
+use bson::{RawArrayBuf, RawDocument, rawdoc};
 use treedb_core::query::ErrorCode;
-use treedb_core::{AggregateRequest, Namespace};
+use treedb_core::{AggregateRequest, Collection, Namespace};
 
 use super::Result;
 use super::find::hint;
 use super::list_collections::batch_size;
 use super::request::Request;
 use super::writes::{simple_collation, write_concern};
+use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 
 /// What a pipeline that reads no collection is called.
 const NO_COLLECTION: &str = "$cmd.aggregate";
 
-pub(super) fn run(request: &Request<'_>) -> Result {
+/// A command's arguments.
+struct Asked {
+    pipeline: AggregateRequest,
+    batch: usize,
+    until: Deadline,
+    explain: bool,
+}
+
+/// Reads the arguments; `collection` is the one the command is about, if there is one.
+fn read<'a>(
+    args: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
+    collection: Option<&Collection>,
+) -> std::result::Result<Asked, CommandError> {
     let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
-    for arg in request.args() {
+    for arg in args {
         let arg = arg?;
         match arg.name {
             "pipeline" => stages = Some(arg.array()?),
@@ -43,17 +58,82 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     pipeline.allow_disk_use = disk;
     pipeline.variables = variables;
     pipeline.until = until.instant();
-    pipeline.durability = Some(durability.unwrap_or(request.context.durability));
+    pipeline.durability = durability;
+    if let (Some(arg), Some(collection)) = (by, collection) {
+        pipeline.hint = hint(collection, &arg)?;
+    }
+    Ok(Asked { pipeline, batch, until, explain })
+}
+
+/// Explains the pipeline of `command`, an `aggregate` of `collection`; carries it out too if `execute`.
+pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
+    let asked = read(args("aggregate", command).skip(1), Some(collection))?;
+    explain_pipeline(collection, &asked.pipeline, command, execute)
+}
+
+/// The stages as MongoDB shows them: the search as `$cursor`, the others behind it; the search alone if it is all.
+fn explain_pipeline(
+    collection: &Collection,
+    pipeline: &AggregateRequest,
+    command: &RawDocument,
+    execute: bool,
+) -> Result {
+    let started = Instant::now();
+    let name = collection.namespace();
+    let found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
+    let planner = rawdoc! {
+        "namespace": name.as_str(),
+        "parsedQuery": found.filter.unwrap_or_default(),
+        "winningPlan": super::explain::winning_plan(collection, found.plan.as_ref())?,
+        "rejectedPlans": [],
+    };
+    let mut search = rawdoc! { "queryPlanner": planner };
+    // What writes is not carried out for an explanation.
+    let writes = found.stages.last().is_some_and(|stage| {
+        stage
+            .iter()
+            .next()
+            .is_some_and(|field| field.is_ok_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge")))
+    });
+    if execute && !writes {
+        let mut documents = collection.aggregate(pipeline)?;
+        let mut returned = 0;
+        for document in documents.by_ref() {
+            document?;
+            returned += 1;
+        }
+        let stats =
+            super::explain::execution(returned, documents.counters(), super::explain::millis(started));
+        search.append(cstr!("executionStats"), stats);
+    }
+    let mut reply = rawdoc! { "explainVersion": "1" };
+    if found.searches && found.stages.is_empty() {
+        for field in &search {
+            let (name, value) = field?;
+            reply.append(name, value);
+        }
+    } else {
+        let mut stages = RawArrayBuf::new();
+        if found.searches {
+            stages.push(rawdoc! { "$cursor": search });
+        }
+        found.stages.into_iter().for_each(|stage| stages.push(stage));
+        reply.append(cstr!("stages"), stages);
+    }
+    super::explain::append_command(&mut reply, command);
+    Ok(reply)
+}
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let named = request.subject()?.as_str().map(|_| request.collection()).transpose()?;
+    let Asked { mut pipeline, batch, until, explain } = read(request.args(), named.as_ref())?;
+    pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
     let (namespace, shown) = match request.subject()?.as_str() {
-        Some(_) => {
-            let collection = request.collection()?;
-            pipeline.hint = by.map(|arg| hint(&collection, &arg)).transpose()?.flatten();
-            (request.namespace()?, request.namespace()?.to_string())
-        }
+        Some(_) => (request.namespace()?, request.namespace()?.to_string()),
         // Only a pipeline with documents of its own needs no collection.
         None => {
-            let first = stages.into_iter().next().transpose()?;
+            let first = pipeline.pipeline.into_iter().next().transpose()?;
             let own = first.and_then(|stage| stage.as_document()).is_some_and(|stage| {
                 stage
                     .iter()
@@ -69,17 +149,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             (Namespace::new(request.database, "aggregate")?, format!("{}.{NO_COLLECTION}", request.database))
         }
     };
-    let found = database.aggregate(namespace.as_str(), &pipeline)?;
     if explain {
-        let collection = database.collection(namespace.as_str())?;
-        let mut reply = rawdoc! { "explainVersion": "1", "queryPlanner": {
-            "namespace": namespace.as_str(),
-            "winningPlan": super::explain::winning_plan(&collection, found.plan())?,
-            "rejectedPlans": [],
-        } };
-        reply.append(cstr!("stages"), stages.to_owned());
-        return Ok(reply);
+        return explain_pipeline(&database.collection(namespace.as_str())?, &pipeline, request.body(), false);
     }
+    let found = database.aggregate(namespace.as_str(), &pipeline)?;
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
     request.context.cursors.first(Cursor::new(shown, documents), batch, false, until)
 }

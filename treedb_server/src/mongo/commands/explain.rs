@@ -1,4 +1,4 @@
-//! `explain` of `find` and `count`: the plan, and unless only that is asked for, the work it takes.
+//! `explain` of `find`, `count` and `aggregate`: the plan, and unless only that is asked for, the work it takes.
 
 use std::time::Instant;
 
@@ -46,9 +46,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let find = match name {
         "find" => find::parse(&collection, "find", command)?.request,
         "count" => count(&collection, command)?,
+        "aggregate" => return super::aggregate::explain(&collection, command, verbosity != "queryPlanner"),
         other => {
             return Err(CommandError::not_implemented(format!(
-                "explain of {other} is not supported: only find and count"
+                "explain of {other} is not supported: only find, count and aggregate"
             )));
         }
     };
@@ -90,12 +91,17 @@ fn reply(collection: &Collection, find: FindRequest, command: &RawDocument, exec
         }
         reply.append(cstr!("executionStats"), execution(returned, cursor.counters(), millis(started)));
     }
+    append_command(&mut reply, command);
+    Ok(reply)
+}
+
+/// What every explanation ends with.
+pub(super) fn append_command(reply: &mut RawDocumentBuf, command: &RawDocument) {
     reply.append(cstr!("command"), command);
     reply.append(
         cstr!("serverInfo"),
         rawdoc! { "host": hostname(), "version": MONGODB_VERSION, "gitVersion": concat!("treedb-", env!("CARGO_PKG_VERSION")) },
     );
-    Ok(reply)
 }
 
 /// The plan in MongoDB's words: `EOF`, `COLLSCAN`, or `FETCH` over `IXSCAN`; under a `SORT` if there is one.
@@ -132,7 +138,7 @@ pub(super) fn winning_plan(collection: &Collection, plan: Option<&Plan>) -> Resu
     Ok(found)
 }
 
-fn execution(returned: u64, counters: Counters, millis: i64) -> RawDocumentBuf {
+pub(super) fn execution(returned: u64, counters: Counters, millis: i64) -> RawDocumentBuf {
     let mut stats = rawdoc! { "executionSuccess": true };
     append_count(&mut stats, cstr!("nReturned"), returned);
     stats.append(cstr!("executionTimeMillis"), millis);
@@ -141,6 +147,6 @@ fn execution(returned: u64, counters: Counters, millis: i64) -> RawDocumentBuf {
     stats
 }
 
-fn millis(since: Instant) -> i64 {
+pub(super) fn millis(since: Instant) -> i64 {
     i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
 }

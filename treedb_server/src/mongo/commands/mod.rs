@@ -105,7 +105,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
     Command::new("dropIndexes", "Drop indexes", drop_indexes::run).also(&["deleteIndexes"]),
     Command::quick("endSessions", "Accepted: sessions hold nothing here", sessions::end),
-    Command::new("explain", "The plan of a find or count", explain::run),
+    Command::new("explain", "The plan of a find, count or aggregate", explain::run),
     Command::new("find", "Find documents", find::run),
     Command::new("findAndModify", "Change or delete one document and return it", find_and_modify::run)
         .also(&["findandmodify"]),

@@ -1,0 +1,168 @@
+//! Documents of another collection by the values of one of their fields: what `$lookup` and `$graphLookup` ask for
+//! again and again.
+//!
+//! With an index on the field each question is a search of its own. Without one, the first few are; then the collection
+//! is read once into a table by value, as long as it takes no more than the memory of a stage.
+
+use std::collections::HashMap;
+
+use bson::{RawDocumentBuf, rawdoc};
+
+use crate::access::Flow;
+use crate::code::Result;
+use crate::doc::key::encode_value;
+use crate::doc::write::{ArrayWriter, Writer};
+use crate::doc::{Doc, Path, Value};
+use crate::query::{Filter, Query};
+
+use super::world::Context;
+
+/// Searches without an index before a table is made: for one or two it does not pay.
+const SEARCHES: u32 = 2;
+
+/// Bytes an entry takes besides its key and document.
+const ENTRY: usize = 64;
+
+/// The values one document asks for.
+pub(super) struct Values(ArrayWriter);
+
+impl Values {
+    pub(super) fn new() -> Self {
+        Values(ArrayWriter::new())
+    }
+
+    pub(super) fn push(&mut self, value: Value<'_>) {
+        self.0.push(value);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+}
+
+/// The field of the other collection, and how its documents are found.
+pub(super) struct Join {
+    namespace: String,
+    path: Path,
+    how: How,
+}
+
+enum How {
+    /// So many were searched for.
+    Undecided(u32),
+    Search,
+    Table(Table),
+}
+
+/// What a question leads to.
+pub(super) enum Joined {
+    /// The documents, in the order of the collection.
+    Documents(Vec<RawDocumentBuf>),
+    /// A filter to search by.
+    Filter(RawDocumentBuf),
+}
+
+/// The documents of a collection, and where each value of the field is.
+struct Table {
+    documents: Vec<RawDocumentBuf>,
+    places: HashMap<Box<[u8]>, Vec<usize>>,
+}
+
+impl Join {
+    /// By the field at `path` of the collection `namespace`.
+    pub(super) fn new(namespace: String, path: &str) -> Self {
+        Join { namespace, path: Path::new(path), how: How::Undecided(0) }
+    }
+
+    /// The documents in which a value of the field is one of `values`.
+    pub(super) fn find(&mut self, values: Values, context: &Context) -> Result<Joined> {
+        let values = values.0.into_bytes();
+        let values = Doc::new(&values);
+        if let How::Undecided(searched) = &mut self.how {
+            *searched += 1;
+            if *searched > SEARCHES {
+                let query = Query::new(Filter::parse(&one_of(&self.path, values))?);
+                self.how = match context.world.searches(&self.namespace, &query)? {
+                    true => How::Search,
+                    false => match Table::read(&self.namespace, &self.path, context)? {
+                        Some(table) => How::Table(table),
+                        None => How::Search,
+                    },
+                };
+            }
+        }
+        Ok(match &self.how {
+            How::Table(table) => Joined::Documents(table.find(values)),
+            _ => Joined::Filter(one_of(&self.path, values)),
+        })
+    }
+}
+
+impl Table {
+    /// Reads a collection; `None` if it does not fit in the memory.
+    fn read(namespace: &str, path: &Path, context: &Context) -> Result<Option<Table>> {
+        let (mut documents, mut places): (Vec<RawDocumentBuf>, HashMap<Box<[u8]>, Vec<usize>>) =
+            Default::default();
+        let (mut bytes, mut key) = (0, Vec::new());
+        let mut all = context.world.find(namespace, Query::new(Filter::all()))?;
+        all.each(&mut |document| {
+            bytes += document.as_bytes().len() + ENTRY;
+            let at = documents.len();
+            // As a filter sees it: an array is its elements and itself, nothing is null.
+            path.visit(Doc::from(document), true, &mut |found| {
+                key.clear();
+                encode_value(found.unwrap_or(Value::Null), &mut key);
+                bytes += key.len() + ENTRY;
+                let at_value = places.entry(key.as_slice().into()).or_default();
+                if at_value.last() != Some(&at) {
+                    at_value.push(at);
+                }
+                false
+            });
+            documents.push(document.to_owned());
+            Ok(if bytes > context.memory { Flow::Break(()) } else { Flow::Continue(()) })
+        })?;
+        Ok((bytes <= context.memory).then_some(Table { documents, places }))
+    }
+
+    fn find(&self, values: Doc<'_>) -> Vec<RawDocumentBuf> {
+        let (mut found, mut key) = (Vec::<usize>::new(), Vec::new());
+        for value in values.elements() {
+            key.clear();
+            encode_value(value.value(), &mut key);
+            found.extend(self.places.get(key.as_slice()).into_iter().flatten());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().filter_map(|at| self.documents.get(at).cloned()).collect()
+    }
+}
+
+/// The filter of the documents in which a value at `path` is one of `values`.
+fn one_of(path: &Path, values: Doc<'_>) -> RawDocumentBuf {
+    let path = path.as_str().as_bytes();
+    let under = |operator: &[u8], operand: Value<'_>| {
+        let mut out = Writer::new(64);
+        let open = out.open_document(path);
+        out.value(operator, operand);
+        out.close(open);
+        out.finish()
+    };
+    let pattern = |value: &Value<'_>| matches!(value, Value::Regex(..));
+    let all = || values.elements().map(|element| element.value());
+    if !all().any(|value| pattern(&value)) {
+        return under(b"$in", Value::Array(values));
+    }
+    // In a list a regular expression would be matched, here it is a value like others.
+    let mut plain = ArrayWriter::new();
+    let mut either = bson::RawArrayBuf::new();
+    for value in all() {
+        if pattern(&value) {
+            either.push(under(b"$eq", value));
+        } else {
+            plain.push(value);
+        }
+    }
+    either.push(under(b"$in", Value::Array(Doc::new(&plain.into_bytes()))));
+    rawdoc! { "$or": either }
+}
