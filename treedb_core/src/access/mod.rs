@@ -17,6 +17,8 @@
 //! turns conditions into [`KeyRange`]s over those bytes; it always applies the whole filter again to the fetched
 //! row, so an owner may yield *more* entries than the range holds (a lossy or coarser index), never fewer.
 
+mod memory;
+
 use std::ops::ControlFlow;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -24,6 +26,8 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::code::Result;
 use crate::doc::Fields;
 use crate::index::ordered::{IndexDef, Kind};
+
+pub use memory::{PlanMemory, Remembered};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,6 +136,9 @@ pub type VisitLent<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 /// What an index walk shows: each entry's row and key bytes.
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 
+/// What an index walk shows with the entries' marks: row, key bytes, marks.
+pub type VisitMarked<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
+
 /// One snapshot of one collection, for reading.
 pub trait Source {
     /// The indexes a query may use; the position in this slice addresses the index below. It does not change
@@ -170,8 +177,26 @@ pub trait Source {
         visit: &mut VisitEntry<'_>,
     ) -> Result<()>;
 
+    /// [`Source::index_range`], showing with each entry the marks that its owner stored with it
+    /// ([`IndexDef::marks`]); none where it does not store them.
+    fn index_marked(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitMarked<'_>,
+    ) -> Result<()> {
+        self.index_range(index, range, way, after, &mut |row, key| visit(row, key, &[]))
+    }
+
     /// Rows in the snapshot: exact or a good estimate; only the choice of a plan rests on it.
     fn estimated_rows(&self) -> u64;
+
+    /// Where the planner may remember which index serves which queries; `None` where nothing outlives a query.
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        None
+    }
 
     /// How many rows the snapshot has, if that is known without counting.
     fn known_rows(&self) -> Result<Option<u64>> {

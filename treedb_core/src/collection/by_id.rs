@@ -69,16 +69,16 @@ impl ById {
     }
 
     pub(super) fn plan(&self) -> &Plan {
-        self.plan.get_or_init(|| Plan {
-            path: Path::Index {
+        self.plan.get_or_init(|| {
+            let path = Path::Index {
                 index: 0,
                 name: "_id_".to_owned(),
                 ranges: vec![KeyRange::prefix(self.key.clone())],
                 way: Way::Forward,
                 distinct: true,
                 keys: OnKeys { test: None, complete: true },
-            },
-            sort_in_memory: false,
+            };
+            Plan::new(path, false)
         })
     }
 

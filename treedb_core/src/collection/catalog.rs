@@ -152,6 +152,7 @@ impl Catalog {
             rows,
             indexes: vec![IndexMeta { id: 0, def, multikey: false, building: None, table }],
             infos: Vec::new(),
+            plans: Arc::default(),
         };
         meta.arrange();
         self.write(txn, &meta)?;

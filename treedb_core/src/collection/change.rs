@@ -6,7 +6,7 @@ use bson::RawDocument;
 
 use crate::access::RowId;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::index::ordered::IndexDef;
+use crate::index::ordered::{IndexDef, KeySet};
 
 use super::namespace::Namespace;
 use super::validator::Validator;
@@ -19,6 +19,10 @@ pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 pub(crate) struct IndexChange {
     pub(crate) remove: Vec<Vec<u8>>,
     pub(crate) add: Vec<Vec<u8>>,
+    /// What goes behind the row id of the entry that is added, or stays, if it is the row's only one.
+    pub(crate) marks: Vec<u8>,
+    /// Entries that stay and have other marks now.
+    pub(crate) marked: Vec<Vec<u8>>,
     /// The new document has, or may have, several entries.
     pub(crate) multikey: bool,
 }
@@ -53,19 +57,26 @@ pub(crate) fn index_changes<'d>(
     let mut changes = Vec::with_capacity(defs.len());
     for (number, def) in defs.enumerate() {
         let mut change = IndexChange::default();
-        let old_keys = match old {
-            Some(document) => def.keys(document)?.keys,
-            None => Vec::new(),
-        };
+        let (mut old_keys, mut old_marks) = (Vec::new(), Vec::new());
+        if let Some(document) = old {
+            let keys = def.keys(document)?;
+            old_marks = marks(def, &keys, document);
+            old_keys = keys.keys;
+        }
         let new_keys = match new {
             Some(document) => {
                 let keys = def.keys(document)?;
                 change.multikey = keys.multikey;
+                change.marks = marks(def, &keys, document);
                 keys.keys
             }
             None => Vec::new(),
         };
         change.remove = old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
+        if old_marks != change.marks {
+            change.marked =
+                new_keys.iter().filter(|key| old_keys.binary_search(key).is_ok()).cloned().collect();
+        }
         change.add = new_keys.into_iter().filter(|key| old_keys.binary_search(key).is_err()).collect();
         for (key, document) in change.add.iter().zip(new.into_iter().cycle()) {
             check_key(namespace, def, key, row, document, &|key| holder(number, key))?;
@@ -73,6 +84,15 @@ pub(crate) fn index_changes<'d>(
         changes.push(change);
     }
     Ok(changes)
+}
+
+/// The marks of a document's only entry; none if it has several.
+pub(crate) fn marks(def: &IndexDef, keys: &KeySet, document: &RawDocument) -> Vec<u8> {
+    if keys.multikey || keys.keys.len() != 1 || !def.holds_values() {
+        Vec::new()
+    } else {
+        def.marks(document)
+    }
 }
 
 /// Refuses a key of `document` that is too long, or that another row than `row` has in a unique index.

@@ -53,15 +53,19 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
     for (index, wanted) in meta.indexes.iter().zip(wanted) {
         let mut entries = 0;
         // The keys of the rows met lately, so that an index in row order does not decode each row again.
-        let mut lately: HashMap<RowId, Vec<Vec<u8>>> = HashMap::new();
-        view.walk(index, &KeyRange::ALL, Way::Forward, None, &mut |row, key| {
+        let mut lately: HashMap<RowId, (Vec<Vec<u8>>, Vec<u8>)> = HashMap::new();
+        view.walk(index, &KeyRange::ALL, Way::Forward, None, &mut |row, key, marks| {
             entries += 1;
             if !lately.contains_key(&row) {
                 if lately.len() >= 1024 {
                     lately.clear();
                 }
                 let keys = match view.document(row)? {
-                    Some(document) => index.def.keys(&document)?.keys,
+                    Some(document) => {
+                        let keys = index.def.keys(&document)?;
+                        let marks = super::change::marks(&index.def, &keys, &document);
+                        (keys.keys, marks)
+                    }
                     None => {
                         return Err(wrong(format!(
                             "index {} leads to row {row:?}, which is not there",
@@ -71,7 +75,14 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                 };
                 lately.insert(row, keys);
             }
-            if lately.get(&row).is_none_or(|keys| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_err()) {
+            let found = lately.get(&row);
+            if !marks.is_empty() && found.is_some_and(|(_, wanted)| marks != wanted) {
+                return Err(wrong(format!(
+                    "index {} has other marks for row {row:?} than the row calls for",
+                    index.def.name
+                )));
+            }
+            if found.is_none_or(|(keys, _)| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_err()) {
                 return Err(wrong(format!(
                     "index {} has a key for row {row:?} that the row does not have",
                     index.def.name

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use bson::RawDocument;
 
 use crate::access::{
-    Change, IndexInfo, KeyRange, Row, RowId, Sink, Source, VisitEntry, VisitLent, VisitRow, Way,
+    Change, IndexInfo, KeyRange, PlanMemory, Row, RowId, Sink, Source, VisitEntry, VisitLent, VisitMarked,
+    VisitRow, Way,
 };
 use crate::code::Result;
 use crate::kv::{Reads, Table, WriteTxn};
 
 use super::catalog::Catalog;
-use super::change::{IndexChange, check_document, check_key, index_changes};
+use super::change::{IndexChange, check_document, check_key, index_changes, marks};
 use super::changes::Pending;
 use super::meta::{IndexMeta, Meta};
 use super::row::{Rows, with_scratch};
@@ -73,8 +74,9 @@ impl<'a> Edit<'a> {
             for key in &change.remove {
                 remove_entry(self.txn, index, key, row)?;
             }
-            for key in &change.add {
-                let (key, value) = entry(index.def.unique, key, row);
+            for key in change.add.iter().chain(&change.marked) {
+                let (key, mut value) = entry(index.def.unique, key, row);
+                value.extend_from_slice(&change.marks);
                 self.txn.put(&index.table, &key, &value)?;
             }
             if change.multikey && !index.multikey {
@@ -136,20 +138,23 @@ impl<'a> Edit<'a> {
                 break;
             }
             seen += 1;
-            let keys = target.def.keys(self.meta.stored(bytes)?.as_ref())?;
+            let document = self.meta.stored(bytes)?;
+            let keys = target.def.keys(&document)?;
             multikey |= keys.multikey;
-            found.extend(keys.keys.into_iter().map(|key| (key, RowId(id))));
+            let marks = marks(&target.def, &keys, &document);
+            found.extend(keys.keys.into_iter().map(|key| (key, RowId(id), marks.clone())));
         }
         // In key order, the tree is filled leaf by leaf.
         found.sort_unstable();
-        for (key, row) in found {
+        for (key, row, marks) in found {
             let view = View { reads: &*self.txn, meta: &self.meta };
             if let Some(document) = view.document(row)? {
                 check_key(&self.meta.namespace, &target.def, &key, Some(row), &document, &|key| {
                     holder(self.txn, target, key)
                 })?;
             }
-            let (key, value) = entry(target.def.unique, &key, row);
+            let (key, mut value) = entry(target.def.unique, &key, row);
+            value.extend_from_slice(&marks);
             self.txn.put(&target.table, &key, &value)?;
         }
         let meta = Arc::make_mut(&mut self.meta);
@@ -213,8 +218,23 @@ impl Source for Edit<'_> {
         self.view().index_range(index, range, way, after, visit)
     }
 
+    fn index_marked(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitMarked<'_>,
+    ) -> Result<()> {
+        self.view().index_marked(index, range, way, after, visit)
+    }
+
     fn estimated_rows(&self) -> u64 {
         self.view().estimated_rows()
+    }
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.meta.plans)
     }
 
     fn known_rows(&self) -> Result<Option<u64>> {

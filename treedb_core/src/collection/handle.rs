@@ -1,14 +1,17 @@
 //! A collection's handle: insert, find, update, delete, count, indexes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use bson::raw::cstr;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::Sink;
+use crate::access::{Flow, Sink};
 use crate::code::Result;
 use crate::doc::{Collation, with_id};
 use crate::kv::{Durability, ReadTxn};
-use crate::query::{Counters, Plan, count};
+use crate::query::explain::{self, Wanted};
+use crate::query::{Counters, Execution, Plan, count, counted};
 
 use super::by_id::ById;
 use super::cursor::Cursor;
@@ -145,6 +148,43 @@ impl Collection {
         Ok(cursor.plan().cloned().map(|plan| (plan, counters)))
     }
 
+    /// What `explain` shows of a find, or with `counting` of a count: the plan, those it was preferred to and, if it is to be
+    /// executed, the work it takes.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`].
+    pub fn explained(&self, request: &FindRequest, counting: bool, execute: bool) -> Result<RawDocumentBuf> {
+        let started = Instant::now();
+        let mut query = parse(request)?;
+        let Some((reads, meta)) = self.snapshot()? else {
+            return Ok(explain::of_nothing(self.namespace.as_str(), &query, execute));
+        };
+        let view = View { reads: &reads, meta: &meta };
+        let wanted = if counting { Wanted::Count } else { Wanted::Documents };
+        if counting {
+            (query.sort, query.projection) = (None, None);
+        }
+        let plan = Plan::choose(&view, &query)?;
+        let planner = explain::query_planner(&view, self.namespace.as_str(), &query, &plan, wanted);
+        let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+        if execute {
+            let counters = match wanted {
+                Wanted::Count => counted(&view, &query)?.1,
+                Wanted::Documents => {
+                    let mut execution = Execution::new(&view, query.clone())?;
+                    execution.run(&view, &mut |_| Flow::Continue(()))?;
+                    execution.counters()
+                }
+            };
+            let stages = explain::stages(&view, &query, &plan, wanted);
+            shown.append(
+                cstr!("executionStats"),
+                explain::execution_stats(counters, started.elapsed(), stages),
+            );
+        }
+        Ok(shown)
+    }
+
     /// Changes the documents that match.
     ///
     /// # Errors
@@ -212,7 +252,7 @@ impl Collection {
         self.snapshot()?.map(|(_, meta)| meta.list_indexes()).transpose()
     }
 
-    fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
+    pub(super) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
         let reads = self.db.inner.store.begin_read()?;
         Ok(self.db.inner.catalog.find(&reads, &self.namespace)?.map(|meta| (reads, meta)))
     }

@@ -14,10 +14,12 @@
 //! the same. `building` is there while an index is
 //! being built: the least row id not looked at yet; such an index is maintained by every write and used by none.
 
+use std::sync::Arc;
+
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
-use crate::access::IndexInfo;
+use crate::access::{IndexInfo, PlanMemory};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::{IndexDef, IndexOptions};
 use crate::kv::{Reads, Table};
@@ -50,6 +52,8 @@ pub(crate) struct Meta {
     pub(crate) indexes: Vec<IndexMeta>,
     /// The ready ones as queries see them: the first `infos.len()` of `indexes`.
     pub(crate) infos: Vec<IndexInfo>,
+    /// Which of them served which queries.
+    pub(crate) plans: Arc<PlanMemory>,
 }
 
 /// One index of a collection.
@@ -78,6 +82,7 @@ impl Meta {
     /// Puts the indexes being built behind the ready ones and renews what queries see.
     pub(crate) fn arrange(&mut self) {
         self.indexes.sort_by_key(|index| (index.building.is_some(), index.id));
+        self.plans = Arc::default();
         self.infos = self
             .indexes
             .iter()
@@ -161,6 +166,7 @@ impl Meta {
             stored_as,
             indexes,
             infos: Vec::new(),
+            plans: Arc::default(),
             namespace,
         };
         meta.arrange();

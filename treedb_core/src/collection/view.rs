@@ -1,7 +1,8 @@
 //! A snapshot of a collection for the query layer: [`Source`] over any kv transaction.
 //!
 //! Entries of an index's table: a non-unique index has `key ++ row id` (8 bytes, big endian, so that equal keys
-//! come by row id) and an empty value; a unique one has `key` and the row id, 8 bytes big endian, as its value.
+//! come by row id) and marks as its value; a unique one has `key`, and as its value the row id, 8 bytes big endian, and
+//! marks ([`crate::index::ordered::IndexDef::marks`], possibly none).
 //! Encoded keys delimit themselves, so appending the row id keeps their order.
 
 use std::borrow::Cow;
@@ -9,7 +10,10 @@ use std::ops::Bound;
 
 use bson::RawDocument;
 
-use crate::access::{Flow, IndexInfo, KeyRange, Row, RowId, Source, VisitEntry, VisitLent, VisitRow, Way};
+use crate::access::{
+    Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Source, VisitEntry, VisitLent, VisitMarked, VisitRow,
+    Way,
+};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::kv::{Cursor, Reads};
 
@@ -26,6 +30,11 @@ pub(crate) struct View<'a, R> {
 pub(crate) fn entry(unique: bool, key: &[u8], row: RowId) -> (Vec<u8>, Vec<u8>) {
     let id = row.0.to_be_bytes();
     if unique { (key.to_vec(), id.to_vec()) } else { ([key, &id].concat(), Vec::new()) }
+}
+
+/// The marks in the value of an entry.
+fn marks_of(unique: bool, value: &[u8]) -> &[u8] {
+    if unique { value.get(8..).unwrap_or_default() } else { value }
 }
 
 /// The key and row of an entry.
@@ -57,7 +66,7 @@ impl<'a, R: Reads> View<'a, R> {
         range: &KeyRange,
         way: Way,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitMarked<'_>,
     ) -> Result<()> {
         let resume = after.map(|(key, row)| entry(index.def.unique, key, row).0);
         let mut cursor = self.reads.cursor(&index.table)?;
@@ -78,7 +87,7 @@ impl<'a, R: Reads> View<'a, R> {
                 return Ok(());
             }
             let (key, row) = split_entry(index, key, value)?;
-            if visit(row, key)? == Flow::Break(()) {
+            if visit(row, key, marks_of(index.def.unique, value))? == Flow::Break(()) {
                 return Ok(());
             }
             on = match way {
@@ -158,6 +167,17 @@ impl<R: Reads> Source for View<'_, R> {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
+        self.index_marked(index, range, way, after, &mut |row, key, _| visit(row, key))
+    }
+
+    fn index_marked(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitMarked<'_>,
+    ) -> Result<()> {
         match self.meta.indexes.get(index) {
             Some(index) => self.walk(index, range, way, after, visit),
             None => Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index}"))),
@@ -166,6 +186,10 @@ impl<R: Reads> Source for View<'_, R> {
 
     fn estimated_rows(&self) -> u64 {
         self.reads.len(&self.meta.rows).unwrap_or(0)
+    }
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.meta.plans)
     }
 
     fn known_rows(&self) -> Result<Option<u64>> {

@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 use crate::access::{KeyRange, after_prefix};
 use crate::doc::compare::class;
 use crate::doc::key::{bracket, encode_value, invert};
+use crate::doc::key_parts::{decode, encoded_length};
 use crate::doc::{Doc, Value};
 use crate::index::ordered::Direction;
 
@@ -227,6 +228,13 @@ impl Interval {
         self.low.bytes.len() > 1 && self.high.bytes.len() > 1
     }
 
+    /// The interval as `explain` shows it: `[1, 5)`. Of numbers, whatever their kind, as doubles.
+    pub(super) fn shown(&self) -> String {
+        let (open, low) = self.low.shown(true);
+        let (close, high) = self.high.shown(false);
+        format!("{}{low}, {high}{}", if open { '(' } else { '[' }, if close { ')' } else { ']' })
+    }
+
     /// By where they begin.
     pub(super) fn order(&self, other: &Interval) -> Ordering {
         match (self.low.is_before(&other.low), other.low.is_before(&self.low)) {
@@ -269,6 +277,36 @@ impl Cut {
             Ordering::Equal => !self.after && other.after,
             order => order.is_lt(),
         }
+    }
+
+    /// Whether the value it stands at is left out, and that value, of the lower or the upper end of an interval.
+    fn shown(&self, lower: bool) -> (bool, String) {
+        let mut text = Vec::new();
+        // The bare tag of a type with values under it is the end of that type.
+        let whole = encoded_length(&self.bytes, false) == Some(self.bytes.len());
+        if whole {
+            let shown = match decode(&self.bytes, &mut text) {
+                Some(value) => crate::doc::shown(value),
+                None => format!("<type {:#04x}>", self.bytes.first().copied().unwrap_or_default()),
+            };
+            return (self.after == lower, shown);
+        }
+        let number = class(&Value::Int32(0));
+        let shown = match (self.bytes.as_slice(), lower) {
+            ([tag], true) if *tag == bracket::NUMBERS => "-inf".to_owned(),
+            ([tag], false) if (number..bracket::AFTER_NUMBERS + 1).contains(tag) => "inf".to_owned(),
+            ([0x20], true) => "\"\"".to_owned(),
+            ([0x20], false) => return (true, "{}".to_owned()),
+            ([0x20, rest @ ..], _) => {
+                // The beginning of texts.
+                let ended = [&[0x20], rest, &[0]].concat();
+                let value = decode(&ended, &mut text).unwrap_or(Value::String(b""));
+                return (!lower, crate::doc::shown(value));
+            }
+            (_, true) => "MinKey".to_owned(),
+            (_, false) => "MaxKey".to_owned(),
+        };
+        (false, shown)
     }
 
     fn inverted(&self) -> Cut {

@@ -13,7 +13,7 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Collation, Doc, Value};
 
 use super::filter::Filter;
-use super::plan::Plan;
+use super::plan::{Plan, review};
 use super::projection::Projection;
 use super::sort::Sort;
 use super::walk::{Show, Walk};
@@ -156,6 +156,7 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
+        review(source, plan, counters);
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
@@ -193,6 +194,7 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
+        review(source, plan, counters);
         Ok(())
     }
 
@@ -247,6 +249,7 @@ impl Execution {
             }
             Ok(Flow::Continue(()))
         })?;
+        review(source, plan, counters);
         let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
         let mut answer = Vec::with_capacity(heap.len().saturating_sub(skip));
         for entry in heap.into_sorted_vec().into_iter().skip(skip) {
@@ -335,6 +338,7 @@ pub fn counted(source: &dyn Source, query: &Query) -> Result<(Plan, Counters)> {
             Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
         })?;
     }
+    review(source, &plan, &counters);
     counters.returned = found.saturating_sub(query.skip);
     Ok((plan, counters))
 }

@@ -13,10 +13,12 @@
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
 //! | `walk` | the rows that a plan leads to, one after the other |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
+//! | `explain` | plans in MongoDB's words |
 //! | `write` | [`update()`], [`delete`]: finding rows and changing them |
 
 mod bounds;
 mod exec;
+pub mod explain;
 pub mod expr;
 pub mod filter;
 mod implies;
@@ -37,7 +39,7 @@ pub(crate) use exec::project;
 pub use exec::{Counters, Execution, Query, count, counted, find_rows};
 pub use filter::Filter;
 pub use index_spec::index_of;
-pub use plan::{KeyTest, OnKeys, Path, Plan};
+pub use plan::{KeyTest, OnKeys, Path, Plan, RowSet};
 pub use projection::Projection;
 pub use reshape::Reshape;
 pub(crate) use reshape::finished;

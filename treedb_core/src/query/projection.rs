@@ -160,6 +160,30 @@ impl Projection {
         Ok(Some(Projection { keep, fields, id: id.unwrap_or(true), positional }))
     }
 
+    /// The paths whose values are all that is handed out, `_id` first if it is one of them; `None` if that is not a list
+    /// of paths.
+    pub(super) fn kept(&self) -> Option<Vec<String>> {
+        fn collect(fields: &Fields, way: &str, paths: &mut Vec<String>) -> Option<()> {
+            for (name, named) in &fields.0 {
+                match named {
+                    Named::Whole => paths.push(format!("{way}{name}")),
+                    Named::Part(inner) => collect(inner, &format!("{way}{name}."), paths)?,
+                    Named::Slice(_) | Named::ElemMatch(_) => return None,
+                }
+            }
+            Some(())
+        }
+        if !self.keep || self.positional.is_some() || self.fields.find(b"_id").is_some() {
+            return None;
+        }
+        let mut paths = Vec::new();
+        if self.id {
+            paths.push("_id".to_owned());
+        }
+        collect(&self.fields, "", &mut paths)?;
+        Some(paths)
+    }
+
     /// The part of `document` that is handed out.
     ///
     /// # Errors

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use bson::RawDocument;
+use roaring::RoaringTreemap;
 
-use crate::access::{Flow, Row, RowId, Source, Way};
+use crate::access::{Flow, KeyRange, Row, RowId, Source, Way};
 use crate::code::Result;
 
 use super::exec::Counters;
 use super::filter::Filter;
-use super::plan::{Path, Plan, Room, Truth};
+use super::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
 
 /// The place of a walk between two batches.
 #[derive(Debug, Default)]
@@ -24,6 +25,30 @@ pub(super) struct Walk {
     /// There is nothing behind it.
     pub(super) done: bool,
     room: Room,
+    /// What is left of a plan by sets of rows, once they are made.
+    sets: Option<Left>,
+}
+
+/// Rows of sets that have not been shown.
+struct Left {
+    rows: roaring::treemap::IntoIter,
+    /// Those of them that match for certain.
+    sure: RoaringTreemap,
+}
+
+impl std::fmt::Debug for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Left").field("sure", &self.sure.len()).finish_non_exhaustive()
+    }
+}
+
+/// Rows that indexes gave.
+#[derive(Default)]
+struct Rows {
+    /// Those whose documents must be looked at.
+    maybe: RoaringTreemap,
+    /// Those whose keys said that they match.
+    sure: RoaringTreemap,
 }
 
 /// What a walk shows of a row.
@@ -76,6 +101,7 @@ impl Walk {
         match &plan.path {
             Path::Nothing => self.done = true,
             Path::Rows => self.rows(source, filter, counters, show, visit)?,
+            Path::Sets(set) => self.sets(source, set, filter, counters, show, visit)?,
             Path::Index { ranges, .. } => {
                 while self.range < ranges.len() {
                     if self.index(source, plan, filter, counters, show, visit)? == Flow::Break(()) {
@@ -132,7 +158,8 @@ impl Walk {
         let from = last_row.map(|row| (last_key.clone(), row));
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
         let mut ended = Flow::Continue(());
-        source.index_range(*index, range, *way, after, &mut |row, key| {
+        let cover = if show == Show::Documents && complete { plan.covered() } else { None };
+        source.index_marked(*index, range, *way, after, &mut |row, key, marks| {
             counters.keys_examined += 1;
             let truth = keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room));
             if truth == Truth::No || !*distinct && !seen.insert(row) {
@@ -142,6 +169,11 @@ impl Walk {
             let mut flow = Flow::Continue(());
             if known && show == Show::Rows {
                 flow = visit(row, None)?;
+            } else if known
+                && let Some(cover) = cover
+                && let Some(document) = cover.document(key, marks, room)
+            {
+                flow = visit(row, Some(&document))?;
             } else {
                 source.fetch_row(row, &mut |found| {
                     counters.docs_examined += 1;
@@ -161,4 +193,105 @@ impl Walk {
         })?;
         Ok(ended)
     }
+
+    /// The rest of the rows of a set.
+    fn sets(
+        &mut self,
+        source: &dyn Source,
+        set: &RowSet,
+        filter: &Filter,
+        counters: &mut Counters,
+        show: Show,
+        visit: &mut VisitMatch<'_>,
+    ) -> Result<()> {
+        let left = match &mut self.sets {
+            Some(left) => left,
+            None => {
+                let Rows { maybe, sure } = rows_of(source, set, counters, &mut self.room)?;
+                self.sets.insert(Left { rows: (maybe | &sure).into_iter(), sure })
+            }
+        };
+        for id in left.rows.by_ref() {
+            let (row, known) = (RowId(id), left.sure.contains(id));
+            let mut flow = Flow::Continue(());
+            if known && show == Show::Rows {
+                flow = visit(row, None)?;
+            } else {
+                source.fetch_row(row, &mut |found| {
+                    counters.docs_examined += 1;
+                    if known || filter.admits(found)? {
+                        flow = visit(row, show.of(found)?)?;
+                    }
+                    Ok(())
+                })?;
+            }
+            if flow == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+/// The rows of a set.
+fn rows_of(source: &dyn Source, set: &RowSet, counters: &mut Counters, room: &mut Room) -> Result<Rows> {
+    match set {
+        RowSet::Entries { index, ranges, keys, .. } => entries(source, *index, ranges, keys, counters, room),
+        RowSet::Union(sets) => {
+            let mut all = Rows::default();
+            for set in sets {
+                let Rows { maybe, sure } = rows_of(source, set, counters, room)?;
+                all.maybe |= maybe;
+                all.sure |= sure;
+            }
+            Ok(all)
+        }
+        RowSet::Intersection(sets) => {
+            let mut common: Option<RoaringTreemap> = None;
+            for set in sets {
+                // Nothing is in common with nothing.
+                if common.as_ref().is_some_and(RoaringTreemap::is_empty) {
+                    break;
+                }
+                let Rows { maybe, sure } = rows_of(source, set, counters, room)?;
+                let rows = maybe | sure;
+                common = Some(match common {
+                    Some(common) => common & rows,
+                    None => rows,
+                });
+            }
+            // Each set knows of its own conditions only.
+            Ok(Rows { maybe: common.unwrap_or_default(), sure: RoaringTreemap::new() })
+        }
+    }
+}
+
+/// The rows of an index's entries.
+fn entries(
+    source: &dyn Source,
+    index: usize,
+    ranges: &[KeyRange],
+    keys: &OnKeys,
+    counters: &mut Counters,
+    room: &mut Room,
+) -> Result<Rows> {
+    let complete = keys.complete && source.entries_are_exact();
+    let mut rows = Rows::default();
+    for range in ranges {
+        source.index_range(index, range, Way::Forward, None, &mut |row, key| {
+            counters.keys_examined += 1;
+            match keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room)) {
+                Truth::No => {}
+                Truth::Yes if complete => {
+                    rows.sure.insert(row.0);
+                }
+                _ => {
+                    rows.maybe.insert(row.0);
+                }
+            }
+            Ok(Flow::Continue(()))
+        })?;
+    }
+    Ok(rows)
 }

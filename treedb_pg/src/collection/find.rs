@@ -57,6 +57,7 @@ pg_function! {
         let mut shown = match &plan.path {
             Path::Nothing => rawdoc! { "path": "nothing" },
             Path::Rows => rawdoc! { "path": "rows" },
+            Path::Sets(_) => rawdoc! { "path": "sets" },
             Path::Index { name, ranges, way, index, .. } => {
                 let multikey = reader.indexes().get(*index).is_some_and(|index| index.multikey);
                 rawdoc! {

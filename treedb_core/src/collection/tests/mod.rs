@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod format;
 mod pipelines;
+mod planner;
 mod transactions;
 mod twins;
 

@@ -5,8 +5,10 @@
 //!
 //! | index | key of the entry | value of the entry |
 //! |---|---|---|
-//! | unique | key | row id, 8 bytes big endian |
-//! | not unique | key, then row id, 8 bytes big endian | nothing |
+//! | unique | key | row id, 8 bytes big endian, then marks |
+//! | not unique | key, then row id, 8 bytes big endian | marks |
+//!
+//! Marks ([`IndexDef::marks`]) tell what a key has lost of its values; there may be none.
 //!
 //! No key is a prefix of another, so the row id behind it does not disturb the order.
 //!
@@ -16,10 +18,12 @@
 
 mod def;
 mod keys;
+mod marks;
 mod options;
 mod wildcard;
 
 pub use def::{Direction, IndexDef, KeyPart, MAX_KEY_PARTS, expiry, pattern_of};
 pub use keys::{KeySet, hashed, keys_of};
+pub(crate) use marks::restored;
 pub use options::{Covers, IndexOptions, Kind, Partial};
 pub use wildcard::{Wildcard, path_prefix};

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use crate::access::{
+    Flow, IndexInfo, KeyRange, PlanMemory, RowId, Source, VisitEntry, VisitMarked, VisitRow, Way,
+};
 use crate::code::Result;
 use crate::index::ordered::IndexDef;
 
@@ -14,12 +16,15 @@ pub(super) struct Memory {
     rows: BTreeMap<u64, RawDocumentBuf>,
     infos: Vec<IndexInfo>,
     entries: Vec<BTreeSet<(Vec<u8>, u64)>>,
+    plans: PlanMemory,
+    /// How many times as large as it is the source says that it is: plans for large collections are worth it then.
+    pub(super) scale: u64,
 }
 
 impl Memory {
     pub(super) fn new(docs: &[RawDocumentBuf]) -> Self {
         let rows = docs.iter().enumerate().map(|(id, doc)| (id as u64, doc.clone())).collect();
-        Memory { rows, ..Memory::default() }
+        Memory { rows, scale: 1, ..Memory::default() }
     }
 
     /// True if the row has an entry in the index.
@@ -92,11 +97,30 @@ impl Source for Memory {
     }
 
     fn estimated_rows(&self) -> u64 {
-        self.rows.len() as u64
+        self.rows.len() as u64 * self.scale
     }
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
-        Some(self.entries[index].iter().filter(|entry| range.contains(&entry.0)).count() as u64)
+        let entries = self.entries[index].iter().filter(|entry| range.contains(&entry.0));
+        Some(entries.count() as u64 * self.scale)
+    }
+
+    fn index_marked(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitMarked<'_>,
+    ) -> Result<()> {
+        self.index_range(index, range, way, after, &mut |row, key| {
+            let marks = self.rows.get(&row.0).map(|doc| self.infos[index].def.marks(doc));
+            visit(row, key, &marks.unwrap_or_default())
+        })
+    }
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.plans)
     }
 
     fn entries_are_exact(&self) -> bool {

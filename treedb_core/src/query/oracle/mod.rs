@@ -7,7 +7,7 @@ mod updates;
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 
-use super::{Execution, Filter, Path, Projection, Query, Sort, count, find_rows, index_of};
+use super::{Execution, Filter, Path, Projection, Query, RowSet, Sort, count, find_rows, index_of};
 use crate::access::{Flow, Source};
 use crate::code::ErrorCode;
 use crate::doc::testing::Rng;
@@ -300,6 +300,65 @@ fn ids(docs: &[Document]) -> Vec<i32> {
     ids
 }
 
+/// A document as text, whatever the order of its fields.
+fn unordered(doc: &Document) -> String {
+    let mut fields: Vec<String> = doc
+        .iter()
+        .map(|(name, value)| match value {
+            Bson::Document(inner) => format!("{name}: {{{}}}", unordered(inner)),
+            value => format!("{name}: {value:?}"),
+        })
+        .collect();
+    fields.sort_unstable();
+    fields.join(", ")
+}
+
+/// The fields of an index, which it may answer alone, are handed out as they are in the documents.
+fn projected(
+    source: &Memory,
+    query: &Query,
+    wanted: &[&Document],
+    rng: &mut Rng,
+    seen: &mut Seen,
+    context: &dyn Fn() -> String,
+) {
+    let index = rng.pick(source.indexes()).def.clone();
+    let mut fields: Document =
+        index.keys.iter().map(|part| (part.path.as_str().to_owned(), Bson::Int32(1))).collect();
+    if rng.below(4) > 0 && !fields.contains_key("_id") {
+        fields.insert("_id", 0);
+    }
+    // Paths in one another are refused.
+    let Ok(projection) = Projection::parse(&raw(&fields)) else { return };
+    let mut query = query.clone();
+    query.projection = projection.clone();
+    // A hint makes a sparse or partial index serve what it does not hold.
+    if rng.below(2) == 0 && !index.options.sparse && index.options.partial.is_none() {
+        query.hint = Some(index.name);
+    }
+    let mut execution = Execution::new(source, query).unwrap();
+    let mut found = Vec::new();
+    execution
+        .run(source, &mut |doc| {
+            found.push(unordered(&Document::try_from(&*doc).unwrap()));
+            Flow::Continue(())
+        })
+        .unwrap();
+    let counters = execution.counters();
+    seen.covered += usize::from(counters.docs_examined < counters.returned);
+    let mut expected: Vec<String> = wanted
+        .iter()
+        .map(|doc| {
+            let raw = raw(doc);
+            let projected = projection.as_ref().map_or(Ok(raw.clone()), |fields| fields.apply(&raw));
+            unordered(&Document::try_from(&*projected.unwrap()).unwrap())
+        })
+        .collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "{fields} {}", context());
+}
+
 /// How often each kind of plan was chosen.
 #[derive(Debug, Default)]
 struct Seen {
@@ -311,6 +370,9 @@ struct Seen {
     multikey_compound: usize,
     /// Those that test keys, and those whose keys answer for their rows.
     tested: usize,
+    sets: usize,
+    /// Those answered by an index alone, at least in part.
+    covered: usize,
     complete: usize,
     sparse: usize,
     partial: usize,
@@ -324,6 +386,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
     let docs: Vec<Document> = (0..40).map(|number| document(rng, number, arrays)).collect();
     let raws: Vec<RawDocumentBuf> = docs.iter().map(raw).collect();
     let mut source = Memory::new(&raws);
+    source.scale = *rng.pick(&[1, 1, 50]);
     source.index(IndexDef::id()).unwrap();
     for _ in 0..rng.below(5) {
         // A collection with parallel arrays refuses the index; the next one is tried then.
@@ -364,6 +427,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
             forced.hint = Some(hint.to_owned());
             assert_eq!(ids(&run(&source, forced, rng).unwrap()), wanted_ids, "{hint}: {}", context());
         }
+        projected(&source, &query, &wanted, rng, seen, &context);
         let limit = rng.below(4) as u64;
         let rows = find_rows(&source, &query, limit).unwrap();
         let most = if limit == 0 { usize::MAX } else { limit as usize };
@@ -382,6 +446,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
                 seen.hashed += usize::from(matches!(options.kind, Kind::Hashed(_)));
                 seen.wildcard += usize::from(matches!(options.kind, Kind::Wildcard(_)));
             }
+            Path::Sets(_) => seen.sets += 1,
             Path::Nothing => seen.nothing += 1,
         }
 
@@ -440,6 +505,8 @@ fn every_plan_finds_what_a_naive_evaluation_finds() {
         seen.rows > 500
             && seen.tested > 500
             && seen.complete > 500
+            && seen.sets > 40
+            && seen.covered > 60
             && seen.index > 1500
             && seen.nothing > 20
             && seen.sorted_by_index > 200
@@ -449,4 +516,61 @@ fn every_plan_finds_what_a_naive_evaluation_finds() {
             && seen.hashed > 20,
         "{seen:?}"
     );
+}
+
+#[test]
+fn sets_of_rows_from_several_indexes_hold_what_a_naive_evaluation_finds() {
+    let (mut intersected, mut united) = (0, 0);
+    for seed in 0..40 * rounds() {
+        let mut rng = Rng::new(seed);
+        let array = rng.below(3) == 0;
+        let docs: Vec<Document> = (0..120)
+            .map(|number| {
+                let mut doc = doc! { "_id": number };
+                for name in ["u", "v", "w"] {
+                    let value = rng.below(10) as i32;
+                    match rng.below(20) {
+                        0 => continue,
+                        1 | 2 if array => doc.insert(name, vec![value, rng.below(10) as i32]),
+                        _ => doc.insert(name, value),
+                    };
+                }
+                doc
+            })
+            .collect();
+        let mut source = Memory::new(&docs.iter().map(raw).collect::<Vec<_>>());
+        source.scale = 100;
+        for name in ["u", "v", "w"] {
+            source.index(IndexDef::parse(&raw(&doc! { name: 1 }), None, false).unwrap()).unwrap();
+        }
+        for _ in 0..20 {
+            let mut part = |name: &str| {
+                let value = rng.below(10) as i32;
+                doc! { name: if rng.below(3) == 0 { doc! { "$in": [value, 3] }.into() } else { Bson::Int32(value) } }
+            };
+            let (one, other, third) = (part("u"), part("v"), part("w"));
+            let filter = match rng.below(3) {
+                0 => doc! { "$or": [one, other] },
+                1 => doc! { "$or": [{ "$and": [one, third] }, other] },
+                _ => doc! { "$and": [one, other, third] },
+            };
+            let wanted: Vec<i32> = docs
+                .iter()
+                .filter(|doc| naive::matches(doc, &filter))
+                .map(|doc| doc.get_i32("_id").unwrap())
+                .collect();
+            let query = Query::new(Filter::parse(&raw(&filter)).unwrap());
+            match Execution::new(&source, query.clone()).unwrap().plan().path {
+                Path::Sets(RowSet::Intersection(_)) => intersected += 1,
+                Path::Sets(_) => united += 1,
+                _ => {}
+            }
+            assert_eq!(ids(&run(&source, query.clone(), &mut rng).unwrap()), wanted, "{filter}");
+            assert_eq!(count(&source, &query).unwrap(), wanted.len() as u64, "{filter}");
+            let mut rows = find_rows(&source, &query, 0).unwrap();
+            rows.sort_unstable();
+            assert_eq!(rows.iter().map(|row| row.0 as i32).collect::<Vec<_>>(), wanted, "{filter}");
+        }
+    }
+    assert!(intersected > 40 && united > 100, "{intersected} {united}");
 }

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use crate::access::{IndexInfo, KeyRange, Way};
+use crate::access::{IndexInfo, KeyRange, Source, Way};
 use crate::index::ordered::{Direction, Kind, hashed};
 use crate::query::bounds::{Interval, MAX_POINTS, MAX_RANGES};
 use crate::query::exec::Query;
 use crate::query::filter::Node;
-use crate::query::usable::Use;
+use crate::query::usable::{Use, uses};
 
+use super::cover::cover;
 use super::intervals::left_by;
 use super::key_test::{KeyTest, key_test};
 use super::order::gives_order;
 use super::{OnKeys, Path, Plan};
 
 /// A plan with what speaks for it.
+#[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) plan: Plan,
     /// Fields with equalities, then whether the next field is bounded on one side or two.
@@ -38,7 +40,7 @@ impl Candidate {
 }
 
 /// True if a condition may have to do with the index: seen at a glance, before anything is built.
-pub(super) fn concerns(index: &IndexInfo, conditions: &[&Node]) -> bool {
+fn concerns(index: &IndexInfo, conditions: &[&Node]) -> bool {
     if matches!(index.def.options.kind, Kind::Wildcard(_)) {
         return !conditions.is_empty();
     }
@@ -66,8 +68,27 @@ fn mentions(condition: &Node, path: &str) -> bool {
     }
 }
 
+/// The numbers of the indexes that a query may have to do with.
+pub(super) fn concerned(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Vec<usize> {
+    let all = source.indexes().iter().enumerate();
+    all.filter(|(_, index)| query.sort.is_some() || concerns(index, conditions))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// The ways to use index number `number` for conditions that all must be met.
+pub(super) fn candidates<'q>(
+    source: &'q dyn Source,
+    number: usize,
+    query: &'q Query,
+    conditions: &[&'q Node],
+) -> Vec<Candidate> {
+    let Some(index) = source.indexes().get(number) else { return Vec::new() };
+    uses(index, query, conditions).iter().map(|way| candidate(number, way, query)).collect()
+}
+
 /// What comes of using index number `number` this way.
-pub(super) fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
+fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
     let Use { index, conditions, .. } = way;
     let parts = &index.def.keys;
     let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };
@@ -83,7 +104,7 @@ pub(super) fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidat
         }
         let Some(left) = left_by(part, conditions, index) else { break };
         if left.intervals.is_empty() {
-            let plan = Plan { path: Path::Nothing, sort_in_memory: false };
+            let plan = Plan::new(Path::Nothing, false);
             return Candidate { plan, equalities: usize::MAX, bounds: 0, unique: true, passing: 0.0 };
         }
         let mut directed: Vec<Interval> =
@@ -152,7 +173,6 @@ pub(super) fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidat
     // A row with several entries is met first under the one that has its place in the order: none is passed by.
     let (test, complete) = match order {
         Some(_) if index.multikey => (None, false),
-        _ if !index.def.holds_values() => (None, false),
         _ => key_test(index, conditions, &implied, &picked),
     };
     let passing = test.as_ref().map_or(1.0, KeyTest::passing);
@@ -164,6 +184,7 @@ pub(super) fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidat
         distinct: !index.multikey,
         keys: OnKeys { test, complete: complete && way.all },
     };
-    let plan = Plan { path, sort_in_memory: query.sort.is_some() && order.is_none() };
+    let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
+    plan.cover = cover(index, query);
     Candidate { plan, equalities, bounds, unique, passing }
 }

@@ -10,7 +10,9 @@ use super::candidate::Candidate;
 use super::{Path, Plan};
 
 /// Looking at a key of an index, in fetches of a row.
-const KEY: f64 = 0.25;
+pub(super) const KEY: f64 = 0.25;
+/// Putting a row into a set.
+pub(super) const SET: f64 = 0.1;
 /// Sorting a document, for each doubling of their number.
 const SORT: f64 = 0.2;
 /// Ranges that are estimated; of more the rest is taken to be like these.
@@ -27,54 +29,60 @@ pub(super) struct Cost {
     pub(super) whole: f64,
 }
 
-/// The cheapest of several ways; the first of equals, so that a plan does not depend on how often one asks.
-pub(super) fn cheapest(
-    source: &dyn Source,
-    query: &Query,
-    mut candidates: Vec<Candidate>,
-) -> Option<Candidate> {
-    if candidates.len() <= 1 {
-        return candidates.pop();
-    }
-    let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
-    let matches = matches(&candidates, &keys);
-    let mut best: Option<(Cost, Candidate)> = None;
-    for (one, keys) in candidates.into_iter().zip(keys) {
-        let cost = cost(query, &one, keys, matches);
-        let better = best.as_ref().is_none_or(|(least, best)| {
-            // Estimates are rough: where they hardly differ, what is known for certain decides.
-            if (cost.whole - least.whole).abs() <= 0.02 * least.whole.max(cost.whole) {
-                let rank = |one: &Candidate| (one.equalities, one.bounds, !one.plan.sort_in_memory);
-                rank(&one) > rank(best)
-            } else {
-                cost.whole < least.whole
-            }
-        });
-        if better {
-            best = Some((cost, one));
-        }
-    }
-    best.map(|(_, best)| best)
+/// A candidate with its cost.
+#[derive(Debug, Clone)]
+pub(super) struct Weighed {
+    pub(super) candidate: Candidate,
+    /// Entries in its ranges, whether or not a walk comes to all of them.
+    pub(super) keys: f64,
+    pub(super) cost: Cost,
 }
 
-/// How many documents match at most, as far as can be told from the candidates' entries.
-pub(super) fn matches(candidates: &[Candidate], keys: &[f64]) -> f64 {
-    candidates.iter().zip(keys).map(|(one, keys)| keys * one.passing).fold(f64::INFINITY, f64::min)
+/// What each candidate costs.
+pub(super) fn weigh(source: &dyn Source, query: &Query, candidates: Vec<Candidate>) -> Vec<Weighed> {
+    let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
+    let matches = candidates.iter().zip(&keys).map(|(one, keys)| keys * one.passing);
+    // How many documents match at most, as far as can be told.
+    let matches = matches.fold(f64::INFINITY, f64::min);
+    let weigh = |(candidate, keys): (Candidate, f64)| {
+        let cost = cost(query, &candidate, keys, matches);
+        Weighed { candidate, keys, cost }
+    };
+    candidates.into_iter().zip(keys).map(weigh).collect()
+}
+
+/// The cheapest; the first of equals, so that a plan does not depend on how often one asks.
+pub(super) fn cheapest(weighed: Vec<Weighed>) -> Option<Weighed> {
+    weighed.into_iter().reduce(|best, one| {
+        let (least, cost) = (best.cost.whole, one.cost.whole);
+        // Estimates are rough: where they hardly differ, what is known for certain decides.
+        let better = if (cost - least).abs() <= 0.02 * least.max(cost) {
+            let rank = |one: &Candidate| (one.equalities, one.bounds, !one.plan.sort_in_memory);
+            rank(&one.candidate) > rank(&best.candidate)
+        } else {
+            cost < least
+        };
+        if better { one } else { best }
+    })
+}
+
+/// What it costs to sort `rows` documents, if that is asked for.
+pub(super) fn sorting(query: &Query, rows: f64) -> f64 {
+    if query.sort.is_some() { rows * SORT * rows.max(2.0).log2() } else { 0.0 }
 }
 
 /// What a candidate costs that walks `keys` entries in all, when `matches` documents match.
-pub(super) fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
+fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
     let wanted = if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };
     // A walk in the right order ends with the last document asked for.
     let part = if candidate.plan.sort_in_memory { 1.0 } else { (wanted / matches.max(1.0)).min(1.0) };
     let (keys, rows) = (keys * part, keys * part * candidate.passing);
-    let sorted = if candidate.plan.sort_in_memory { rows.min(matches) } else { 0.0 };
-    let whole = keys * KEY + rows + sorted * SORT * sorted.max(2.0).log2();
-    Cost { keys, rows, whole }
+    let sort = if candidate.plan.sort_in_memory { sorting(query, rows.min(matches)) } else { 0.0 };
+    Cost { keys, rows, whole: keys * KEY + rows + sort }
 }
 
 /// About how many entries the candidate's ranges have.
-pub(super) fn entries(source: &dyn Source, candidate: &Candidate) -> f64 {
+fn entries(source: &dyn Source, candidate: &Candidate) -> f64 {
     let Candidate { plan: Plan { path: Path::Index { index, ranges, .. }, .. }, .. } = candidate else {
         return 0.0;
     };

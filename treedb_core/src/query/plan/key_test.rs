@@ -324,8 +324,7 @@ pub(super) fn key_test(
     implied: &[usize],
     picked: &[(usize, usize)],
 ) -> (Option<KeyTest>, bool) {
-    // The keys must be those of the values.
-    if !index.ordered {
+    if !super::keys_are_values(index) {
         return (None, false);
     }
     let compiler = Compiler { index };

@@ -11,21 +11,32 @@
 //! | `intervals` | from conditions to the values they leave at a path |
 //! | `candidate` | the best use of one index |
 //! | `key_test` | conditions tested on keys |
+//! | `cover` | documents made of keys |
 //! | `order` | whether a walk gives the order asked for |
 //! | `cost` | which candidate is cheapest |
+//! | `sets` | rows found by several indexes |
+//! | `cache` | choices remembered by the shape of queries |
 
+mod cache;
 mod candidate;
 mod cost;
+mod cover;
 mod intervals;
 mod key_test;
 mod order;
+mod sets;
 
-use crate::access::{KeyRange, Source, Way};
+use crate::access::{IndexInfo, KeyRange, Source, Way};
 use crate::code::{ErrorCode, QueryError, Result};
 
+use super::bounds::Interval;
 use super::exec::Query;
-use super::usable::uses;
-use candidate::{Candidate, candidate, concerns};
+use super::filter::Node;
+use cache::Expected;
+pub(super) use cache::review;
+use candidate::{Candidate, candidates, concerned};
+use cost::Weighed;
+pub(super) use cover::Cover;
 pub use key_test::KeyTest;
 pub(super) use key_test::{Room, Truth};
 
@@ -36,6 +47,10 @@ pub struct Plan {
     pub path: Path,
     /// True if they must be sorted after that.
     pub sort_in_memory: bool,
+    /// How the documents are put together from keys, if the index has all that is handed out.
+    cover: Option<Cover>,
+    /// What was expected of it when it was remembered.
+    expected: Option<Expected>,
 }
 
 /// Where a plan's rows come from.
@@ -60,6 +75,54 @@ pub enum Path {
         /// What the keys tell about their rows.
         keys: OnKeys,
     },
+    /// From sets of rows that indexes give, in the order of the rows.
+    Sets(RowSet),
+}
+
+/// A plan by one index, and what it is estimated to take.
+#[derive(Debug, Clone)]
+pub(super) struct Alternative {
+    pub(super) plan: Plan,
+    /// Keys it walks.
+    pub(super) keys: f64,
+    /// Rows it fetches.
+    pub(super) rows: f64,
+    /// All of it, in fetches of a row.
+    pub(super) cost: f64,
+}
+
+/// True if the keys of an index are the encodings of its rows' values, whole and in their order.
+fn keys_are_values(index: &IndexInfo) -> bool {
+    index.ordered && index.def.holds_values()
+}
+
+/// The intervals of values of each field of an index that conditions leave, as `explain` shows them.
+pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
+    let left = |part| match intervals::left_by(part, conditions, index) {
+        Some(left) => left.intervals.iter().map(Interval::shown).collect(),
+        None => vec!["[MinKey, MaxKey]".to_owned()],
+    };
+    index.def.keys.iter().map(left).collect()
+}
+
+/// Rows that indexes give.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RowSet {
+    /// Those of an index's entries.
+    Entries {
+        /// Its position in [`Source::indexes`].
+        index: usize,
+        /// Its name.
+        name: String,
+        /// The ranges of its keys.
+        ranges: Vec<KeyRange>,
+        /// What the keys tell about their rows.
+        keys: OnKeys,
+    },
+    /// Those that are in one of the sets.
+    Union(Vec<RowSet>),
+    /// Those that are in all of the sets.
+    Intersection(Vec<RowSet>),
 }
 
 /// What the keys of an index tell before a document is fetched.
@@ -72,51 +135,30 @@ pub struct OnKeys {
 }
 
 impl Plan {
+    /// Rows that come from `path` and are sorted in memory or not.
+    pub fn new(path: Path, sort_in_memory: bool) -> Plan {
+        Plan { path, sort_in_memory, cover: None, expected: None }
+    }
+
     /// The plan for `query` over `source`.
     ///
     /// # Errors
-    /// `BadValue` if the hint names an index that does not exist.
+    /// `BadValue` if the hint names an index that does not exist, or cannot be used for the query.
     pub fn choose(source: &dyn Source, query: &Query) -> Result<Plan> {
         let conditions = query.filter.conjuncts();
-        let indexes = source.indexes().iter().enumerate();
-        match query.hint.as_deref() {
-            Some("$natural") => return Ok(Self::rows(query)),
-            Some(name) => {
-                let Some((number, index)) = indexes.clone().find(|(_, index)| index.def.name == name) else {
-                    return Err(QueryError::new(
-                        ErrorCode::BadValue,
-                        format!("hint provided does not correspond to an existing index: {name}"),
-                    ));
-                };
-                if index.def.options.hidden {
-                    return Err(QueryError::new(
-                        ErrorCode::BadValue,
-                        format!(
-                            "hint provided does not correspond to an existing index: {name} (it is hidden)"
-                        ),
-                    ));
-                }
-                let ways = uses(index, query, &conditions);
-                let ways = ways.iter().map(|way| candidate(number, way, query)).collect();
-                return match cost::cheapest(source, query, ways) {
-                    Some(best) => Ok(best.plan),
-                    None => Err(QueryError::new(
-                        ErrorCode::NoQueryExecutionPlans,
-                        format!(
-                            "error processing query: the index {name}, which the hint names, cannot answer it"
-                        ),
-                    )),
-                };
-            }
-            None => {}
+        if let Some(hint) = query.hint.as_deref() {
+            return Self::hinted(source, query, &conditions, hint);
+        }
+        let concerned = concerned(source, query, &conditions);
+        // With one index to choose from there is nothing to remember.
+        let shape = (concerned.len() > 1).then(|| cache::shape(query, &conditions));
+        if let Some((found, expected)) =
+            shape.and_then(|shape| cache::recall(source, query, &conditions, shape))
+        {
+            return Ok(Plan { expected: Some(expected), ..found.plan });
         }
         let mut found: Vec<Candidate> = Vec::new();
-        let ways =
-            indexes.filter(|(_, index)| query.sort.is_some() || concerns(index, &conditions)).flat_map(
-                |(number, index)| uses(index, query, &conditions).into_iter().map(move |way| (number, way)),
-            );
-        for (number, way) in ways {
-            let one = candidate(number, &way, query);
+        for one in concerned.into_iter().flat_map(|number| candidates(source, number, query, &conditions)) {
             // One row at most: no other index can do better.
             if one.unique {
                 return Ok(one.plan);
@@ -125,11 +167,74 @@ impl Plan {
                 found.push(one);
             }
         }
-        Ok(cost::cheapest(source, query, found).map_or_else(|| Self::rows(query), |best| best.plan))
+        let several = found.len() > 1 || conditions.iter().any(|condition| matches!(condition, Node::Or(_)));
+        if !several {
+            return Ok(found.pop().map_or_else(|| Self::rows(query), |only| only.plan));
+        }
+        let weighed = cost::weigh(source, query, found);
+        let best = cost::cheapest(weighed.clone());
+        let least = best.as_ref().map(|best| best.cost.whole);
+        if let Some(plan) = sets::by_sets(source, query, &conditions, &weighed, least) {
+            return Ok(plan);
+        }
+        let Some(Weighed { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
+        let mut plan = best.plan;
+        plan.expected = shape.and_then(|shape| cache::remember(source, &plan, cost.keys, shape));
+        Ok(plan)
+    }
+
+    /// The plans by each index that is of use, the cheapest first.
+    pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
+        let conditions = query.filter.conjuncts();
+        let found = concerned(source, query, &conditions)
+            .into_iter()
+            .flat_map(|number| candidates(source, number, query, &conditions))
+            .filter(|one| one.unique || one.helps(query))
+            .collect();
+        let mut weighed = cost::weigh(source, query, found);
+        weighed.sort_by(|a, b| a.cost.whole.total_cmp(&b.cost.whole));
+        let alternative = |one: Weighed| Alternative {
+            plan: one.candidate.plan,
+            keys: one.cost.keys,
+            rows: one.cost.rows,
+            cost: one.cost.whole,
+        };
+        weighed.into_iter().map(alternative).collect()
+    }
+
+    /// How the documents are put together from keys, if they are.
+    pub(super) fn covered(&self) -> Option<&Cover> {
+        self.cover.as_ref()
+    }
+
+    /// The plan by the index that a hint names.
+    fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &str) -> Result<Plan> {
+        if hint == "$natural" {
+            return Ok(Self::rows(query));
+        }
+        let missing = |why: &str| {
+            let message = format!("hint provided does not correspond to an existing index: {hint}{why}");
+            Err(QueryError::new(ErrorCode::BadValue, message))
+        };
+        let mut indexes = source.indexes().iter().enumerate();
+        let Some((number, index)) = indexes.find(|(_, index)| index.def.name == hint) else {
+            return missing("");
+        };
+        if index.def.options.hidden {
+            return missing(" (it is hidden)");
+        }
+        let ways = candidates(source, number, query, conditions);
+        match cost::cheapest(cost::weigh(source, query, ways)) {
+            Some(best) => Ok(best.candidate.plan),
+            None => Err(QueryError::new(
+                ErrorCode::NoQueryExecutionPlans,
+                format!("error processing query: the index {hint}, which the hint names, cannot answer it"),
+            )),
+        }
     }
 
     /// The plan that looks at every row.
     fn rows(query: &Query) -> Plan {
-        Plan { path: Path::Rows, sort_in_memory: query.sort.is_some() }
+        Self::new(Path::Rows, query.sort.is_some())
     }
 }

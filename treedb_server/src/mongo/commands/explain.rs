@@ -53,7 +53,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             )));
         }
     };
-    reply(&collection, find, command, verbosity != "queryPlanner")
+    let mut reply = collection.explained(&find, name == "count", verbosity != "queryPlanner")?;
+    append_command(&mut reply, command);
+    Ok(reply)
 }
 
 fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> {
@@ -71,30 +73,6 @@ fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> 
     Ok(find)
 }
 
-fn reply(collection: &Collection, find: FindRequest, command: &RawDocument, execute: bool) -> Result {
-    let filter = find.filter.clone().unwrap_or_default();
-    let started = Instant::now();
-    let mut cursor = collection.find(find)?;
-    let mut planner = rawdoc! {
-        "namespace": collection.namespace().as_str(),
-        "parsedQuery": filter,
-        "winningPlan": winning_plan(collection, cursor.plan())?,
-        "rejectedPlans": [],
-    };
-    planner.append(cstr!("optimizationTimeMillis"), millis(started));
-    let mut reply = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
-    if execute {
-        let mut returned = 0;
-        for document in cursor.by_ref() {
-            document?;
-            returned += 1;
-        }
-        reply.append(cstr!("executionStats"), execution(returned, cursor.counters(), millis(started)));
-    }
-    append_command(&mut reply, command);
-    Ok(reply)
-}
-
 /// What every explanation ends with.
 pub(super) fn append_command(reply: &mut RawDocumentBuf, command: &RawDocument) {
     reply.append(cstr!("command"), command);
@@ -110,6 +88,7 @@ pub(super) fn winning_plan(collection: &Collection, plan: Option<&Plan>) -> Resu
     let found = match &plan.path {
         Path::Nothing => rawdoc! { "stage": "EOF" },
         Path::Rows => rawdoc! { "stage": "COLLSCAN", "direction": "forward" },
+        Path::Sets(_) => rawdoc! { "stage": "FETCH" },
         Path::Index { name, ranges, way, distinct, .. } => {
             let indexes = collection.indexes()?.unwrap_or_default();
             let pattern = indexes.iter().find(|index| index.get_str("name").ok() == Some(name));
