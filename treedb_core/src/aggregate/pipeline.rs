@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Element, Value};
+use crate::doc::{Doc, Element, Fields, Value};
 use crate::query::expr::Names;
 use crate::query::{Filter, Projection, Query, Reshape, Sort};
 
@@ -30,6 +30,12 @@ pub(super) trait Stage: std::fmt::Debug + Send + Sync {
     /// True if what a document becomes does not depend on others, nor on other collections.
     fn is_for_each(&self) -> bool {
         false
+    }
+
+    /// Adds the top-level fields that are read to make the documents, where all others stay as they are; `None` if
+    /// any may be.
+    fn reads(&self, _names: &mut Vec<String>) -> Option<()> {
+        None
     }
 
     /// True if the top-level field `name` of each document stays as it is, whatever else becomes of it, and documents
@@ -330,8 +336,12 @@ impl Pipeline {
             let input = source.open(namespace, context)?;
             return chain(rest, input, context);
         }
-        let (query, used) = self.front(namespace, hint, context)?;
+        let (mut query, used) = self.front(namespace, hint, context)?;
         let rest = self.nodes.get(used..).unwrap_or_default();
+        if query.projection.is_none() {
+            let names = reorder::used(rest, Vec::new());
+            query.fields = names.map(|names| Fields::new(names.iter().map(|name| name.as_bytes())));
+        }
         let timed = |input: Docs| -> Docs {
             match context.until {
                 Some(until) => Box::new(Timed { input, until, count: 0 }),

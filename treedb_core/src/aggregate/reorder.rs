@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::code::Result;
 use crate::doc::Value;
 use crate::doc::write::Writer;
+use crate::query::filter::Node as Condition;
 use crate::query::{Filter, Sort};
 
 use super::group::Group;
@@ -124,11 +125,8 @@ fn front(piece: &Piece, out: &[Node]) -> Result<Option<(usize, Piece)>> {
     for (at, before) in out.iter().enumerate().rev() {
         let (names, computes) = match &piece {
             Piece::Plain(filter) => {
-                let reads = filter.reads();
-                if reads.whole {
-                    break;
-                }
-                (reads.names, reads.computes)
+                let Some(names) = filter.reads() else { break };
+                (names, false)
             }
             Piece::Condition(condition, _) => {
                 let reads = condition.expr.reads();
@@ -167,7 +165,7 @@ fn through(piece: &Piece, group: &Group) -> Result<Option<Piece>> {
     let mut elements = crate::doc::Doc::from(filter.source()).elements();
     let (Some(element), None) = (elements.next(), elements.next()) else { return Ok(None) };
     // Only what does not tell missing from null, nor one kind of equal numbers from another.
-    if !filter.only_compares()
+    if !compares(filter.root())
         || element.name.starts_with(b"$")
         || matches!(element.value(), Value::Regex(..))
     {
@@ -179,14 +177,29 @@ fn through(piece: &Piece, group: &Group) -> Result<Option<Piece>> {
     Ok(Some(Piece::Plain(Filter::parse(&renamed.finish())?)))
 }
 
+/// True if a condition asks how the values at a path compare with constants, and nothing else.
+fn compares(node: &Condition) -> bool {
+    match node {
+        Condition::And(nodes) => nodes.iter().all(compares),
+        Condition::Not(node) => compares(node),
+        Condition::Compare { .. } | Condition::In { .. } => true,
+        _ => false,
+    }
+}
+
 /// Top-level fields of the documents in a sort that the stages behind it use; `None` if that may be any.
 pub(super) fn needed(sort: &Sort, rest: &[Node]) -> Option<Vec<String>> {
-    let mut names: Vec<String> = sort.keys.iter().map(|key| key.path.first().to_owned()).collect();
-    for node in rest {
+    used(rest, sort.keys.iter().map(|key| key.path.first().to_owned()).collect())
+}
+
+/// `names` and the top-level fields of their documents that stages use; `None` if that may be any.
+pub(super) fn used(stages: &[Node], mut names: Vec<String>) -> Option<Vec<String>> {
+    for node in stages {
         match node {
             Node::Match(found) => found.reads(&mut names)?,
             Node::Sort(sort) => names.extend(sort.keys.iter().map(|key| key.path.first().to_owned())),
             Node::Skip(_) | Node::Limit(_) => {}
+            Node::Other(stage, _) => stage.reads(&mut names)?,
             Node::Project(shape, _) => {
                 if shape.0.reads(&mut names)? {
                     return Some(names);

@@ -127,9 +127,11 @@ impl Match {
 
     /// The fields the condition reads at the top; `None` if it may read any.
     pub(super) fn reads(&self, names: &mut Vec<String>) -> Option<()> {
-        let plain = self.filter.reads();
-        names.extend(plain.names);
-        let mut whole = plain.whole;
+        let mut whole = false;
+        match self.filter.reads() {
+            Some(plain) => names.extend(plain),
+            None => whole = true,
+        }
         for condition in &self.conditions {
             let reads = condition.expr.reads();
             whole |= reads.whole;

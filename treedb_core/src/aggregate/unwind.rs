@@ -112,6 +112,13 @@ struct Unwinding {
 }
 
 impl Stage for Unwind {
+    fn reads(&self, names: &mut Vec<String>) -> Option<()> {
+        names.push(self.path.first().to_owned());
+        // Elsewhere than in its place among the fields it would not be the same document.
+        names.extend(self.index.iter().map(|index| index.first().to_owned()));
+        Some(())
+    }
+
     fn leaves(&self, name: &str) -> bool {
         name != self.path.first() && self.index.as_ref().is_none_or(|index| name != index.first())
     }

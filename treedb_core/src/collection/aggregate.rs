@@ -205,8 +205,8 @@ impl World for Native {
                 let cuts = Cuts::of(&view, threads)?;
                 drop(reads);
                 if let Some(cuts) = cuts {
-                    let filter = Arc::new(query.filter);
-                    return Ok(cuts.parts(&self.reads, &meta, &filter, &self.work));
+                    let query = Arc::new(query);
+                    return Ok(cuts.parts(&self.reads, &meta, &query, &self.work));
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::access::{Flow, RowId, Source, Way};
 use crate::aggregate::{Docs, Stream, Visit};
 use crate::code::Result;
 use crate::kv::{Beside, ReadTxn, Reads};
-use crate::query::{Counters, Filter};
+use crate::query::{Counters, Query};
 
 use super::aggregate::Work;
 use super::meta::Meta;
@@ -51,23 +51,23 @@ impl Cuts {
         Ok(Some(Cuts { threads, step: last / (threads * SPANS) + 1, last }))
     }
 
-    /// A stream for each thread of the documents that `filter` matches.
+    /// A stream for each thread of the documents that `query` finds.
     pub(super) fn parts(
         &self,
         reads: &Arc<Mutex<ReadTxn>>,
         meta: &Arc<Meta>,
-        filter: &Arc<Filter>,
+        query: &Arc<Query>,
         work: &Arc<Work>,
     ) -> Vec<Docs> {
         let part = |number| -> Docs {
             let reads = Beside::new(reads);
-            let (meta, filter) = (Arc::clone(meta), Arc::clone(filter));
+            let (meta, query) = (Arc::clone(meta), Arc::clone(query));
             let work = Arc::clone(work);
             let (stride, step) = (self.threads * self.step, self.step);
             let part = Part {
                 reads,
                 meta,
-                filter,
+                query,
                 next: number * step,
                 stride,
                 step,
@@ -85,7 +85,7 @@ impl Cuts {
 struct Part {
     reads: Beside,
     meta: Arc<Meta>,
-    filter: Arc<Filter>,
+    query: Arc<Query>,
     /// First id of the next span.
     next: u64,
     stride: u64,
@@ -102,15 +102,22 @@ impl Part {
         while self.next <= self.last {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
-            let (filter, at, mut stopped) = (&self.filter, &mut self.at, false);
-            let mut looked = Counters::default();
+            let (filter, at, mut stopped) = (&self.query.filter, &mut self.at, false);
+            let (fields, mut looked) = (self.query.fields.as_ref(), Counters::default());
             let view = View { reads: &self.reads, meta: &self.meta };
             view.scan_rows(Way::Forward, after, &mut |id, row| {
                 if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }
                 looked.docs_examined += 1;
-                if filter.admits(row)? && visit(row.document()?)? == Flow::Break(()) {
+                if !filter.admits(row)? {
+                    return Ok(Flow::Continue(()));
+                }
+                let document = match fields {
+                    Some(fields) => row.part(fields)?,
+                    None => row.document()?,
+                };
+                if visit(document)? == Flow::Break(()) {
                     (*at, stopped) = (Some(id), true);
                     return Ok(Flow::Break(()));
                 }

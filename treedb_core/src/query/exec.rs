@@ -10,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, RowId, Source};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, Value};
+use crate::doc::{Collation, Doc, Fields, Value};
 
 use super::filter::Filter;
 use super::plan::{Plan, review};
@@ -38,6 +38,8 @@ pub struct Query {
     pub hint: Option<String>,
     /// How texts compare in filter and sort, which were made for it.
     pub collation: Collation,
+    /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
+    pub fields: Option<Fields>,
 }
 
 impl Query {
@@ -51,6 +53,7 @@ impl Query {
             projection: None,
             hint: None,
             collation: Collation::Simple,
+            fields: None,
         }
     }
 
@@ -146,7 +149,7 @@ impl Execution {
             return Ok(false);
         }
         let mut returned = counters.returned;
-        walk.documents(source, plan, &query.filter, counters, &mut |document| {
+        walk.documents(source, plan, query, counters, &mut |document| {
             if *to_skip > 0 {
                 *to_skip -= 1;
                 return Ok(Flow::Continue(()));
@@ -184,7 +187,7 @@ impl Execution {
             return Ok(());
         }
         let mut returned = counters.returned;
-        walk.documents(source, plan, &query.filter, counters, &mut |document| {
+        walk.documents(source, plan, query, counters, &mut |document| {
             if *to_skip > 0 {
                 *to_skip -= 1;
                 return Ok(Flow::Continue(()));
@@ -226,7 +229,7 @@ impl Execution {
             limit => usize::try_from(query.skip.saturating_add(limit)).unwrap_or(usize::MAX),
         };
         let (mut heap, mut bytes, mut number) = (BinaryHeap::new(), 0_usize, 0_u64);
-        walk.documents(source, plan, &query.filter, counters, &mut |document| {
+        walk.documents(source, plan, query, counters, &mut |document| {
             let key = sort.key(document)?;
             number += 1;
             // Documents that are equal in the order asked for keep the order they were found in.

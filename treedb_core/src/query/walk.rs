@@ -7,8 +7,9 @@ use roaring::RoaringTreemap;
 
 use crate::access::{Flow, KeyRange, Row, RowId, Source, Way};
 use crate::code::Result;
+use crate::doc::Fields;
 
-use super::exec::Counters;
+use super::exec::{Counters, Query};
 use super::filter::Filter;
 use super::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
 
@@ -52,19 +53,22 @@ struct Rows {
 }
 
 /// What a walk shows of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Show<'f> {
     /// Where it is.
     Rows,
     /// Its document.
     Documents,
+    /// At least these fields of it.
+    Part(&'f Fields),
 }
 
-impl Show {
+impl Show<'_> {
     fn of(self, row: &mut dyn Row) -> Result<Option<&RawDocument>> {
         match self {
             Show::Rows => Ok(None),
             Show::Documents => row.document().map(Some),
+            Show::Part(fields) => row.part(fields).map(Some),
         }
     }
 }
@@ -78,11 +82,12 @@ impl Walk {
         &mut self,
         source: &dyn Source,
         plan: &Plan,
-        filter: &Filter,
+        query: &Query,
         counters: &mut Counters,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
-        self.run(source, plan, filter, counters, Show::Documents, &mut |_, document| match document {
+        let show = query.fields.as_ref().map_or(Show::Documents, Show::Part);
+        self.run(source, plan, &query.filter, counters, show, &mut |_, document| match document {
             Some(document) => visit(document),
             None => Ok(Flow::Continue(())),
         })
@@ -95,7 +100,7 @@ impl Walk {
         plan: &Plan,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show,
+        show: Show<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         match &plan.path {
@@ -121,7 +126,7 @@ impl Walk {
         source: &dyn Source,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show,
+        show: Show<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         let mut stopped = false;
@@ -146,7 +151,7 @@ impl Walk {
         plan: &Plan,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show,
+        show: Show<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<Flow> {
         let Path::Index { index, ranges, way, distinct, keys, .. } = &plan.path else {

@@ -31,11 +31,6 @@ impl Condition {
         })
     }
 
-    /// The expression.
-    pub(super) fn expr(&self) -> &Expr {
-        &self.expr
-    }
-
     /// True if the expression gives something true for `doc`.
     pub(super) fn holds(&self, doc: Doc<'_>) -> Result<bool> {
         let arena = Arena::new();

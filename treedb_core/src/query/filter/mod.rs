@@ -9,7 +9,6 @@
 //! | `parse` | the filter document, logical operators, the operators of a field |
 //! | `matches` | evaluation of the tree |
 //! | `position` | which element of an array matched: what a `$` in an update or projection means |
-//! | `reads` | which fields a filter reads |
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
 //! | `folded` | comparisons under a collation |
 //! | `condition`, `schema` | `$expr`, `$jsonSchema` |
@@ -24,7 +23,6 @@ mod matches;
 mod modulo;
 mod parse;
 mod position;
-mod reads;
 mod regex;
 mod schema;
 #[cfg(test)]
@@ -181,6 +179,13 @@ impl Filter {
     /// The filter that every document matches.
     pub fn all() -> Self {
         Filter { root: Node::And(Vec::new()), source: RawDocumentBuf::new(), fields: Some(Fields::default()) }
+    }
+
+    /// The top-level fields that decide whether a document matches; `None` if all of it may.
+    pub(crate) fn reads(&self) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        let known = self.root.names(&mut names);
+        known.then(|| names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
 
     /// The tree.
