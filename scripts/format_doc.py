@@ -28,6 +28,8 @@ CHAPTERS = [
     ("A collection's catalog entry", "collection/meta.rs", None),
     ("Index entries", "index/ordered/mod.rs", None),
     ("Encoded keys", "doc/key.rs", None),
+    ("Change log", "collection/changes/mod.rs", "Bytes"),
+    ("Places in a change stream", "collection/changes/token.rs", None),
 ]
 HEAD = """# Formats
 

@@ -70,6 +70,8 @@ codes! {
     ConflictingUpdateOperators = 40,
     /// No such cursor: closed, timed out, or never opened.
     CursorNotFound = 43,
+    /// A document that was asked for, before or behind a change, is not there.
+    NoMatchingDocument = 47,
     /// The collection exists already.
     NamespaceExists = 48,
     /// The operation's own time limit has passed.
@@ -116,12 +118,20 @@ codes! {
     CannotIndexParallelArrays = 171,
     /// Not built (yet).
     NotImplemented = 238,
+    /// The moment asked for lies before what is kept.
+    SnapshotTooOld = 239,
     /// No such transaction.
     NoSuchTransaction = 251,
     /// A transaction's changes take more memory than it may have.
     TransactionTooLarge = 257,
+    /// A change stream cannot go on from this place.
+    InvalidResumeToken = 260,
     /// Not possible inside a transaction.
     OperationNotSupportedInTransaction = 263,
+    /// A change stream cannot go on.
+    ChangeStreamFatalError = 280,
+    /// The changes that a change stream would go on with are not kept any more.
+    ChangeStreamHistoryLost = 286,
     /// A legacy wire operation that is no longer served.
     UnsupportedOpQueryCommand = 352,
     /// A document is larger than 16 MiB.
@@ -212,6 +222,10 @@ codes! {
     Location40201 = 40201,
     /// A field of a group is no accumulator.
     Location40234 = 40234,
+    /// A change stream is to begin at two places.
+    Location40674 = 40674,
+    /// `$changeStream` of something that is no document.
+    Location50808 = 50808,
     /// A stage that is not allowed within another's pipeline.
     Location40600 = 40600,
     /// A stage that can only be the last.

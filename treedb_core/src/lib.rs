@@ -43,9 +43,10 @@ pub use bson;
 pub use cipher::Key;
 pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use collection::{
-    AggregateRequest, Aggregation, Collection, CollectionInfo, Cursor, Database, DatabaseCheck,
-    DeleteRequest, Explanation, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, IndexSpec,
-    IndexesCreated, InsertOutcome, Namespace, UpdateOutcome, UpdateRequest,
+    AggregateRequest, Aggregation, AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, Collection,
+    CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, Explanation, FindAndModifyOutcome,
+    FindAndModifyRequest, FindRequest, IndexSpec, IndexesCreated, InsertOutcome, Namespace, Revision,
+    UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use treedb_core::Key;
 use treedb_core::kv::Durability;
+use treedb_core::{ChangeLogOptions, Key};
 
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
@@ -27,6 +27,8 @@ pub struct Config {
     pub cache_bytes: Option<u64>,
     /// What a write promises that does not say itself.
     pub durability: Durability,
+    /// Whether changes are recorded, for change streams.
+    pub changes: Changes,
     /// Where MongoDB's drivers connect.
     pub mongo: Address,
     /// Where native clients connect.
@@ -35,6 +37,18 @@ pub struct Config {
     pub admin: Option<Address>,
     /// How much is accepted.
     pub limits: Limits,
+}
+
+/// Whether changes are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Changes {
+    /// As the database has it; yes, in one where nobody has decided.
+    #[default]
+    Unsaid,
+    /// No; what was recorded is forgotten.
+    Off,
+    /// Yes, and kept within these limits.
+    On(ChangeLogOptions),
 }
 
 /// How much a server accepts.

@@ -44,7 +44,7 @@ impl Context {
             database,
             dir,
             durability,
-            cursors: Cursors::new(limits.cursors, metrics.cursors.clone()),
+            cursors: Cursors::new(limits.cursors, limits.blocking_threads / 2, metrics.cursors.clone()),
             metrics,
             backups: Backups::default(),
             started: Instant::now(),

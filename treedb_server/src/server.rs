@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinError;
 use treedb_core::kv::Options;
-use treedb_core::{Database, QueryError};
+use treedb_core::{ChangeLogOptions, Database, QueryError};
 
-use crate::config::{Address, Config};
+use crate::config::{Address, Changes, Config};
 use crate::context::Context;
 use crate::listener::Listener;
 use crate::{admin, mongo, native};
@@ -58,7 +58,19 @@ impl Server {
         options.key = config.key;
         options.cache_bytes = config.cache_bytes;
         let dir = config.dir.clone();
-        let database = tokio::task::spawn_blocking(move || Database::open_with(dir, options)).await??;
+        let changes = config.changes;
+        let open = move || {
+            let database = Database::open_with(dir, options)?;
+            let wanted = match changes {
+                Changes::Unsaid if database.change_log_is_decided()? => None,
+                Changes::Unsaid => Some(Some(ChangeLogOptions::default())),
+                Changes::Off => Some(None),
+                Changes::On(options) => Some(Some(options)),
+            };
+            wanted.map(|wanted| database.record_changes(wanted)).transpose()?;
+            Ok::<_, treedb_core::QueryError>(database)
+        };
+        let database = tokio::task::spawn_blocking(open).await??;
         tracing::info!(dir = %config.dir.display(), "database open");
         let mongo = Listener::bind("mongo", config.mongo).await?;
         let native = match config.native {
@@ -132,7 +144,14 @@ async fn reap(context: Arc<Context>) {
         tokio::time::sleep((idle / 4).min(Duration::from_secs(60))).await;
         let context = Arc::clone(&context);
         // Closing a cursor ends a snapshot, which may have pages to free.
-        let reaped = tokio::task::spawn_blocking(move || context.cursors.reap(idle)).await;
+        let reaped = tokio::task::spawn_blocking(move || {
+            // Commits cut off old changes too; without any they must not lie there for ever.
+            if let Err(error) = context.database.trim_changes() {
+                tracing::warn!(%error, "old changes could not be cut off");
+            }
+            context.cursors.reap(idle)
+        })
+        .await;
         if let Ok(count @ 1..) = reaped {
             tracing::info!(cursors = count, "closed idle cursors");
         }

@@ -201,8 +201,8 @@ impl Parser {
             "$out" | "$merge" => Ok(vec![Node::Write(Arc::new(write::Write::parse(&element, self)?))]),
             "$changeStream" => Err(QueryError::new(
                 ErrorCode::Location40573,
-                "the stage $changeStream is only supported on replica sets, and this is a standalone server: changes are \
-                 not recorded yet",
+                "the stage $changeStream is only supported as the first of a pipeline that watches a collection or database \
+                 whose changes are recorded",
             )),
             "$geoNear" | "$search" | "$searchMeta" | "$vectorSearch" | "$currentOp" | "$listSessions"
             | "$listLocalSessions" | "$planCacheStats" => {

@@ -33,7 +33,15 @@ impl ById {
     /// # Errors
     /// Those of a filter that is no valid BSON, and of the projection.
     pub(super) fn new(request: &FindRequest) -> Result<Option<ById>> {
-        let FindRequest { filter: Some(filter), sort: None, skip: 0, hint: None, projection, .. } = request
+        let FindRequest {
+            filter: Some(filter),
+            sort: None,
+            skip: 0,
+            hint: None,
+            as_of: None,
+            projection,
+            ..
+        } = request
         else {
             return Ok(None);
         };

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use crate::access::Flow;
+use crate::access::{Flow, Source};
 use crate::code::Result;
 use crate::kv::ReadTxn;
 use crate::query::{Counters, Execution, Plan, Query};
 
 use super::by_id::ById;
+use super::changes::{Past, PastView};
 use super::meta::Meta;
 use super::view::View;
 
@@ -35,6 +36,7 @@ enum State {
     /// What was looked for by its `_id` is in `ready` already.
     ById(Box<ById>),
     Walk(Box<Walk>),
+    Past(Box<Walk>, Box<Past>),
 }
 
 /// Snapshot, collection and place.
@@ -67,8 +69,15 @@ impl Cursor {
     pub(super) fn snapshot(&self) -> Option<(&ReadTxn, &Meta)> {
         match &self.state {
             State::Walk(walk) => Some((&walk.reads, &walk.meta)),
-            State::Nothing | State::ById(_) => None,
+            State::Nothing | State::ById(_) | State::Past(..) => None,
         }
+    }
+
+    /// Plans `query` over the collection as it was.
+    pub(super) fn open_past(reads: ReadTxn, meta: Arc<Meta>, past: Past, query: Query) -> Result<Self> {
+        let execution = Execution::new(&PastView { reads: &reads, meta: &meta, past: &past }, query)?;
+        let state = State::Past(Box::new(Walk { reads, meta, execution }), Box::new(past));
+        Ok(Cursor { state, ready: VecDeque::new(), more: true })
     }
 
     /// How the documents are found; `None` if the collection does not exist.
@@ -76,7 +85,7 @@ impl Cursor {
         match &self.state {
             State::Nothing => None,
             State::ById(find) => Some(find.plan()),
-            State::Walk(walk) => Some(walk.execution.plan()),
+            State::Walk(walk) | State::Past(walk, _) => Some(walk.execution.plan()),
         }
     }
 
@@ -85,7 +94,7 @@ impl Cursor {
         match &self.state {
             State::Nothing => Counters::default(),
             State::ById(find) => find.counters(),
-            State::Walk(walk) => walk.execution.counters(),
+            State::Walk(walk) | State::Past(walk, _) => walk.execution.counters(),
         }
     }
 
@@ -98,12 +107,20 @@ impl Cursor {
     /// Fetches the next batch if none is left of the last.
     fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() && self.more {
-            let State::Walk(walk) = &mut self.state else { return Ok(()) };
+            let (walk, past) = match &mut self.state {
+                State::Walk(walk) => (walk, None),
+                State::Past(walk, past) => (walk, Some(past)),
+                State::Nothing | State::ById(_) => return Ok(()),
+            };
             let Walk { reads, meta, execution } = &mut **walk;
             let (ready, mut bytes) = (&mut self.ready, 0);
             // Nothing is handed out behind an error: the place of the walk is no longer known.
             self.more = false;
-            self.more = execution.run(&View { reads: &*reads, meta }, &mut |document| {
+            let source: &dyn Source = match past {
+                None => &View { reads: &*reads, meta },
+                Some(past) => &PastView { reads, meta, past },
+            };
+            self.more = execution.run(source, &mut |document| {
                 bytes += document.as_bytes().len();
                 ready.push_back(document);
                 if ready.len() >= BATCH || bytes >= BATCH_BYTES {

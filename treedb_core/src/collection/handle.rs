@@ -14,6 +14,7 @@ use crate::query::explain::{self, Wanted};
 use crate::query::{Counters, Execution, Plan, count, counted};
 
 use super::by_id::ById;
+use super::changes::Past;
 use super::cursor::Cursor;
 use super::database::Database;
 use super::edit::Edit;
@@ -103,6 +104,13 @@ impl Collection {
     /// [`Collection::find`], whatever is looked for.
     pub(super) fn find_by_plan(&self, request: FindRequest) -> Result<Cursor> {
         let query = parse(&request)?;
+        if let Some(at) = request.as_of {
+            let reads = self.db.inner.store.begin_read()?;
+            return match Past::find(&self.db.inner.catalog, &reads, &self.namespace, at)? {
+                Some((meta, past)) => Cursor::open_past(reads, meta, past, query),
+                None => Ok(Cursor::empty()),
+            };
+        }
         match self.snapshot()? {
             Some((reads, meta)) => Cursor::open(reads, meta, query),
             None => Ok(Cursor::empty()),
@@ -116,6 +124,9 @@ impl Collection {
 
     /// How many documents match, `skip` and `limit` of the request applied.
     pub fn count(&self, request: FindRequest) -> Result<u64> {
+        if request.as_of.is_some() {
+            return self.find(request)?.try_fold(0, |count, document| document.map(|_| count + 1));
+        }
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
         match self.snapshot()? {
             Some((reads, meta)) => count(&View { reads: &reads, meta: &meta }, &query),

@@ -52,7 +52,10 @@ mod view;
 
 pub use aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use change::MAX_DOCUMENT;
-pub use changes::{ChangeLogOptions, ChangeLogStatus};
+pub use changes::{
+    AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Revision,
+    WatchFrom, WatchRequest, Watched,
+};
 pub use check::CollectionCheck;
 pub use cursor::Cursor;
 pub use database::{CollectionInfo, Database, DatabaseCheck};

@@ -5,6 +5,8 @@ use bson::{Bson, RawDocumentBuf, rawdoc};
 use crate::code::QueryError;
 use crate::query::Changes;
 
+use super::changes::AsOf;
+
 /// A search: which documents, in what order, how many, and which of their fields.
 #[derive(Debug, Clone, Default)]
 pub struct FindRequest {
@@ -20,6 +22,8 @@ pub struct FindRequest {
     pub projection: Option<RawDocumentBuf>,
     /// Name of the index to use, or `$natural` for none; `None` lets the planner choose.
     pub hint: Option<String>,
+    /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection.
+    pub as_of: Option<AsOf>,
 }
 
 impl FindRequest {
@@ -46,6 +50,12 @@ impl FindRequest {
     /// The same, handing out the fields `projection` names.
     pub fn projection(self, projection: RawDocumentBuf) -> Self {
         FindRequest { projection: Some(projection), ..self }
+    }
+
+    /// The same, among the documents as they were at this moment: see
+    /// [`Database::record_changes`](super::Database::record_changes).
+    pub fn as_of(self, at: AsOf) -> Self {
+        FindRequest { as_of: Some(at), ..self }
     }
 
     /// The same, using the index of this name.

@@ -93,6 +93,12 @@ pub(super) struct FindingAndModifying {
 impl FindingAndModifying {
     pub(super) fn read(request: FindAndModifyRequest) -> Result<Self> {
         let FindAndModifyRequest { mut find, update, array_filters, upsert, after } = request;
+        if find.as_of.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                "the past cannot be changed: leave as_of out",
+            ));
+        }
         let projection = find.projection.take();
         let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
         let projection =

@@ -126,7 +126,15 @@ impl Place {
         let Search { filter, sort, projection, skip, limit } = search;
         Ok(match self {
             Place::Directory(database) => {
-                let request = FindRequest { filter: Some(filter), sort, projection, skip, limit, hint: None };
+                let request = FindRequest {
+                    filter: Some(filter),
+                    sort,
+                    projection,
+                    skip,
+                    limit,
+                    hint: None,
+                    ..FindRequest::default()
+                };
                 Box::new(
                     database.collection(namespace)?.find(request)?.map(|found| found.map_err(Failure::from)),
                 )

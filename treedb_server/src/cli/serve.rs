@@ -9,11 +9,12 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use treedb_core::ChangeLogOptions;
 use treedb_core::kv::Durability;
 
 use super::key::KeyArgs;
 use super::{Failure, advice};
-use crate::config::{Address, Config, Limits};
+use crate::config::{Address, Changes, Config, Limits};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
 
@@ -65,6 +66,15 @@ pub(super) struct Serve {
     /// Seconds that running commands get to finish when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_seconds: u64,
+    /// Whether changes are recorded, for change streams; kept by the database [default: on, in a new one]
+    #[arg(long, value_enum, value_name = "on|off")]
+    change_log: Option<ChangeLogFlag>,
+    /// Hours that recorded changes are kept
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    change_hours: Option<u64>,
+    /// Bytes of recorded changes that are kept
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..))]
+    change_bytes: Option<u64>,
     /// Least severe log lines to write to standard error
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -83,10 +93,32 @@ enum DurabilityFlag {
     None,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ChangeLogFlag {
+    On,
+    Off,
+}
+
 impl Serve {
+    /// Whether changes are to be recorded.
+    fn changes(&self) -> Changes {
+        let usual = ChangeLogOptions::default();
+        let limits = ChangeLogOptions {
+            keep: self.change_hours.map_or(usual.keep, |hours| Duration::from_secs(hours * 3600)),
+            bytes: self.change_bytes.unwrap_or(usual.bytes),
+        };
+        match self.change_log {
+            Some(ChangeLogFlag::Off) => Changes::Off,
+            Some(ChangeLogFlag::On) => Changes::On(limits),
+            None if limits != usual => Changes::On(limits),
+            None => Changes::Unsaid,
+        }
+    }
+
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         logs::start(self.log_level, self.log_format);
         let config = Config {
+            changes: self.changes(),
             key: self.key.key()?,
             cache_bytes: self.cache_bytes,
             dir: self.dir,

@@ -7,11 +7,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::gauge::Gauge;
+use treedb_core::ChangeStream;
 use treedb_core::query::ErrorCode;
 
 use super::error::CommandError;
@@ -24,6 +26,9 @@ pub(crate) type Documents = Box<dyn Iterator<Item = Result<RawDocumentBuf>> + Se
 
 /// Documents in a first batch when the client does not say.
 pub(crate) const FIRST_BATCH: usize = 101;
+
+/// How long a change stream waits for an event when many others do.
+const CROWDED: Duration = Duration::from_millis(20);
 
 /// How long a command may take: MongoDB's `maxTimeMS`.
 #[derive(Debug, Clone, Copy)]
@@ -57,17 +62,31 @@ impl Deadline {
 /// A result and how far it has been handed out.
 pub(crate) struct Cursor {
     namespace: String,
-    documents: Documents,
-    /// Read already, for the next batch.
-    ahead: Option<RawDocumentBuf>,
+    content: Content,
     /// Left open when idle: the client asked for it.
     keep: bool,
 }
 
+enum Content {
+    Documents {
+        documents: Documents,
+        /// Read already, for the next batch.
+        ahead: Option<RawDocumentBuf>,
+    },
+    /// Has no end, but for what it watches being dropped.
+    Changes(Box<ChangeStream>),
+}
+
 impl Cursor {
+    /// A cursor over the events of a change stream.
+    pub(crate) fn changes(namespace: impl Into<String>, stream: ChangeStream) -> Self {
+        Cursor { namespace: namespace.into(), content: Content::Changes(Box::new(stream)), keep: false }
+    }
+
     /// A cursor over `documents`, called `namespace` in its replies.
     pub(crate) fn new(namespace: impl Into<String>, documents: Documents) -> Self {
-        Cursor { namespace: namespace.into(), documents, ahead: None, keep: false }
+        let content = Content::Documents { documents, ahead: None };
+        Cursor { namespace: namespace.into(), content, keep: false }
     }
 
     /// The same, not closed when idle.
@@ -75,19 +94,41 @@ impl Cursor {
         Cursor { keep, ..self }
     }
 
-    /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more.
-    fn fill(&mut self, reply: &mut BatchReply, limit: Option<usize>, until: Deadline) -> Result<bool> {
+    /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more. A change stream
+    /// waits for its first event as long as `wait`.
+    fn fill(
+        &mut self,
+        reply: &mut BatchReply,
+        limit: Option<usize>,
+        until: Deadline,
+        mut wait: Duration,
+    ) -> Result<bool> {
+        let (documents, ahead) = match &mut self.content {
+            Content::Documents { documents, ahead } => (documents, ahead),
+            Content::Changes(stream) => {
+                while limit.is_none_or(|limit| reply.len() < limit)
+                    && let Some(event) = stream.wait(wait)?
+                    && reply.has_room_for(event)
+                {
+                    reply.push(event);
+                    stream.try_next()?;
+                    wait = Duration::ZERO;
+                }
+                reply.resume_with(stream.resume_token());
+                return Ok(!stream.is_over());
+            }
+        };
         loop {
             until.check()?;
             // Looking one document ahead tells the client at once when it has seen everything.
-            let next = match self.ahead.take() {
+            let next = match ahead.take() {
                 Some(document) => Some(document),
                 None if limit == Some(0) => return Ok(true),
-                None => self.documents.next().transpose()?,
+                None => documents.next().transpose()?,
             };
             let Some(document) = next else { return Ok(false) };
             if limit.is_some_and(|limit| reply.len() >= limit) || !reply.has_room_for(&document) {
-                self.ahead = Some(document);
+                *ahead = Some(document);
                 return Ok(true);
             }
             reply.push(&document);
@@ -101,6 +142,9 @@ pub(crate) struct Cursors {
     ids: RandomState,
     limit: usize,
     gauge: Gauge,
+    /// Batches being made, and how many of them may wait for long.
+    waiting: AtomicUsize,
+    waiters: usize,
 }
 
 struct Slot {
@@ -111,9 +155,16 @@ struct Slot {
 }
 
 impl Cursors {
-    /// No cursors, at most `limit`; `gauge` follows their number.
-    pub(crate) fn new(limit: usize, gauge: Gauge) -> Self {
-        Cursors { slots: Mutex::default(), ids: RandomState::new(), limit, gauge }
+    /// No cursors, at most `limit`, of which at most `waiters` wait for changes at a time; `gauge` follows their number.
+    pub(crate) fn new(limit: usize, waiters: usize, gauge: Gauge) -> Self {
+        Cursors {
+            slots: Mutex::default(),
+            ids: RandomState::new(),
+            limit,
+            gauge,
+            waiting: AtomicUsize::new(0),
+            waiters,
+        }
     }
 
     /// The reply with the first batch of `cursor`, which is kept if there is more (and `single` does not forbid it).
@@ -125,17 +176,29 @@ impl Cursors {
         until: Deadline,
     ) -> Result<RawDocumentBuf> {
         let mut reply = BatchReply::new("firstBatch");
-        let more = cursor.fill(&mut reply, Some(batch), until)?;
+        let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO)?;
         let namespace = cursor.namespace.clone();
         let id = if more && !single { self.insert(cursor)? } else { 0 };
         reply.finish(id, &namespace)
     }
 
-    /// The reply with the next batch of the cursor `id`; `batch` documents at most (`None`: as many as fit).
-    pub(crate) fn next(&self, id: i64, namespace: &str, batch: Option<usize>) -> Result<RawDocumentBuf> {
+    /// The reply with the next batch of the cursor `id`; `batch` documents at most (`None`: as many as fit). If it is a
+    /// change stream, its first event is waited for as long as `wait`.
+    pub(crate) fn next(
+        &self,
+        id: i64,
+        namespace: &str,
+        batch: Option<usize>,
+        wait: Duration,
+    ) -> Result<RawDocumentBuf> {
         let mut cursor = self.take(id, namespace)?;
         let mut reply = BatchReply::new("nextBatch");
-        match cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER) {
+        // Who waits has a thread. There are to be some left for those who do not.
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let wait = if waiting < self.waiters { wait } else { wait.min(CROWDED) };
+        let filled = cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER, wait);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        match filled {
             Ok(true) => {
                 self.put_back(id, cursor);
                 reply.finish(id, namespace)
@@ -272,7 +335,7 @@ mod tests {
     use super::*;
 
     fn cursors() -> Cursors {
-        Cursors::new(3, Gauge::default())
+        Cursors::new(3, 2, Gauge::default())
     }
 
     fn numbers(n: i32) -> Cursor {
@@ -291,9 +354,9 @@ mod tests {
         let cursors = cursors();
         let (id, n) = parts(cursors.first(numbers(25), 10, false, Deadline::NEVER));
         assert!(id > 0 && n == 10);
-        assert_eq!(parts(cursors.next(id, "a.b", Some(10))), (id, 10));
-        assert_eq!(parts(cursors.next(id, "a.b", None)), (0, 5));
-        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
+        assert_eq!(parts(cursors.next(id, "a.b", Some(10), Duration::ZERO)), (id, 10));
+        assert_eq!(parts(cursors.next(id, "a.b", None, Duration::ZERO)), (0, 5));
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 43);
         assert_eq!(parts(cursors.first(numbers(10), 10, false, Deadline::NEVER)), (0, 10));
         assert_eq!(parts(cursors.first(numbers(11), 10, true, Deadline::NEVER)), (0, 10));
     }
@@ -303,7 +366,7 @@ mod tests {
         let cursors = cursors();
         let (id, n) = parts(cursors.first(numbers(2), 0, false, Deadline::NEVER));
         assert!(id > 0 && n == 0);
-        assert_eq!(parts(cursors.next(id, "a.b", Some(0))), (0, 2));
+        assert_eq!(parts(cursors.next(id, "a.b", Some(0), Duration::ZERO)), (0, 2));
     }
 
     #[test]
@@ -311,7 +374,7 @@ mod tests {
         let cursors = cursors();
         let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
         assert!(!cursors.kill(id, "a.other"));
-        assert_eq!(cursors.next(id, "a.other", None).unwrap_err().code, 13);
+        assert_eq!(cursors.next(id, "a.other", None, Duration::ZERO).unwrap_err().code, 13);
         assert!(cursors.kill(id, "a.b"));
         assert!(!cursors.kill(id, "a.b"));
         cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap();
@@ -329,11 +392,11 @@ mod tests {
         let cursors = cursors();
         let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
         let taken = cursors.take(id, "a.b").unwrap();
-        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 143);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 143);
         assert_eq!(cursors.reap(Duration::ZERO), 0);
         assert!(cursors.kill(id, "a.b"));
         cursors.put_back(id, taken);
-        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 43);
     }
 
     #[test]
@@ -357,7 +420,7 @@ mod tests {
         });
         let (id, _) =
             parts(cursors.first(Cursor::new("a.b", Box::new(documents)), 1, false, Deadline::NEVER));
-        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 17);
-        assert_eq!(cursors.next(id, "a.b", None).unwrap_err().code, 43);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 17);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 43);
     }
 }

@@ -1,7 +1,7 @@
 //! Building replies: documents of cursors are written once, straight into the reply.
 //!
 //! ```text
-//! { cursor: { firstBatch | nextBatch: [ documents ], id: int64, ns: string } }
+//! { cursor: { firstBatch | nextBatch: [ documents ], id: int64, ns: string, postBatchResumeToken: document? } }
 //! ```
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -23,6 +23,8 @@ pub(crate) struct BatchReply {
     cursor_at: usize,
     batch_at: usize,
     documents: usize,
+    /// Where a change stream goes on behind this batch.
+    resume: Option<RawDocumentBuf>,
 }
 
 impl BatchReply {
@@ -33,7 +35,7 @@ impl BatchReply {
         let cursor_at = bytes.len() - 4;
         open(&mut bytes, ARRAY, field);
         let batch_at = bytes.len() - 4;
-        BatchReply { bytes, cursor_at, batch_at, documents: 0 }
+        BatchReply { bytes, cursor_at, batch_at, documents: 0, resume: None }
     }
 
     /// Documents so far.
@@ -53,6 +55,11 @@ impl BatchReply {
         self.documents += 1;
     }
 
+    /// Tells where a change stream goes on behind this batch.
+    pub(crate) fn resume_with(&mut self, token: RawDocumentBuf) {
+        self.resume = Some(token);
+    }
+
     /// The reply, but for its `ok`. `id` is 0 when there is nothing more to fetch.
     pub(crate) fn finish(mut self, id: i64, namespace: &str) -> Result<RawDocumentBuf, CommandError> {
         close(&mut self.bytes, self.batch_at);
@@ -63,6 +70,10 @@ impl BatchReply {
         self.bytes.extend_from_slice(&length.to_le_bytes());
         self.bytes.extend_from_slice(namespace.as_bytes());
         self.bytes.push(0);
+        if let Some(token) = &self.resume {
+            name(&mut self.bytes, DOCUMENT, "postBatchResumeToken");
+            self.bytes.extend_from_slice(token.as_bytes());
+        }
         close(&mut self.bytes, self.cursor_at);
         close(&mut self.bytes, 0);
         Ok(RawDocumentBuf::from_bytes(self.bytes)?)

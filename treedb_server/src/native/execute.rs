@@ -130,7 +130,7 @@ impl Session {
             projection: find.projection.map(valid).transpose()?,
             skip: find.skip,
             limit: find.limit,
-            hint: None,
+            ..FindRequest::default()
         };
         let mut cursor = self.collection(find.namespace, Ack::Server)?.find(request)?;
         let batch = fill(&mut cursor, find.batch, out)?;

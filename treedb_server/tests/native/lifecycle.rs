@@ -82,6 +82,7 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         native: Some("127.0.0.1:0".parse().unwrap()),
         admin: None,
         durability: Default::default(),
+        changes: Default::default(),
         limits,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

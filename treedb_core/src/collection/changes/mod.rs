@@ -11,6 +11,9 @@
 //! | `state` | what an open database knows of its log; switching it on and off; the bell that rings at commits |
 //! | `trim` | cutting off what is too old or too much |
 //! | `check` | the log against itself |
+//! | `watch` | [`WatchRequest`]: what a change stream is asked for |
+//! | `stream`, `event`, `describe`, `token` | [`ChangeStream`], the documents it hands out, and places in it |
+//! | `past` | collections as they were: [`AsOf`], and a document's history |
 //!
 //! # What is kept
 //!
@@ -53,19 +56,29 @@
 //! ```
 
 mod check;
+mod describe;
 mod dropped;
+mod event;
 mod log;
+mod past;
 mod pending;
 mod record;
 mod settings;
 mod state;
+mod stream;
 #[cfg(test)]
 pub(super) mod tests;
+mod token;
 mod trail;
 mod trim;
+mod watch;
 
+pub use past::{AsOf, Revision};
 pub use settings::{ChangeLogOptions, ChangeLogStatus};
+pub use stream::ChangeStream;
+pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};
 
 pub(crate) use check::check;
+pub(crate) use past::{Past, PastView};
 pub(crate) use pending::Pending;
 pub(crate) use state::ChangeLog;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, rawdoc};
 use treedb_core::query::ErrorCode;
-use treedb_core::{AggregateRequest, Collection, Namespace};
+use treedb_core::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
 
 use super::Result;
 use super::find::hint;
@@ -127,6 +127,9 @@ fn explain_pipeline(
 pub(super) fn run(request: &Request<'_>) -> Result {
     let named = request.subject()?.as_str().map(|_| request.collection()).transpose()?;
     let Asked { mut pipeline, batch, until, explain } = read(request.args(), named.as_ref())?;
+    if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
+        return watch(request, asked, batch);
+    }
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
     let (namespace, shown) = match request.subject()?.as_str() {
@@ -155,4 +158,40 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let found = database.aggregate(namespace.as_str(), &pipeline)?;
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
     request.context.cursors.first(Cursor::new(shown, documents), batch, false, until)
+}
+
+/// Opens a change stream.
+fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
+    let (watched, shown) = match request.subject()?.as_str() {
+        Some(_) if watch.everything => {
+            return Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                "A $changeStream with 'allChangesForCluster' may not be opened on a collection: aggregate the database admin",
+            ));
+        }
+        Some(_) => {
+            let namespace = request.namespace()?;
+            (Watched::Collection(namespace.clone()), namespace.to_string())
+        }
+        None if watch.everything && request.database != "admin" => {
+            return Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                format!(
+                    "A $changeStream with 'allChangesForCluster' may only be opened on the 'admin' database, and not on \
+                     '{}'",
+                    request.database
+                ),
+            ));
+        }
+        None => {
+            let shown = format!("{}.{NO_COLLECTION}", request.database);
+            let watched = match watch.everything {
+                true => Watched::Everything,
+                false => Watched::Database(request.database.to_owned()),
+            };
+            (watched, shown)
+        }
+    };
+    let stream = request.context.database.watch(watched, watch)?;
+    request.context.cursors.first(Cursor::changes(shown, stream), batch, false, Deadline::NEVER)
 }

@@ -3,7 +3,7 @@
 use bson::{Bson, Document};
 
 use super::Result;
-use super::create::VALIDATION;
+use super::create::{VALIDATION, images};
 use super::request::{Request, done};
 use super::writes::write_concern;
 
@@ -15,7 +15,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             name if VALIDATION.contains(&name) => {
                 options.insert(name, Bson::try_from(arg.value())?);
             }
-            "changeStreamPreAndPostImages" | "expireAfterSeconds" | "index" | "pipeline" | "viewOn" => {
+            "changeStreamPreAndPostImages" => {
+                images(&arg)?;
+                options.insert(arg.name, Bson::try_from(arg.value())?);
+            }
+            "expireAfterSeconds" | "index" | "pipeline" | "viewOn" => {
                 arg.unsupported()?;
             }
             "writeConcern" => {

@@ -6,6 +6,7 @@ use treedb_core::query::ErrorCode;
 use super::Result;
 use super::request::{Request, done};
 use super::writes::{simple_collation, write_concern};
+use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 /// The options that a collection keeps.
@@ -16,21 +17,17 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "capped"
-            | "timeseries"
-            | "viewOn"
-            | "pipeline"
-            | "clusteredIndex"
-            | "expireAfterSeconds"
-            | "changeStreamPreAndPostImages"
-            | "encryptedFields"
-            | "size"
-            | "max" => {
+            "capped" | "timeseries" | "viewOn" | "pipeline" | "clusteredIndex" | "expireAfterSeconds"
+            | "encryptedFields" | "size" | "max" => {
                 arg.unsupported()?;
             }
             "collation" => simple_collation(&arg)?,
             "writeConcern" => {
                 write_concern(arg.document()?)?;
+            }
+            "changeStreamPreAndPostImages" => {
+                images(&arg)?;
+                options.insert(arg.name, Bson::try_from(arg.value())?);
             }
             name if VALIDATION.contains(&name) => {
                 options.insert(name, Bson::try_from(arg.value())?);
@@ -55,4 +52,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     })?;
     tracing::info!(%namespace, "collection created");
     done()
+}
+
+/// Refuses a `changeStreamPreAndPostImages` that is not `{enabled: bool}`.
+pub(super) fn images(arg: &Arg<'_>) -> Result<()> {
+    for part in args("changeStreamPreAndPostImages", arg.document()?) {
+        let part = part?;
+        match part.name {
+            "enabled" => {
+                part.bool()?;
+            }
+            _ => part.generic()?,
+        }
+    }
+    Ok(())
 }

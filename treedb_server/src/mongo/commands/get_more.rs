@@ -1,11 +1,18 @@
 //! `getMore`: the next batch of a cursor.
 
+use std::time::Duration;
+
 use treedb_core::Namespace;
 use treedb_core::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
 use crate::mongo::error::CommandError;
+
+/// How long a change stream waits for an event when the client does not say.
+const AWAIT: Duration = Duration::from_secs(1);
+/// How long it waits at most; the client asks again.
+const MAX_AWAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let id = request.subject()?.as_i64().ok_or_else(|| {
@@ -14,12 +21,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
         )
     })?;
-    let (mut collection, mut batch) = (None, None);
+    let (mut collection, mut batch, mut wait) = (None, None, AWAIT);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "collection" => collection = Some(arg.str()?),
             "batchSize" => batch = Some(usize::try_from(arg.count()?).unwrap_or(usize::MAX)),
+            "maxTimeMS" => wait = Duration::from_millis(arg.count()?).min(MAX_AWAIT),
             "term" | "lastKnownCommittedOpTime" => arg.unsupported()?,
             _ => arg.generic()?,
         }
@@ -27,7 +35,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = collection.ok_or_else(|| {
         CommandError::location(40_414, "BSON field 'getMore.collection' is missing but a required field")
     })?;
-    request.context.cursors.next(id, &cursor_namespace(request.database, collection)?, batch)
+    request.context.cursors.next(id, &cursor_namespace(request.database, collection)?, batch, wait)
 }
 
 /// The namespace a cursor goes by. Listings have cursors too, under names that no collection can have.

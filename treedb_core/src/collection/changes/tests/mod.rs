@@ -1,7 +1,9 @@
 //! The change log against models, and beyond what it keeps.
 
 mod model;
+mod past;
 mod retention;
+mod streams;
 
 use std::collections::{BTreeMap, HashMap};
 

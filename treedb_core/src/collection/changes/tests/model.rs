@@ -11,7 +11,7 @@ use crate::doc::testing::{Rng, random_document};
 use crate::kv::Durability;
 
 /// One random operation; some fail, some change nothing.
-fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
+pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
     let name = *rng.pick(&["a.x", "a.y", "b.x"]);
     let collection = db.collection(name).unwrap().with_durability(Durability::None);
     let group = rng.below(6) as i32;

@@ -1,0 +1,183 @@
+//! A change as the document that a stream hands out.
+
+use bson::raw::{RawBsonRef, cstr};
+use bson::{RawBson, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
+
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Doc;
+use crate::kv::Reads;
+
+use super::super::database::Database;
+use super::super::namespace::Namespace;
+use super::describe::describe;
+use super::dropped::{Collections, Kept};
+use super::log::{Log, Version};
+use super::record::{Change, Head, What, damaged, document};
+use super::token::Token;
+use super::watch::{FullDocument, FullDocumentBeforeChange};
+
+/// MongoDB's time of a change: seconds, and within them the change's number.
+pub(super) fn cluster_time(time: i64, seq: u64) -> Timestamp {
+    let seconds = u32::try_from(time.max(0) / 1000).unwrap_or(u32::MAX);
+    Timestamp { time: seconds, increment: seq as u32 }
+}
+
+/// What the events of a stream are made from.
+pub(super) struct Maker<'a, R> {
+    pub(super) db: &'a Database,
+    pub(super) reads: &'a R,
+    pub(super) log: &'a Log,
+    pub(super) full_document: FullDocument,
+    pub(super) before: FullDocumentBeforeChange,
+}
+
+/// The stream's place cannot be read from any more.
+pub(super) fn history_lost(why: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::ChangeStreamHistoryLost,
+        format!(
+            "Resume of change stream was not possible, as the resume point may no longer be in the oplog: {why}. \
+             Open the stream anew and read the collection again, or keep changes for longer"
+        ),
+    )
+}
+
+impl<R: Reads> Maker<'_, R> {
+    /// The event of a change in `namespace`.
+    pub(super) fn event(
+        &self,
+        collections: &mut Collections<'_>,
+        namespace: &Namespace,
+        head: &Head,
+        change: &Change<'_>,
+    ) -> Result<RawDocumentBuf> {
+        let after = |collections: &mut Collections<'_>| match self.log.version(
+            self.reads,
+            collections,
+            head.collection,
+            change.row,
+            change.seq,
+        )? {
+            Version::Document(document) => Ok(document),
+            Version::Nothing => Err(damaged("a change of a row that is not there")),
+            Version::Gone => {
+                Err(history_lost(&format!("{namespace} was dropped, and its documents are not kept")))
+            }
+        };
+        let (kind, old, new, update) = match &change.what {
+            What::Insert => ("insert", None, Some(after(collections)?), false),
+            What::Update(earlier) | What::Replace(earlier) => {
+                let new = after(collections)?;
+                let old = earlier.restore(Some(&new))?;
+                let update = matches!(change.what, What::Update(_));
+                (if update { "update" } else { "replace" }, Some(old), Some(new), update)
+            }
+            What::Delete(old) => ("delete", Some(document(old)?), None, false),
+            What::Drop(_) => ("drop", None, None, false),
+            What::DropDatabase(_) => ("dropDatabase", None, None, false),
+        };
+        let mut event = self.begin(kind, head, change.seq, false);
+        if let Some(new) = &new {
+            self.full(collections, &mut event, namespace, head, change.seq, new, update)?;
+        }
+        match &change.what {
+            What::DropDatabase(name) => event.append(cstr!("ns"), rawdoc! { "db": *name }),
+            _ => event
+                .append(cstr!("ns"), rawdoc! { "db": namespace.database(), "coll": namespace.collection() }),
+        }
+        if let Some(document) = new.as_ref().or(old.as_ref()) {
+            event.append(cstr!("documentKey"), document_key(document)?);
+        }
+        if let (true, Some(old), Some(new)) = (update, &old, &new) {
+            event.append(cstr!("updateDescription"), describe(Doc::from(old), Doc::from(new))?);
+        }
+        if let Some(old) = old
+            && self.before != FullDocumentBeforeChange::Off
+        {
+            let there = self.has_images(collections, head.collection)?;
+            if !there && self.before == FullDocumentBeforeChange::Required {
+                return Err(no_image("pre-image", &event));
+            }
+            event.append(cstr!("fullDocumentBeforeChange"), or_null(there.then_some(old)));
+        }
+        Ok(event)
+    }
+
+    /// The event that ends a stream because of a change.
+    pub(super) fn invalidate(&self, head: &Head, seq: u64) -> RawDocumentBuf {
+        self.begin("invalidate", head, seq, true)
+    }
+
+    fn begin(&self, kind: &str, head: &Head, seq: u64, invalidated: bool) -> RawDocumentBuf {
+        rawdoc! {
+            "_id": Token { seq, time: head.time, invalidated }.encode(),
+            "operationType": kind,
+            "clusterTime": cluster_time(head.time, seq),
+            "wallTime": bson::DateTime::from_millis(head.time),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
+    fn full(
+        &self,
+        collections: &mut Collections<'_>,
+        event: &mut RawDocumentBuf,
+        namespace: &Namespace,
+        head: &Head,
+        seq: u64,
+        new: &RawDocument,
+        update: bool,
+    ) -> Result<()> {
+        let full = match self.full_document {
+            _ if !update => RawBson::Document(new.to_owned()),
+            FullDocument::Default => return Ok(()),
+            FullDocument::UpdateLookup => {
+                let key = document_key(new)?;
+                let same = match key.get("_id")? {
+                    Some(id) => rawdoc! { "_id": rawdoc! { "$eq": RawBson::from(id) } },
+                    None => key,
+                };
+                or_null(self.db.collection(namespace.as_str())?.find_one(same)?)
+            }
+            FullDocument::WhenAvailable | FullDocument::Required => {
+                let there = self.has_images(collections, head.collection)?;
+                if !there && self.full_document == FullDocument::Required {
+                    return Err(no_image("post-image", &self.begin("update", head, seq, false)));
+                }
+                or_null(there.then(|| new.to_owned()))
+            }
+        };
+        event.append(cstr!("fullDocument"), full);
+        Ok(())
+    }
+
+    /// Whether the collection's documents may be asked for as they were around a change.
+    fn has_images(&self, collections: &mut Collections<'_>, id: i64) -> Result<bool> {
+        Ok(match collections.meta(self.reads, self.log, id)? {
+            Kept::There(meta) => meta
+                .options
+                .get_document("changeStreamPreAndPostImages")
+                .is_ok_and(|images| images.get_bool("enabled").unwrap_or(false)),
+            Kept::Gone => false,
+        })
+    }
+}
+
+fn or_null(document: Option<RawDocumentBuf>) -> RawBson {
+    document.map_or(RawBson::Null, RawBson::Document)
+}
+
+fn no_image(what: &str, event: &RawDocument) -> QueryError {
+    QueryError::new(
+        ErrorCode::NoMatchingDocument,
+        format!(
+            "Change stream was configured to require a {what} for all update, delete and replace events, but the {what} \
+             was not found for event: {event:?}: enable changeStreamPreAndPostImages of the collection"
+        ),
+    )
+}
+
+fn document_key(document: &RawDocument) -> Result<RawDocumentBuf> {
+    let id: RawBsonRef<'_> = document.get("_id")?.ok_or_else(|| damaged("a document without _id"))?;
+    Ok(rawdoc! { "_id": RawBson::from(id) })
+}

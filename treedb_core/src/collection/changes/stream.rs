@@ -1,0 +1,444 @@
+//! Change streams: the log, read as it grows.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{RawArray, RawDocument, RawDocumentBuf, Timestamp};
+
+use crate::aggregate::{Context, List, MEMORY, Pipeline, World};
+use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::{Doc, Value};
+use crate::kv::ReadTxn;
+use crate::query::expr::{Globals, Names};
+
+use super::super::Collection;
+use super::super::database::Database;
+use super::super::namespace::{Namespace, check_database};
+use super::dropped::Collections;
+use super::event::{Maker, cluster_time, history_lost};
+use super::log::Log;
+use super::record::{Record, What};
+use super::token::Token;
+use super::watch::{WatchFrom, WatchRequest, Watched};
+
+/// Events made at a time.
+const BATCH: usize = 256;
+/// Bytes of events after which a batch is long enough.
+const BATCH_BYTES: usize = 1 << 20;
+/// Records looked at in one snapshot.
+const RECORDS: usize = 4096;
+
+/// The changes of a collection, a database or everything, as they are committed: documents as MongoDB's change streams give
+/// them (`_id`, `operationType`, `fullDocument`, ...).
+///
+/// A stream that is not asked for events holds nothing but its place, and can be opened again there
+/// ([`Self::resume_token`]) for as long as changes are kept. An event is there as soon as a reader of the collection
+/// would see its change.
+pub struct ChangeStream {
+    db: Database,
+    watched: Watched,
+    request: WatchRequest,
+    pipeline: Option<(Pipeline, Context)>,
+    names: HashMap<i64, Namespace>,
+    /// The next change to look at.
+    next: u64,
+    /// When the one before it was committed.
+    time: i64,
+    ready: VecDeque<RawDocumentBuf>,
+    /// A place in front of what is ready.
+    before: Token,
+    /// The `_id` of the event handed out last.
+    last: Option<RawDocumentBuf>,
+    /// There is nothing behind what is ready.
+    ended: Option<RawDocumentBuf>,
+}
+
+/// What a batch was made of.
+struct Batch {
+    events: Vec<RawDocumentBuf>,
+    next: u64,
+    time: i64,
+    ended: Option<RawDocumentBuf>,
+    /// The log's end was reached.
+    all: bool,
+}
+
+impl Database {
+    /// Watches the changes of `watched` from `request`'s place on.
+    ///
+    /// # Errors
+    /// `Location40573` if changes are not recorded ([`Database::record_changes`]), `ChangeStreamHistoryLost` if
+    /// those of the place are not kept any more, `InvalidResumeToken` and others for what is wrong with the request.
+    pub fn watch(&self, watched: Watched, request: WatchRequest) -> Result<ChangeStream> {
+        if let Watched::Database(name) = &watched {
+            check_database(name)?;
+        }
+        request.check_stages()?;
+        let reads = self.inner.store.begin_read()?;
+        let Some(log) = Log::find(&reads)? else {
+            return Err(QueryError::new(
+                ErrorCode::Location40573,
+                "The $changeStream stage is only supported where changes are recorded, and they are not: switch the change \
+                 log on (record_changes; the server's --change-log)",
+            ));
+        };
+        let (next, time) = place(&reads, &log, &request.from)?;
+        let pipeline = match request.pipeline.as_bytes().len() {
+            0..=5 => None,
+            _ => Some((pipeline(&request.pipeline)?, self.context(&watched))),
+        };
+        Ok(ChangeStream {
+            db: self.clone(),
+            watched,
+            request,
+            pipeline,
+            names: HashMap::new(),
+            next,
+            time,
+            ready: VecDeque::new(),
+            before: Token { seq: next.saturating_sub(1), time, invalidated: false },
+            last: None,
+            ended: None,
+        })
+    }
+
+    fn context(&self, watched: &Watched) -> Context {
+        let database = match watched {
+            Watched::Collection(namespace) => namespace.database(),
+            Watched::Database(name) => name,
+            Watched::Everything => "admin",
+        };
+        Context {
+            world: Arc::new(Alone),
+            database: database.to_owned(),
+            globals: Arc::new(Globals::now()),
+            memory: MEMORY,
+            spill: false,
+            until: None,
+            threads: Some(1),
+        }
+    }
+}
+
+impl Collection {
+    /// Watches the collection's changes: see [`Database::watch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch(&self, request: WatchRequest) -> Result<ChangeStream> {
+        self.database().watch(Watched::Collection(self.namespace().clone()), request)
+    }
+}
+
+/// The stages that events go through.
+fn pipeline(stages: &RawArray) -> Result<Pipeline> {
+    let stages = RawDocument::from_bytes(stages.as_bytes())?;
+    crate::doc::validate_with(stages.as_bytes(), crate::doc::MESSAGE)?;
+    Pipeline::parse(Value::Array(Doc::from(stages)), &Names::default())
+}
+
+/// The next change of a stream that begins at `from`, and when the one before it was committed.
+fn place(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
+    let end = log.end(reads)?;
+    let (token, resumed) = match from {
+        WatchFrom::Now => return Ok((end.next, end.time)),
+        WatchFrom::OperationTime(at) => return at_operation_time(reads, log, *at),
+        WatchFrom::ResumeAfter(token) => (Token::decode(token)?, true),
+        WatchFrom::StartAfter(token) => (Token::decode(token)?, false),
+    };
+    if resumed && token.invalidated {
+        return Err(QueryError::new(
+            ErrorCode::InvalidResumeToken,
+            "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate notification: use \
+             'startAfter'",
+        ));
+    }
+    if token.seq >= end.next {
+        return Err(history_lost("the changes up to it were lost with the power"));
+    }
+    let least = log.least(reads)?;
+    if token.seq + 1 < least {
+        return Err(history_lost("it has been cut off"));
+    }
+    if token.seq >= least {
+        let mut same = false;
+        log.walk(reads, token.seq, &mut |record| {
+            same = record.head.first <= token.seq && record.head.time == token.time;
+            Ok(false)
+        })?;
+        if !same {
+            return Err(history_lost("its change was lost with the power"));
+        }
+    }
+    Ok((token.seq + 1, token.time))
+}
+
+fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, i64)> {
+    let before = i64::from(at.time).saturating_mul(1000).saturating_sub(1);
+    let seq = log.at_time(reads, before)?;
+    let least = log.least(reads)?;
+    // Nothing that is kept is older: something that is not kept may be younger than the time asked for.
+    let cut = least > log.settings.from;
+    if seq < least && (cut || before.saturating_add(1000) < log.settings.since) {
+        return Err(history_lost("changes of that time are not kept"));
+    }
+    let mut next = seq + 1;
+    log.walk(reads, next, &mut |record| {
+        for change in record.changes_from(next) {
+            if cluster_time(record.head.time, change?.seq) >= at {
+                return Ok(false);
+            }
+            next += 1;
+        }
+        Ok(true)
+    })?;
+    let mut time = log.settings.since;
+    log.walk(reads, next.saturating_sub(1), &mut |record| {
+        if record.head.first < next {
+            time = record.head.time;
+        }
+        Ok(false)
+    })?;
+    Ok((next, time))
+}
+
+impl ChangeStream {
+    /// The next event, waiting for one as long as `timeout`. `None` if there was none; [`Self::is_over`] tells whether
+    /// there can be one later.
+    ///
+    /// # Errors
+    /// `ChangeStreamHistoryLost` if the stream was so slow that its changes have been cut off; `NoMatchingDocument` if
+    /// a document that is required is not there; those of the pipeline.
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<RawDocumentBuf>> {
+        self.wait(timeout)?;
+        let Some(event) = self.ready.pop_front() else { return Ok(None) };
+        self.last = event.get_document("_id").ok().map(ToOwned::to_owned);
+        Ok(Some(event))
+    }
+
+    /// The event that [`Self::next_timeout`] would return, without taking it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<&RawDocument>> {
+        if self.ready.is_empty() && self.ended.is_none() {
+            let db = self.db.clone();
+            db.inner.changes.wait(timeout, || {
+                self.fill()?;
+                Ok((!self.ready.is_empty() || self.ended.is_some()).then_some(()))
+            })?;
+        }
+        Ok(self.ready.front().map(|event| &**event))
+    }
+
+    /// The next event that is there already.
+    ///
+    /// # Errors
+    /// As [`Self::next_timeout`].
+    pub fn try_next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        self.next_timeout(Duration::ZERO)
+    }
+
+    /// True if what was watched has been dropped, and the event that says so handed out.
+    pub fn is_over(&self) -> bool {
+        self.ready.is_empty() && self.ended.is_some()
+    }
+
+    /// Where a stream that is to go on behind this one begins: behind the event handed out last, or, if that was the
+    /// last there is, behind all that was looked at.
+    pub fn resume_token(&self) -> RawDocumentBuf {
+        match (self.ready.is_empty(), &self.ended, &self.last) {
+            (true, Some(end), _) => end.clone(),
+            (true, None, _) => self.reached().encode(),
+            (false, _, Some(last)) => last.clone(),
+            (false, _, None) => self.before.encode(),
+        }
+    }
+
+    /// The place behind all that was looked at.
+    fn reached(&self) -> Token {
+        Token { seq: self.next.saturating_sub(1), time: self.time, invalidated: false }
+    }
+
+    /// Reads on until some events are ready, or the log's end is reached.
+    fn fill(&mut self) -> Result<()> {
+        while self.ready.is_empty() && self.ended.is_none() {
+            (self.before, self.last) = (self.reached(), None);
+            let batch = self.read()?;
+            let events = match &self.pipeline {
+                Some((pipeline, context)) if !batch.events.is_empty() => {
+                    through(pipeline, context, batch.events)?
+                }
+                _ => batch.events,
+            };
+            (self.next, self.time, self.ended) = (batch.next, batch.time, batch.ended);
+            self.ready.extend(events);
+            if batch.all {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The events of the next records.
+    fn read(&mut self) -> Result<Batch> {
+        let reads = self.db.inner.store.begin_read()?;
+        let Some(log) = Log::find(&reads)? else {
+            return Err(history_lost("changes are no longer recorded"));
+        };
+        if self.next < log.least(&reads)? {
+            return Err(history_lost("the stream is too far behind, and its changes have been cut off"));
+        }
+        let mut batch =
+            Batch { events: Vec::new(), next: self.next, time: self.time, ended: None, all: true };
+        let mut collections = Collections::new(&self.db.inner.catalog, &mut self.names);
+        let maker = Maker {
+            db: &self.db,
+            reads: &reads,
+            log: &log,
+            full_document: self.request.full_document,
+            before: self.request.before,
+        };
+        let (mut records, mut bytes) = (0, 0);
+        log.walk(&reads, self.next, &mut |record: Record<'_>| {
+            let head = record.head;
+            if records >= RECORDS {
+                batch.all = false;
+                return Ok(false);
+            }
+            records += 1;
+            let namespace = match head.collection {
+                0 => None,
+                id => Some(collections.name(&reads, &log, id)?.clone()),
+            };
+            let concerned = match (&self.watched, &namespace) {
+                (Watched::Everything, _) => true,
+                (Watched::Database(name), Some(namespace)) => namespace.database() == name,
+                (Watched::Collection(watched), Some(namespace)) => watched == namespace,
+                (Watched::Database(_), None) => true,
+                (Watched::Collection(_), None) => false,
+            };
+            if concerned {
+                for change in record.changes_from(batch.next) {
+                    let change = change?;
+                    let seq = change.seq;
+                    if batch.events.len() >= BATCH || bytes >= BATCH_BYTES {
+                        batch.all = false;
+                        return Ok(false);
+                    }
+                    let about = match (&change.what, &namespace, &self.watched) {
+                        (What::DropDatabase(dropped), _, Watched::Database(name)) if dropped != name => None,
+                        (What::DropDatabase(dropped), ..) => Some(Namespace::new(dropped, "all")?),
+                        (_, namespace, _) => namespace.clone(),
+                    };
+                    if let Some(namespace) = about {
+                        let event = maker.event(&mut collections, &namespace, &head, &change)?;
+                        bytes += event.as_bytes().len();
+                        batch.events.push(event);
+                        let ends = matches!(
+                            (&change.what, &self.watched),
+                            (What::Drop(_), Watched::Collection(_))
+                                | (What::DropDatabase(_), Watched::Database(_))
+                        );
+                        if ends {
+                            batch.events.push(maker.invalidate(&head, seq));
+                            batch.ended = Some(Token { seq, time: head.time, invalidated: true }.encode());
+                        }
+                    }
+                    (batch.next, batch.time) = (seq + 1, head.time);
+                    if batch.ended.is_some() {
+                        return Ok(false);
+                    }
+                }
+            }
+            (batch.next, batch.time) = (head.first + head.count, head.time);
+            Ok(true)
+        })?;
+        Ok(batch)
+    }
+}
+
+/// Events sent through a pipeline, which must leave their `_id`s alone.
+fn through(
+    pipeline: &Pipeline,
+    context: &Context,
+    events: Vec<RawDocumentBuf>,
+) -> Result<Vec<RawDocumentBuf>> {
+    let ids: Vec<RawDocumentBuf> =
+        events.iter().filter_map(|event| event.get_document("_id").ok().map(ToOwned::to_owned)).collect();
+    let mut left = ids.iter();
+    let mut docs = pipeline.open_over(Box::new(List::new(events)), context)?;
+    let mut passed = Vec::new();
+    while let Some(event) = docs.next()? {
+        // They come in order, some left out.
+        if !event.get_document("_id").is_ok_and(|id| left.any(|known| **known == *id)) {
+            return Err(QueryError::new(
+                ErrorCode::ChangeStreamFatalError,
+                "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \
+                 Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
+                 transformations that retain the unmodified _id field are allowed.",
+            ));
+        }
+        passed.push(event);
+    }
+    Ok(passed)
+}
+
+impl Iterator for ChangeStream {
+    type Item = Result<RawDocumentBuf>;
+
+    /// The next event, however long it takes; `None` when the stream is over.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_timeout(Duration::from_secs(3600)) {
+                Ok(Some(event)) => return Some(Ok(event)),
+                Ok(None) if self.is_over() => return None,
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for ChangeStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChangeStream")
+            .field("watched", &self.watched)
+            .field("next", &self.next)
+            .field("over", &self.is_over())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The stages of a stream see events and nothing else.
+struct Alone;
+
+impl World for Alone {
+    fn find(&self, _: &str, _: crate::query::Query) -> Result<crate::aggregate::Docs> {
+        Ok(Box::new(List::new(Vec::new())))
+    }
+
+    fn gives_order(&self, _: &str, _: &crate::query::Query) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn change(&self, namespace: &str, _: &mut crate::aggregate::Work<'_>) -> Result<()> {
+        Err(QueryError::new(
+            ErrorCode::IllegalOperation,
+            format!("a change stream cannot write to {namespace}"),
+        ))
+    }
+
+    fn collection_stats(&self, _: &str) -> Result<RawDocumentBuf> {
+        Ok(RawDocumentBuf::new())
+    }
+
+    fn index_stats(&self, _: &str) -> Result<Vec<RawDocumentBuf>> {
+        Ok(Vec::new())
+    }
+
+    fn scratch(&self) -> Result<Option<Box<dyn crate::aggregate::Scratch>>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,95 @@
+//! A place in the log that a client keeps: MongoDB's resume token, `{ _data: hexadecimal }`.
+//!
+//! ```text
+//! u8   version, 1
+//! u64  milliseconds since 1970 at which the change was committed, BE
+//! u64  sequence number of the change, BE: everything up to it has been seen
+//! u8   0 behind the change, 1 behind the invalidation that the change brought about
+//! ```
+//!
+//! Number and time together: a power cut that loses commits loses their numbers, and other changes get them then.
+
+use bson::raw::RawBsonRef;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+use crate::code::{ErrorCode, QueryError, Result};
+
+const VERSION: u8 = 1;
+const BYTES: usize = 18;
+
+/// A place behind a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) seq: u64,
+    pub(super) time: i64,
+    pub(super) invalidated: bool,
+}
+
+impl Token {
+    pub(super) fn encode(self) -> RawDocumentBuf {
+        let mut bytes = [0_u8; BYTES];
+        bytes[0] = VERSION;
+        bytes[1..9].copy_from_slice(&self.time.to_be_bytes());
+        bytes[9..17].copy_from_slice(&self.seq.to_be_bytes());
+        bytes[17] = u8::from(self.invalidated);
+        let mut text = String::with_capacity(2 * BYTES);
+        for byte in bytes {
+            for half in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase());
+            }
+        }
+        rawdoc! { "_data": text }
+    }
+
+    /// Reads what a client was given.
+    ///
+    /// # Errors
+    /// `FailedToParse` if it is something else.
+    pub(super) fn decode(token: &RawDocument) -> Result<Token> {
+        let wrong = || {
+            QueryError::new(
+                ErrorCode::FailedToParse,
+                "Bad resume token: expected the _id of an event of this server's change streams",
+            )
+        };
+        let Some(RawBsonRef::String(text)) = token.get("_data")? else { return Err(wrong()) };
+        let mut bytes = [0_u8; BYTES];
+        if text.len() != 2 * BYTES {
+            return Err(wrong());
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            for &digit in pair {
+                let half = char::from(digit).to_digit(16).ok_or_else(wrong)?;
+                *byte = *byte << 4 | u8::try_from(half).map_err(|_| wrong())?;
+            }
+        }
+        let word = |from: usize| bytes.get(from..from + 8).and_then(|part| part.try_into().ok());
+        match (bytes[0], word(1), word(9)) {
+            (VERSION, Some(time), Some(seq)) => Ok(Token {
+                seq: u64::from_be_bytes(seq),
+                time: i64::from_be_bytes(time),
+                invalidated: bytes[17] == 1,
+            }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_back_and_nothing_else_is_one() {
+        let token = Token { seq: 77, time: 1_700_000_000_123, invalidated: true };
+        assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+        for wrong in [
+            rawdoc! {},
+            rawdoc! { "_data": 5 },
+            rawdoc! { "_data": "0102" },
+            rawdoc! { "_data": "é".repeat(18) },
+        ] {
+            assert_eq!(Token::decode(&wrong).unwrap_err().code, ErrorCode::FailedToParse);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a change stream is asked for: the stage `$changeStream` and the stages behind it.
+
+use bson::raw::RawBsonRef;
+use bson::{RawArray, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp};
+
+use crate::code::{ErrorCode, QueryError, Result};
+
+use super::super::namespace::Namespace;
+
+/// Stages that may stand behind `$changeStream`: those that make at most one document of each.
+const STAGES: &[&str] =
+    &["$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith", "$redact"];
+
+/// Whose changes a stream tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Watched {
+    /// One collection's, until it is dropped.
+    Collection(Namespace),
+    /// All collections' of a database, until it is dropped.
+    Database(String),
+    /// Every collection's.
+    Everything,
+}
+
+/// Whether an update's event has the document as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FullDocument {
+    /// No: only what changed.
+    #[default]
+    Default,
+    /// As it is when the event is read; null if it is gone by then.
+    UpdateLookup,
+    /// As the update left it; null if the collection's `changeStreamPreAndPostImages` are not enabled.
+    WhenAvailable,
+    /// As the update left it; without it the stream fails with `NoMatchingDocument`.
+    Required,
+}
+
+/// Whether events have the document as it was before the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FullDocumentBeforeChange {
+    /// No.
+    #[default]
+    Off,
+    /// Yes; null if the collection's `changeStreamPreAndPostImages` are not enabled.
+    WhenAvailable,
+    /// Yes; without it the stream fails with `NoMatchingDocument`.
+    Required,
+}
+
+/// Where a stream begins.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum WatchFrom {
+    /// With the next change.
+    #[default]
+    Now,
+    /// Behind the event with this `_id`.
+    ResumeAfter(RawDocumentBuf),
+    /// The same, which may also be an `invalidate`.
+    StartAfter(RawDocumentBuf),
+    /// With the first change whose `clusterTime` is not less.
+    OperationTime(Timestamp),
+}
+
+/// A change stream to be opened.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WatchRequest {
+    /// Where it begins.
+    pub from: WatchFrom,
+    /// The document in the events of updates.
+    pub full_document: FullDocument,
+    /// The document before the change.
+    pub before: FullDocumentBeforeChange,
+    /// Every collection of every database is watched: `allChangesForCluster`.
+    pub everything: bool,
+    /// Stages that the events go through. They must leave `_id` alone.
+    pub pipeline: RawArrayBuf,
+}
+
+impl WatchRequest {
+    /// Reads a pipeline that begins with `$changeStream`; `None` if it begins otherwise.
+    ///
+    /// # Errors
+    /// Those of the stage, naming the field; `IllegalOperation` for a stage that cannot stand behind it.
+    pub fn read(stages: &RawArray) -> Result<Option<WatchRequest>> {
+        let mut all = stages.into_iter();
+        let Some(RawBsonRef::Document(first)) = all.next().transpose()? else { return Ok(None) };
+        let Some(Ok((name, value))) = first.iter().next() else { return Ok(None) };
+        if name.as_str() != "$changeStream" {
+            return Ok(None);
+        }
+        let RawBsonRef::Document(stage) = value else {
+            return Err(QueryError::new(
+                ErrorCode::Location50808,
+                "$changeStream stage expects a document as argument",
+            ));
+        };
+        let mut request = WatchRequest::options(stage)?;
+        for stage in all {
+            let stage = stage?;
+            request.pipeline.push(stage);
+        }
+        request.check_stages()?;
+        Ok(Some(request))
+    }
+
+    /// Refuses stages that cannot stand behind `$changeStream`.
+    pub(super) fn check_stages(&self) -> Result<()> {
+        for stage in &self.pipeline {
+            if let RawBsonRef::Document(stage) = stage?
+                && let Some(field) = stage.iter().next()
+            {
+                let (name, _) = field?;
+                if !STAGES.contains(&name.as_str()) {
+                    return Err(QueryError::new(
+                        ErrorCode::IllegalOperation,
+                        format!("{} is not permitted in a $changeStream pipeline", name.as_str()),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn options(stage: &RawDocument) -> Result<WatchRequest> {
+        let mut request = WatchRequest::default();
+        let mut froms = 0;
+        for field in stage {
+            let (name, value) = field?;
+            let name = name.as_str();
+            let wrong = |expected: &str| {
+                QueryError::new(
+                    ErrorCode::TypeMismatch,
+                    format!(
+                        "BSON field '$changeStream.{name}' is the wrong type, expected type '{expected}'"
+                    ),
+                )
+            };
+            let one_of = |choices: &[&str]| -> Result<usize> {
+                let RawBsonRef::String(text) = value else { return Err(wrong("string")) };
+                choices.iter().position(|choice| *choice == text).ok_or_else(|| {
+                    QueryError::bad_value(format!(
+                        "Enumeration value '{text}' for field '$changeStream.{name}' is not a valid value: use one of {}",
+                        choices.join(", ")
+                    ))
+                })
+            };
+            match name {
+                "fullDocument" => {
+                    use FullDocument::*;
+                    let at = one_of(&["default", "updateLookup", "whenAvailable", "required"])?;
+                    request.full_document = [Default, UpdateLookup, WhenAvailable, Required][at];
+                }
+                "fullDocumentBeforeChange" => {
+                    use FullDocumentBeforeChange::*;
+                    let at = one_of(&["off", "whenAvailable", "required"])?;
+                    request.before = [Off, WhenAvailable, Required][at];
+                }
+                "resumeAfter" | "startAfter" => {
+                    let RawBsonRef::Document(token) = value else { return Err(wrong("object")) };
+                    let token = token.to_owned();
+                    froms += 1;
+                    request.from = match name {
+                        "resumeAfter" => WatchFrom::ResumeAfter(token),
+                        _ => WatchFrom::StartAfter(token),
+                    };
+                }
+                "startAtOperationTime" => {
+                    let RawBsonRef::Timestamp(time) = value else { return Err(wrong("timestamp")) };
+                    froms += 1;
+                    request.from = WatchFrom::OperationTime(time);
+                }
+                "allChangesForCluster" | "showExpandedEvents" | "showMigrationEvents" => {
+                    let RawBsonRef::Boolean(on) = value else { return Err(wrong("bool")) };
+                    request.everything |= on && name == "allChangesForCluster";
+                }
+                _ => {
+                    return Err(QueryError::new(
+                        ErrorCode::Location40415,
+                        format!("BSON field '$changeStream.{name}' is an unknown field."),
+                    ));
+                }
+            }
+        }
+        if froms > 1 {
+            return Err(QueryError::new(
+                ErrorCode::Location40674,
+                "Only one type of resume option is allowed, but multiple were found.",
+            ));
+        }
+        Ok(request)
+    }
+}
