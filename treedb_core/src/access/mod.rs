@@ -19,6 +19,7 @@
 
 mod memory;
 
+use std::io::{Read, Seek, Write};
 use std::ops::ControlFlow;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -97,6 +98,11 @@ pub enum Way {
     /// From the greatest down.
     Backward,
 }
+
+/// A file that vanishes when it is dropped: what does not fit in memory goes there.
+pub trait Scratch: Read + Write + Seek + Send {}
+
+impl<T: Read + Write + Seek + Send> Scratch for T {}
 
 /// Whether a walk goes on: what its callback returns.
 pub type Flow = ControlFlow<()>;
@@ -192,6 +198,14 @@ pub trait Source {
 
     /// Rows in the snapshot: exact or a good estimate; only the choice of a plan rests on it.
     fn estimated_rows(&self) -> u64;
+
+    /// A new scratch file; `None` where nothing may leave the memory.
+    ///
+    /// # Errors
+    /// `OutOfDiskSpace` and others of the device.
+    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+        Ok(None)
+    }
 
     /// Where the planner may remember which index serves which queries; `None` where nothing outlives a query.
     fn plan_memory(&self) -> Option<&PlanMemory> {

@@ -16,11 +16,11 @@ use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::finished;
+use crate::query::spill::SpillReader;
 
 use super::accumulator::{Outputs, State};
 use super::groups::{Entry, Groups, Layout};
 use super::pipeline::Stage;
-use super::spill::SpillReader;
 use super::stream::{Docs, List, Stream};
 use super::world::Context;
 

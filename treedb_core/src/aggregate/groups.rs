@@ -11,11 +11,11 @@ use crate::doc::key::encode_value;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, OwnedValue, Value};
 use crate::query::expr::{Found, Scope};
+use crate::query::spill::{SpillReader, SpillWriter};
 
 use super::accumulator::State;
 use super::fields::{Cache, Fields, Input, depends_on};
 use super::group::Group;
-use super::spill::{SpillReader, SpillWriter};
 use super::world::Context;
 
 /// One group.

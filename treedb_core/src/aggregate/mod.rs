@@ -18,7 +18,6 @@
 //! | `groups`, `fields` | the groups of a `$group`, and how they are found by the fields of a row |
 //! | `join` | documents of another collection, by index or by a table |
 //! | `slide` | accumulators over sliding windows |
-//! | `spill` | records in scratch files |
 
 mod accumulator;
 mod bucket;
@@ -40,16 +39,16 @@ mod shape;
 mod slide;
 mod sort;
 mod source;
-mod spill;
 mod stream;
 mod unwind;
 mod window;
 mod world;
 mod write;
 
+pub use crate::access::Scratch;
 pub use pipeline::{MAX_STAGES, Pipeline};
 pub use stream::{Docs, List, Stream, Visit};
-pub use world::{Context, Scratch, Work, World};
+pub use world::{Context, Work, World};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Doc, Element, Value};

@@ -7,8 +7,8 @@ use crate::code::Result;
 use crate::doc::Doc;
 use crate::doc::write::Writer;
 use crate::query::Sort;
+use crate::query::runs::{Keyed, Runs};
 
-use super::spill::{SpillReader, SpillWriter};
 use super::stream::{Docs, Stream};
 use super::world::Context;
 
@@ -21,31 +21,7 @@ pub(super) struct Sorting {
     needed: Option<Vec<String>>,
     context: Context,
     input: Option<Docs>,
-    runs: Vec<Run>,
-}
-
-/// Sorted documents, next first: those in memory or those of a file.
-struct Run {
-    rest: Rest,
-    head: Option<(Vec<u8>, RawDocumentBuf)>,
-}
-
-enum Rest {
-    Memory(std::vec::IntoIter<(Vec<u8>, RawDocumentBuf)>),
-    File(SpillReader),
-}
-
-impl Run {
-    fn advance(&mut self) -> Result<Option<(Vec<u8>, RawDocumentBuf)>> {
-        let next = match &mut self.rest {
-            Rest::Memory(all) => all.next(),
-            Rest::File(file) => match file.next()? {
-                Some((key, document)) => Some((key, RawDocumentBuf::from_bytes(document)?)),
-                None => None,
-            },
-        };
-        Ok(std::mem::replace(&mut self.head, next))
-    }
+    runs: Runs,
 }
 
 /// What is kept of a document while it is sorted.
@@ -68,16 +44,16 @@ impl Sorting {
         input: Docs,
         context: &Context,
     ) -> Self {
-        Sorting { sort, wanted, needed, context: context.clone(), input: Some(input), runs: Vec::new() }
+        Sorting { sort, wanted, needed, context: context.clone(), input: Some(input), runs: Runs::default() }
     }
 
     fn read(&mut self, mut input: Docs) -> Result<()> {
         let Sorting { sort, wanted, needed, context, runs, .. } = self;
-        let mut all: Vec<(Vec<u8>, RawDocumentBuf)> = Vec::new();
+        let mut all: Vec<Keyed> = Vec::new();
         // The place of the last of the first ones, once there are as many as are wanted.
         let (mut bytes, mut last): (usize, Option<Vec<u8>>) = (0, None);
         let size = |key: &Vec<u8>, document: &RawDocumentBuf| {
-            key.len() + document.as_bytes().len() + size_of::<(Vec<u8>, RawDocumentBuf)>()
+            key.len() + document.as_bytes().len() + size_of::<Keyed>()
         };
         input.each(&mut |document| {
             let key = sort.key(document)?;
@@ -97,22 +73,15 @@ impl Sorting {
                 bytes = all.iter().map(|(key, document)| size(key, document)).sum();
             }
             if bytes > context.memory {
-                let mut file = SpillWriter::new(context.scratch("$sort")?);
+                let file = context.scratch("$sort")?;
                 all.sort_by(|a, b| a.0.cmp(&b.0));
-                for (key, document) in all.drain(..) {
-                    file.put(&key, document.as_bytes())?;
-                }
-                runs.push(Run { rest: Rest::File(file.reader()?), head: None });
+                runs.spill(all.drain(..), file)?;
                 bytes = 0;
             }
             Ok(Flow::Continue(()))
         })?;
         all.sort_by(|a, b| a.0.cmp(&b.0));
-        runs.push(Run { rest: Rest::Memory(all.into_iter()), head: None });
-        for run in runs {
-            run.advance()?;
-        }
-        Ok(())
+        runs.end(all)
     }
 }
 
@@ -121,15 +90,6 @@ impl Stream for Sorting {
         if let Some(input) = self.input.take() {
             self.read(input)?;
         }
-        // Of equal documents the earlier run's came first. Runs are few: each is as large as the memory.
-        let heads = self.runs.iter_mut().filter(|run| run.head.is_some());
-        let first = heads.min_by(|a, b| {
-            let (a, b) = (a.head.as_ref().map(|(key, _)| key), b.head.as_ref().map(|(key, _)| key));
-            a.cmp(&b)
-        });
-        match first {
-            Some(run) => Ok(run.advance()?.map(|(_, document)| document)),
-            None => Ok(None),
-        }
+        self.runs.next()
     }
 }

@@ -1,23 +1,17 @@
 //! What a pipeline needs of the database around it. The native collections implement it; the Postgres extension can
 //! over its tables.
 
-use std::io::{Read, Seek, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bson::RawDocumentBuf;
 
-use crate::access::Sink;
+use crate::access::{Scratch, Sink};
 use crate::code::Result;
 use crate::query::Query;
 use crate::query::expr::Globals;
 
 use super::stream::Docs;
-
-/// A file that vanishes when it is dropped: what does not fit in memory goes there.
-pub trait Scratch: Read + Write + Seek + Send {}
-
-impl<T: Read + Write + Seek + Send> Scratch for T {}
 
 /// What is done to a collection in one transaction.
 pub type Work<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;

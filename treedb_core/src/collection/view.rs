@@ -11,8 +11,8 @@ use std::ops::Bound;
 use bson::RawDocument;
 
 use crate::access::{
-    Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Source, VisitEntry, VisitLent, VisitMarked, VisitRow,
-    Way,
+    Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Source, VisitEntry, VisitLent, VisitMarked,
+    VisitRow, Way,
 };
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::kv::{Cursor, Reads};
@@ -186,6 +186,10 @@ impl<R: Reads> Source for View<'_, R> {
 
     fn estimated_rows(&self) -> u64 {
         self.reads.len(&self.meta.rows).unwrap_or(0)
+    }
+
+    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
     }
 
     fn plan_memory(&self) -> Option<&PlanMemory> {

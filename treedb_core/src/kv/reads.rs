@@ -111,6 +111,12 @@ pub trait Reads {
         Ok(self.find(table)?.0.root)
     }
 
+    /// A file without a name for what does not fit in memory; `None` where there is none to be had.
+    #[doc(hidden)]
+    fn scratch(&self) -> Result<Option<std::fs::File>> {
+        Ok(None)
+    }
+
     /// The table with this name, `None` if there is none.
     fn table(&self, name: &str) -> Result<Option<Table>> {
         let pager = self.look().pager;

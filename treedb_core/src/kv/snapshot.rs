@@ -96,6 +96,10 @@ impl Reads for ReadTxn {
         self.pinned.look(&self.inner)
     }
 
+    fn scratch(&self) -> Result<Option<std::fs::File>> {
+        self.inner.scratch()
+    }
+
     fn catalog(&self) -> Result<TreeRoot> {
         self.pinned.catalog()
     }

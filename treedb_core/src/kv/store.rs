@@ -180,13 +180,9 @@ impl Store {
         self.inner.poisoned()
     }
 
-    /// A file without a name beside the store's, for what does not fit in memory; `None` for an encrypted store, whose
-    /// data must not lie on disk as it is, and for one that is not on the system's disk.
+    /// A file without a name beside the store's: see [`Inner::scratch`].
     pub(crate) fn scratch(&self) -> Result<Option<std::fs::File>> {
-        if self.inner.options.key.is_some() || !self.inner.dir.is_dir() {
-            return Ok(None);
-        }
-        crate::disk::scratch(&self.inner.dir).map(Some)
+        self.inner.scratch()
     }
 
     /// The directory.
@@ -215,6 +211,15 @@ impl Drop for Store {
 }
 
 impl Inner {
+    /// A file without a name beside the store's, for what does not fit in memory; `None` for an encrypted store, whose
+    /// data must not lie on disk as it is, and for one that is not on the system's disk.
+    pub(crate) fn scratch(&self) -> Result<Option<std::fs::File>> {
+        if self.options.key.is_some() || !self.dir.is_dir() {
+            return Ok(None);
+        }
+        crate::disk::scratch(&self.dir).map(Some)
+    }
+
     pub(crate) fn poisoned(&self) -> Option<String> {
         self.failure.get().cloned().or_else(|| self.log.poisoned()).or_else(|| self.values.poisoned())
     }

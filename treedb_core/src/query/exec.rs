@@ -15,6 +15,7 @@ use crate::doc::{Collation, Doc, Fields, Value};
 use super::filter::Filter;
 use super::plan::{Plan, review};
 use super::projection::Projection;
+use super::runs::{Keyed, Runs};
 use super::sort::Sort;
 use super::walk::{Show, Walk};
 
@@ -107,8 +108,10 @@ pub struct Execution {
     plan: Plan,
     walk: Walk,
     to_skip: u64,
-    /// The answer of a sort, last document first, once it is there.
-    sorted: Option<Vec<RawDocumentBuf>>,
+    /// The answer of a sort, once it is there.
+    sorted: Option<Runs>,
+    /// Bytes a sort may hold.
+    sort_memory: usize,
     counters: Counters,
 }
 
@@ -123,6 +126,7 @@ impl Execution {
             walk: Walk::default(),
             to_skip,
             sorted: None,
+            sort_memory: MAX_SORT_BYTES,
             counters: Counters::default(),
         })
     }
@@ -201,29 +205,41 @@ impl Execution {
         Ok(())
     }
 
+    /// The same, a sort holding at most `bytes` in memory.
+    pub fn with_sort_memory(self, bytes: usize) -> Self {
+        Execution { sort_memory: bytes, ..self }
+    }
+
     fn run_sorted(
         &mut self,
         source: &dyn Source,
         take: &mut dyn FnMut(RawDocumentBuf) -> Flow,
     ) -> Result<bool> {
-        if self.sorted.is_none() {
-            let answer = self.sort(source)?;
-            self.sorted = Some(answer);
-        }
-        let Some(rest) = &mut self.sorted else { return Ok(false) };
-        while let Some(document) = rest.pop() {
-            self.counters.returned += 1;
-            if take(document) == Flow::Break(()) {
+        let mut sorted = match self.sorted.take() {
+            Some(sorted) => sorted,
+            None => self.sort(source)?,
+        };
+        let Execution { query, counters, .. } = self;
+        let wanted = |returned: u64| query.limit == 0 || returned < query.limit;
+        while wanted(counters.returned)
+            && let Some(document) = sorted.next()?
+        {
+            counters.returned += 1;
+            if take(project(query.projection.as_ref(), &document)?) == Flow::Break(()) {
                 break;
             }
         }
-        Ok(!rest.is_empty())
+        let more = wanted(counters.returned) && !sorted.is_empty();
+        self.sorted = Some(sorted);
+        Ok(more)
     }
 
-    /// The whole answer in order, last document first. With a limit only the first documents are kept at any time.
-    fn sort(&mut self, source: &dyn Source) -> Result<Vec<RawDocumentBuf>> {
-        let Execution { query, plan, walk, counters, .. } = self;
-        let Some(sort) = &query.sort else { return Ok(Vec::new()) };
+    /// The answer in order, without what is skipped. With a limit only the first documents are kept at any time; beyond
+    /// the memory there is they go to scratch files.
+    fn sort(&mut self, source: &dyn Source) -> Result<Runs> {
+        let Execution { query, plan, walk, counters, sort_memory, .. } = self;
+        let mut runs = Runs::default();
+        let Some(sort) = &query.sort else { return Ok(runs) };
         let keep = match query.limit {
             0 => usize::MAX,
             limit => usize::try_from(query.skip.saturating_add(limit)).unwrap_or(usize::MAX),
@@ -242,24 +258,28 @@ impl Execution {
             if heap.len() > keep {
                 bytes -= heap.pop().map_or(0, |last| last.size());
             }
-            if bytes > MAX_SORT_BYTES {
-                return Err(QueryError::new(
-                    ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                    format!(
-                        "Sort exceeded memory limit of {MAX_SORT_BYTES} bytes: add an index on the sort's fields, or a limit"
-                    ),
-                ));
+            if bytes > *sort_memory {
+                let Some(file) = source.scratch()? else {
+                    return Err(QueryError::new(
+                        ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                        format!(
+                            "Sort exceeded memory limit of {sort_memory} bytes: add an index on the sort's fields, or a limit"
+                        ),
+                    ));
+                };
+                runs.spill(std::mem::take(&mut heap).into_sorted_vec().into_iter().map(Sorted::keyed), file)?;
+                bytes = 0;
             }
             Ok(Flow::Continue(()))
         })?;
         review(source, plan, counters);
-        let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
-        let mut answer = Vec::with_capacity(heap.len().saturating_sub(skip));
-        for entry in heap.into_sorted_vec().into_iter().skip(skip) {
-            answer.push(project(query.projection.as_ref(), &entry.document)?);
+        runs.end(heap.into_sorted_vec().into_iter().map(Sorted::keyed).collect())?;
+        for _ in 0..query.skip {
+            if runs.next()?.is_none() {
+                break;
+            }
         }
-        answer.reverse();
-        Ok(answer)
+        Ok(runs)
     }
 }
 
@@ -271,6 +291,10 @@ struct Sorted {
 }
 
 impl Sorted {
+    fn keyed(self) -> Keyed {
+        (self.key, self.document)
+    }
+
     fn size(&self) -> usize {
         self.key.len() + self.document.as_bytes().len() + size_of::<Self>()
     }

@@ -7,6 +7,7 @@
 //! | `update` | [`Update`]: what a document becomes |
 //! | `projection` | [`Projection`]: which fields are handed out |
 //! | `reshape` | [`Reshape`]: a document made from a document |
+//! | `runs`, `spill` | sorted runs in scratch files, and the records in them |
 //! | `sort` | [`Sort`]: in what order |
 //! | `index_spec` | [`index_of`]: reading an index's specification |
 //! | `usable`, `implies` | which indexes may serve a query |
@@ -28,7 +29,9 @@ pub(crate) mod oracle;
 mod plan;
 mod projection;
 mod reshape;
+pub(crate) mod runs;
 mod sort;
+pub(crate) mod spill;
 mod update;
 mod usable;
 mod walk;

@@ -134,4 +134,16 @@ def test_explain_tells_plan_and_work(films):
     assert films.database.command({"explain": {"find": "nothing"}})["queryPlanner"]["winningPlan"]["stage"] == "EOF"
     counted = films.database.command({"explain": {"count": "films", "query": {"year": 1991}}})
     assert counted["executionStats"]["totalKeysExamined"] >= 3
+    assert counted["queryPlanner"]["winningPlan"]["inputStage"]["stage"] == "COUNT_SCAN"
+    assert counted["executionStats"]["totalDocsExamined"] == 0
+    assert winning["inputStage"]["indexBounds"] == {"year": ["[1991.0, 1991.0]"]}
+    covered = films.find({"year": 1991}, {"year": 1, "_id": 0})
+    assert list(covered) == [{"year": 1991}] * 3
+    covered = covered.explain()
+    assert covered["queryPlanner"]["winningPlan"]["stage"] == "PROJECTION_COVERED"
+    assert covered["executionStats"]["totalDocsExamined"] == 0
+    assert films.find({"_id": 3}).explain()["queryPlanner"]["winningPlan"]["stage"] == "IDHACK"
+    natural = films.find({"year": 1991}).hint([("$natural", 1)]).explain()
+    assert natural["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
+    assert films.find({"year": 1991}).hint([("year", 1)]).explain()["executionStats"]["nReturned"] == 3
     assert films.database.command({"explain": {"insert": "films"}}, check=False)["code"] == 238

@@ -3,10 +3,10 @@
 use bson::{Bson, doc};
 
 use super::*;
-use crate::access::Source;
+use crate::access::{Flow, Source};
 use crate::collection::view::View;
 use crate::collection::{Collection, UpdateRequest};
-use crate::query::{Counters, Filter, Path, Plan, Query, RowSet};
+use crate::query::{Counters, Execution, Filter, Path, Plan, Query, RowSet};
 
 const COUNT: i32 = 2000;
 
@@ -178,6 +178,48 @@ fn explain_shows_stages_bounds_and_the_plans_that_were_not_taken() {
     assert_eq!(shown.get_document("executionStats").unwrap().get_i32("nReturned").unwrap(), 4);
     let nothing = numbers.database().collection("db.nothing").unwrap();
     assert_eq!(stages(&nothing, &find(doc! {}), false), ["EOF"]);
+}
+
+#[test]
+fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let texts = db.collection("db.texts").unwrap();
+    let docs: Vec<_> =
+        (0..1500).map(|n| raw(&doc! { "_id": n, "key": n * 7919 % 500, "text": "x".repeat(200) })).collect();
+    texts.insert_many(&docs, true).unwrap();
+    let (reads, meta) = texts.snapshot().unwrap().unwrap();
+    let view = View { reads: &reads, meta: &meta };
+    let mut expected: Vec<i32> = (0..1500).collect();
+    expected.sort_by_key(|n| n * 7919 % 500);
+    for (skip, limit) in [(0, 0), (10, 0), (5, 1000), (1490, 100), (2000, 5)] {
+        let mut query = Query::new(Filter::all());
+        query.sort = crate::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
+        (query.skip, query.limit) = (skip, limit);
+        query.projection = crate::query::Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
+        let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
+        let mut found = Vec::new();
+        // In batches.
+        while execution
+            .run(&view, &mut |doc| {
+                found.push(doc.get_i32("_id").unwrap());
+                if found.len() % 100 == 0 { Flow::Break(()) } else { Flow::Continue(()) }
+            })
+            .unwrap()
+        {}
+        let most = if limit == 0 { usize::MAX } else { limit as usize };
+        let wanted: Vec<i32> = expected.iter().copied().skip(skip as usize).take(most).collect();
+        assert_eq!(found, wanted, "skip {skip}, limit {limit}");
+    }
+    // The simulated disk has no place for scratch files.
+    let (_db, numbers) = numbers(&[]);
+    let (reads, meta) = numbers.snapshot().unwrap().unwrap();
+    let view = View { reads: &reads, meta: &meta };
+    let mut query = Query::new(Filter::all());
+    query.sort = crate::query::Sort::parse(&raw(&doc! { "last": 1 })).unwrap();
+    let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(1000);
+    let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
+    assert_eq!(error.code, crate::code::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
 }
 
 #[test]

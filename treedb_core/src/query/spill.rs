@@ -2,28 +2,27 @@
 
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 
+use crate::access::Scratch;
 use crate::code::{ErrorCode, QueryError, Result};
-
-use super::world::Scratch;
 
 fn device(error: std::io::Error) -> QueryError {
     let code = match error.kind() {
         ErrorKind::StorageFull => ErrorCode::OutOfDiskSpace,
         _ => ErrorCode::InternalError,
     };
-    QueryError::new(code, format!("the scratch file of an aggregation failed: {error}"))
+    QueryError::new(code, format!("a scratch file failed: {error}"))
 }
 
 /// A file being written.
-pub(super) struct SpillWriter(BufWriter<Box<dyn Scratch>>);
+pub(crate) struct SpillWriter(BufWriter<Box<dyn Scratch>>);
 
 impl SpillWriter {
-    pub(super) fn new(file: Box<dyn Scratch>) -> Self {
+    pub(crate) fn new(file: Box<dyn Scratch>) -> Self {
         SpillWriter(BufWriter::with_capacity(1 << 16, file))
     }
 
     /// Appends a record.
-    pub(super) fn put(&mut self, first: &[u8], second: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, first: &[u8], second: &[u8]) -> Result<()> {
         for part in [first, second] {
             self.0.write_all(&(part.len() as u32).to_le_bytes()).map_err(device)?;
         }
@@ -32,7 +31,7 @@ impl SpillWriter {
     }
 
     /// The file from its beginning.
-    pub(super) fn reader(self) -> Result<SpillReader> {
+    pub(crate) fn reader(self) -> Result<SpillReader> {
         let mut file = self.0.into_inner().map_err(|error| device(error.into_error()))?;
         file.seek(SeekFrom::Start(0)).map_err(device)?;
         Ok(SpillReader(BufReader::with_capacity(1 << 16, file)))
@@ -40,11 +39,11 @@ impl SpillWriter {
 }
 
 /// A file being read.
-pub(super) struct SpillReader(BufReader<Box<dyn Scratch>>);
+pub(crate) struct SpillReader(BufReader<Box<dyn Scratch>>);
 
 impl SpillReader {
     /// The next record; `None` behind the last.
-    pub(super) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let mut head = [0; 8];
         if self.0.read(head.get_mut(..1).unwrap_or_default()).map_err(device)? == 0 {
             return Ok(None);
