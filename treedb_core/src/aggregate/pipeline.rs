@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Element, Fields, Value};
+use crate::doc::{Doc, Element, Value};
 use crate::query::expr::Names;
-use crate::query::{Filter, Projection, Query, Reshape, Sort};
+use crate::query::{Filter, Projection, Query, Reshape, Sort, Used};
 
 use super::shape::{Match, Shape};
 use super::stream::{Docs, Timed};
@@ -340,7 +340,7 @@ impl Pipeline {
         let rest = self.nodes.get(used..).unwrap_or_default();
         if query.projection.is_none() {
             let names = reorder::used(rest, Vec::new());
-            query.fields = names.map(|names| Fields::new(names.iter().map(|name| name.as_bytes())));
+            query.used = names.map(|names| Used::new(&names, &query.filter));
         }
         let timed = |input: Docs| -> Docs {
             match context.until {

@@ -9,7 +9,7 @@ use crate::access::{Flow, RowId, Source, Way};
 use crate::aggregate::{Docs, Stream, Visit};
 use crate::code::Result;
 use crate::kv::{Beside, ReadTxn, Reads};
-use crate::query::{Counters, Query};
+use crate::query::{Counters, Query, Tally};
 
 use super::aggregate::Work;
 use super::meta::Meta;
@@ -74,6 +74,7 @@ impl Cuts {
                 last: self.last,
                 at: None,
                 work,
+                tally: Tally::default(),
             };
             Box::new(OneByOne { part, ready: Vec::new().into_iter() })
         };
@@ -94,6 +95,7 @@ struct Part {
     /// The row of the current span that was shown last, where the walk was stopped.
     at: Option<RowId>,
     work: Arc<Work>,
+    tally: Tally,
 }
 
 impl Part {
@@ -103,20 +105,19 @@ impl Part {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
             let (filter, at, mut stopped) = (&self.query.filter, &mut self.at, false);
-            let (fields, mut looked) = (self.query.fields.as_ref(), Counters::default());
+            let (used, tally, mut looked) = (self.query.used.as_ref(), &mut self.tally, Counters::default());
             let view = View { reads: &self.reads, meta: &self.meta };
             view.scan_rows(Way::Forward, after, &mut |id, row| {
                 if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }
                 looked.docs_examined += 1;
-                if !filter.admits(row)? {
-                    return Ok(Flow::Continue(()));
-                }
-                let document = match fields {
-                    Some(fields) => row.part(fields)?,
-                    None => row.document()?,
+                let document = match used {
+                    Some(used) => used.of(filter, row, tally)?,
+                    None if filter.admits(row)? => Some(row.document()?),
+                    None => None,
                 };
+                let Some(document) = document else { return Ok(Flow::Continue(())) };
                 if visit(document)? == Flow::Break(()) {
                     (*at, stopped) = (Some(id), true);
                     return Ok(Flow::Break(()));

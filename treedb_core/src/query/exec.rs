@@ -10,13 +10,14 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, RowId, Source};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, Fields, Value};
+use crate::doc::{Collation, Doc, Value};
 
 use super::filter::Filter;
 use super::plan::{Plan, review};
 use super::projection::Projection;
 use super::runs::{Keyed, Runs};
 use super::sort::Sort;
+use super::used::Used;
 use super::walk::{Show, Walk};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
@@ -40,7 +41,7 @@ pub struct Query {
     /// How texts compare in filter and sort, which were made for it.
     pub collation: Collation,
     /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
-    pub fields: Option<Fields>,
+    pub used: Option<Used>,
 }
 
 impl Query {
@@ -54,7 +55,7 @@ impl Query {
             projection: None,
             hint: None,
             collation: Collation::Simple,
-            fields: None,
+            used: None,
         }
     }
 

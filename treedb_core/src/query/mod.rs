@@ -11,6 +11,7 @@
 //! | `sort` | [`Sort`]: in what order |
 //! | `index_spec` | [`index_of`]: reading an index's specification |
 //! | `usable`, `implies` | which indexes may serve a query |
+//! | `used` | [`Used`]: which fields are decoded |
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
 //! | `walk` | the rows that a plan leads to, one after the other |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
@@ -34,6 +35,7 @@ mod sort;
 pub(crate) mod spill;
 mod update;
 mod usable;
+mod used;
 mod walk;
 mod write;
 
@@ -48,4 +50,6 @@ pub use reshape::Reshape;
 pub(crate) use reshape::finished;
 pub use sort::Sort;
 pub use update::{Changes, Update};
+pub(crate) use used::Tally;
+pub use used::Used;
 pub use write::{Updated, delete, update};

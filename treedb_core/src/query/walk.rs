@@ -7,11 +7,11 @@ use roaring::RoaringTreemap;
 
 use crate::access::{Flow, KeyRange, Row, RowId, Source, Way};
 use crate::code::Result;
-use crate::doc::Fields;
 
 use super::exec::{Counters, Query};
 use super::filter::Filter;
 use super::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
+use super::used::{Tally, Used};
 
 /// The place of a walk between two batches.
 #[derive(Debug, Default)]
@@ -26,6 +26,7 @@ pub(super) struct Walk {
     /// There is nothing behind it.
     pub(super) done: bool,
     room: Room,
+    tally: Tally,
     /// What is left of a plan by sets of rows, once they are made.
     sets: Option<Left>,
 }
@@ -60,7 +61,7 @@ pub(super) enum Show<'f> {
     /// Its document.
     Documents,
     /// At least these fields of it.
-    Part(&'f Fields),
+    Part(&'f Used),
 }
 
 impl Show<'_> {
@@ -68,7 +69,7 @@ impl Show<'_> {
         match self {
             Show::Rows => Ok(None),
             Show::Documents => row.document().map(Some),
-            Show::Part(fields) => row.part(fields).map(Some),
+            Show::Part(used) => row.part(used.fields()).map(Some),
         }
     }
 }
@@ -86,7 +87,7 @@ impl Walk {
         counters: &mut Counters,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
-        let show = query.fields.as_ref().map_or(Show::Documents, Show::Part);
+        let show = query.used.as_ref().map_or(Show::Documents, Show::Part);
         self.run(source, plan, &query.filter, counters, show, &mut |_, document| match document {
             Some(document) => visit(document),
             None => Ok(Flow::Continue(())),
@@ -130,11 +131,19 @@ impl Walk {
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         let mut stopped = false;
-        let last = &mut self.last_row;
+        let Walk { last_row: last, tally, .. } = self;
         source.scan_rows(Way::Forward, *last, &mut |id, row| {
             counters.docs_examined += 1;
             *last = Some(id);
-            if filter.admits(row)? && visit(id, show.of(row)?)? == Flow::Break(()) {
+            let flow = match show {
+                Show::Part(used) => match used.of(filter, row, tally)? {
+                    Some(document) => visit(id, Some(document))?,
+                    None => Flow::Continue(()),
+                },
+                _ if filter.admits(row)? => visit(id, show.of(row)?)?,
+                _ => Flow::Continue(()),
+            };
+            if flow == Flow::Break(()) {
                 stopped = true;
                 return Ok(Flow::Break(()));
             }
