@@ -156,6 +156,8 @@ codes! {
     Location31303 = 31303,
     /// A hint names an index that cannot answer the query.
     NoQueryExecutionPlans = 291,
+    /// An index was dropped while it was being built.
+    IndexBuildAborted = 276,
     /// A sort would need more memory than it may have.
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
     /// A value cannot be converted to the type asked for.

@@ -39,6 +39,7 @@ impl ById {
             skip: 0,
             hint: None,
             as_of: None,
+            collation: None,
             projection,
             ..
         } = request

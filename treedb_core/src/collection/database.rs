@@ -13,7 +13,8 @@ use super::catalog::Catalog;
 use super::changes::{self, ChangeLog};
 use super::check::{self, CollectionCheck};
 use super::edit::Edit;
-use super::index_build;
+use super::expiry::Reaper;
+use super::index_build::{self, Builds};
 use super::meta::Meta;
 use super::namespace::{Namespace, check_database};
 use super::validator::Validator;
@@ -32,6 +33,8 @@ pub struct Database {
 
 /// What all handles share.
 pub(crate) struct Inner {
+    pub(crate) reaper: Reaper,
+    pub(crate) builds: Builds,
     pub(crate) store: Store,
     pub(crate) catalog: Catalog,
     pub(crate) changes: ChangeLog,
@@ -75,8 +78,17 @@ impl Database {
         let mut txn = store.begin_write()?;
         let catalog = Catalog::open(&mut txn)?;
         txn.commit()?;
-        let database = Database { inner: Arc::new(Inner { store, catalog, changes: ChangeLog::default() }) };
+        let database = Database {
+            inner: Arc::new(Inner {
+                reaper: Reaper::default(),
+                builds: Builds::default(),
+                store,
+                catalog,
+                changes: ChangeLog::default(),
+            }),
+        };
         index_build::resume_all(&database)?;
+        database.watch_expiry()?;
         Ok(database)
     }
 
@@ -204,6 +216,7 @@ impl Database {
 
     /// Checkpoints and closes. Other handles and open cursors keep the files open until they are dropped.
     pub fn close(self) -> Result<()> {
+        self.inner.reaper.stop_if_last(&|| Arc::strong_count(&self.inner));
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),
             Err(shared) => Ok(shared.store.checkpoint()?),

@@ -8,7 +8,7 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Flow, Sink};
 use crate::code::Result;
-use crate::doc::{Collation, with_id};
+use crate::doc::with_id;
 use crate::kv::{Durability, ReadTxn};
 use crate::query::explain::{self, Wanted};
 use crate::query::{Counters, Execution, Plan, count, counted};
@@ -232,15 +232,14 @@ impl Collection {
     /// `DuplicateKey` if it is to be unique and is not, `CannotCreateIndex` naming the field,
     /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it clashes with another.
     pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
-        let def = spec.into().definition(&Collation::Simple)?;
+        let def = spec.into().definition()?;
         index_build::create(&self.db, &self.namespace, std::slice::from_ref(&def))?;
         Ok(def.name)
     }
 
     /// Creates several indexes: all of them, or none that was not there before.
     pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
-        let defs =
-            specs.iter().map(|spec| spec.definition(&Collation::Simple)).collect::<Result<Vec<_>>>()?;
+        let defs = specs.iter().map(IndexSpec::definition).collect::<Result<Vec<_>>>()?;
         index_build::create(&self.db, &self.namespace, &defs)
     }
 

@@ -5,7 +5,7 @@
 //! thousand rows; the last marks it ready, and queries begin to use it. A crash between two of them leaves an index
 //! that is still building, which opening the database takes up where it stopped.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::IndexDef;
@@ -36,6 +36,64 @@ pub struct IndexesCreated {
     pub created_collection: bool,
 }
 
+/// An index on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexBuild {
+    /// The collection.
+    pub namespace: Namespace,
+    /// The index.
+    pub name: String,
+    /// Rows looked at.
+    pub done: u64,
+    /// Rows in all, when it began.
+    pub total: u64,
+}
+
+/// The builds under way.
+#[derive(Debug, Default)]
+pub(crate) struct Builds(Mutex<Vec<(u64, IndexBuild)>>);
+
+impl Builds {
+    fn list(&self) -> MutexGuard<'_, Vec<(u64, IndexBuild)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a build; it is there until what is returned is dropped.
+    fn begin(&self, build: IndexBuild) -> Building<'_> {
+        let mut list = self.list();
+        let number = list.last().map_or(0, |(last, _)| last + 1);
+        list.push((number, build));
+        Building { builds: self, number }
+    }
+}
+
+/// A build that is listed.
+struct Building<'b> {
+    builds: &'b Builds,
+    number: u64,
+}
+
+impl Building<'_> {
+    fn step(&self, rows: u64) {
+        for (_, build) in self.builds.list().iter_mut().filter(|(number, _)| *number == self.number) {
+            build.done = (build.done + rows).min(build.total);
+        }
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        self.builds.list().retain(|(number, _)| *number != self.number);
+    }
+}
+
+impl Database {
+    /// The indexes that are being built, and how far they are.
+    pub fn index_builds(&self) -> Vec<IndexBuild> {
+        self.inner.builds.list().iter().map(|(_, build)| build.clone()).collect()
+    }
+}
+
 /// Creates the indexes that are not there yet, and waits until they are ready. If one cannot be built (a duplicate
 /// key in a unique index), it is gone again when the error is returned.
 pub(crate) fn create(db: &Database, namespace: &Namespace, defs: &[IndexDef]) -> Result<IndexesCreated> {
@@ -48,34 +106,37 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, defs: &[IndexDef]) ->
             let before = edit.meta.infos.len();
             let mut new = Vec::new();
             for def in defs {
-                if add(edit, def)? {
-                    new.push(def.name.clone());
+                if let Some(id) = add(edit, def)? {
+                    new.push((id, def.name.clone()));
                 }
             }
             Ok((before, new))
         })?
         .unwrap_or_default();
-    for name in &new {
-        if let Err(error) = build(db, namespace, name) {
-            // The names after it have not been begun and go with it.
-            let from = new.iter().position(|other| other == name).unwrap_or(0);
+    for (at, (id, name)) in new.iter().enumerate() {
+        if let Err(error) = build(db, namespace, *id, name) {
+            // The indexes after it have not been begun and go with it.
             db.edit(namespace, false, None, |edit| {
-                for name in new.iter().skip(from) {
-                    remove(edit, name)?;
+                for (id, _) in new.iter().skip(at) {
+                    remove(edit, |index| index.id == *id)?;
                 }
                 Ok(())
             })?;
             return Err(error);
         }
     }
+    if defs.iter().any(|def| def.options.expire_after.is_some()) {
+        db.inner.reaper.start(db);
+    }
     Ok(IndexesCreated { before, after: before + new.len(), created_collection: !existed })
 }
 
-/// Adds `def` to the catalog as an index that is being built. False if the same index exists already.
-fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<bool> {
+/// Adds `def` to the catalog as an index that is being built, and returns its id. `None` if the same index exists
+/// already.
+fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
     for index in &edit.meta.indexes {
         if def.is_same_as(&index.def)? {
-            return Ok(false);
+            return Ok(None);
         }
     }
     if edit.meta.indexes.len() >= MAX_INDEXES {
@@ -91,24 +152,38 @@ fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<bool> {
     meta.indexes.push(IndexMeta { id, def: def.clone(), multikey: false, building: Some(0), table });
     meta.arrange();
     edit.catalog.write(edit.txn, meta)?;
-    Ok(true)
+    Ok(Some(id))
 }
 
-/// Builds the index `name` to its end.
-fn build(db: &Database, namespace: &Namespace, name: &str) -> Result<()> {
+/// Builds the index `id`, which is called `name`, to its end.
+///
+/// # Errors
+/// Those of its keys; `IndexBuildAborted` if it is dropped meanwhile.
+fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
+    let collection = db.collection(namespace.as_str())?;
+    let (name, total) = (name.to_owned(), collection.len()?);
+    let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
         let going_on = db.edit(namespace, false, Some(Durability::Relaxed), |edit| {
-            let at = edit.meta.indexes.iter().position(|index| index.def.name == name);
-            let from = at.and_then(|at| edit.meta.indexes.get(at)?.building);
-            match (at, from) {
-                (Some(at), Some(from)) => Ok(edit.backfill(at, from, STEP)?.is_some()),
-                _ => Ok(false),
+            let at = edit.meta.indexes.iter().position(|index| index.id == id);
+            let Some((at, from)) = at.and_then(|at| Some((at, edit.meta.indexes.get(at)?.building))) else {
+                return Ok(None);
+            };
+            match from {
+                Some(from) => Ok(Some(edit.backfill(at, from, STEP)?.is_some())),
+                None => Ok(Some(false)),
             }
         })?;
         match going_on {
-            Some(true) => {}
+            Some(Some(true)) => listed.step(STEP as u64),
             // Acknowledged when it is as durable as the database's other writes.
-            Some(false) => return Ok(db.inner.store.begin_write()?.commit()?),
+            Some(Some(false)) => return Ok(db.inner.store.begin_write()?.commit()?),
+            Some(None) => {
+                return Err(QueryError::new(
+                    ErrorCode::IndexBuildAborted,
+                    format!("{namespace}: the index was dropped while it was being built"),
+                ));
+            }
             None => return Err(Database::missing(namespace)),
         }
     }
@@ -122,14 +197,14 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     for namespace in db.inner.catalog.list(&reads, "")? {
         if let Some(meta) = db.inner.catalog.find(&reads, &namespace)? {
             let building = meta.indexes.iter().filter(|index| index.building.is_some());
-            unfinished.extend(building.map(|index| (namespace.clone(), index.def.name.clone())));
+            unfinished.extend(building.map(|index| (namespace.clone(), index.id, index.def.name.clone())));
         }
     }
     drop(reads);
-    for (namespace, name) in unfinished {
-        match build(db, &namespace, &name) {
+    for (namespace, id, name) in unfinished {
+        match build(db, &namespace, id, &name) {
             Err(error) if error.source.is_none() => {
-                db.edit(&namespace, false, None, |edit| remove(edit, &name))?;
+                db.edit(&namespace, false, None, |edit| remove(edit, |index| index.id == id))?;
             }
             done => done?,
         }
@@ -148,7 +223,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
             if name == "_id_" {
                 return Err(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
             }
-            if !remove(edit, name)? {
+            if !remove(edit, |index| index.def.name == *name)? {
                 return Err(QueryError::new(
                     ErrorCode::IndexNotFound,
                     format!("index not found with name [{name}]"),
@@ -160,11 +235,9 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
     .ok_or_else(|| Database::missing(namespace))
 }
 
-/// Removes an index and its entries. False if there is none of that name.
-fn remove(edit: &mut Edit<'_>, name: &str) -> Result<bool> {
-    let Some(at) = edit.meta.indexes.iter().position(|index| index.def.name == name) else {
-        return Ok(false);
-    };
+/// Removes an index and its entries. False if there is no such index.
+fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
+    let Some(at) = edit.meta.indexes.iter().position(which) else { return Ok(false) };
     let meta = Arc::make_mut(&mut edit.meta);
     let gone = meta.indexes.remove(at);
     edit.txn.drop_table(&index_table(meta.id, gone.id))?;

@@ -4,7 +4,6 @@ use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::Result;
-use crate::doc::Collation;
 use crate::index::ordered::IndexDef;
 use crate::query::index_of;
 
@@ -79,14 +78,9 @@ impl IndexSpec {
         self.with(cstr!("wildcardProjection"), projection)
     }
 
-    /// What is asked for, checked; texts compare by `default` if nothing is said about it.
-    pub(crate) fn definition(&self, default: &Collation) -> Result<IndexDef> {
-        match default.document() {
-            Some(collation) if self.spec.get("collation")?.is_none() => {
-                index_of(&self.clone().collation(collation).spec)
-            }
-            _ => index_of(&self.spec),
-        }
+    /// What is asked for, checked.
+    pub(crate) fn definition(&self) -> Result<IndexDef> {
+        index_of(&self.spec)
     }
 }
 

@@ -19,6 +19,8 @@
 //! | `index_spec` | [`IndexSpec`]: an index to create |
 //! | `transaction` | [`Transaction`]: many statements over many collections, at once or not at all |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
+//! | `index_change` | what `collMod` changes of an index |
+//! | `expiry` | documents that are deleted when their time is over |
 //! | `check` | rows against indexes, both ways |
 //! | [`changes`] | the change log: what happened to documents, by sequence number |
 //!
@@ -34,8 +36,10 @@ mod check;
 mod cursor;
 mod database;
 mod edit;
+mod expiry;
 mod handle;
 mod index_build;
+mod index_change;
 mod index_spec;
 mod meta;
 mod namespace;
@@ -60,7 +64,7 @@ pub use check::CollectionCheck;
 pub use cursor::Cursor;
 pub use database::{CollectionInfo, Database, DatabaseCheck};
 pub use handle::Collection;
-pub use index_build::IndexesCreated;
+pub use index_build::{IndexBuild, IndexesCreated};
 pub use index_spec::IndexSpec;
 pub use namespace::{MAX_NAMESPACE, Namespace};
 pub use request::{

@@ -24,6 +24,8 @@ pub struct FindRequest {
     pub hint: Option<String>,
     /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection.
     pub as_of: Option<AsOf>,
+    /// How texts compare in filter and sort: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    pub collation: Option<RawDocumentBuf>,
 }
 
 impl FindRequest {
@@ -58,6 +60,11 @@ impl FindRequest {
         FindRequest { as_of: Some(at), ..self }
     }
 
+    /// The same, texts compared as `collation` says.
+    pub fn collation(self, collation: RawDocumentBuf) -> Self {
+        FindRequest { collation: Some(collation), ..self }
+    }
+
     /// The same, using the index of this name.
     pub fn hint(self, index: impl Into<String>) -> Self {
         FindRequest { hint: Some(index.into()), ..self }
@@ -79,13 +86,24 @@ pub struct UpdateRequest {
     pub upsert: bool,
     /// Name of the index to find them by; `None` lets the planner choose.
     pub hint: Option<String>,
+    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    pub collation: Option<RawDocumentBuf>,
 }
 
 impl UpdateRequest {
     /// Changes the first document found.
     pub fn one(filter: RawDocumentBuf, update: impl Into<Changes>) -> Self {
         let update = update.into();
-        UpdateRequest { filter, update, array_filters: Vec::new(), multi: false, upsert: false, hint: None }
+        let array_filters = Vec::new();
+        UpdateRequest {
+            filter,
+            update,
+            array_filters,
+            multi: false,
+            upsert: false,
+            hint: None,
+            collation: None,
+        }
     }
 
     /// Changes every document found.
@@ -101,6 +119,11 @@ impl UpdateRequest {
     /// The same, inserting when none is found.
     pub fn upsert(self) -> Self {
         UpdateRequest { upsert: true, ..self }
+    }
+
+    /// The same, texts of the filter compared as `collation` says.
+    pub fn collation(self, collation: RawDocumentBuf) -> Self {
+        UpdateRequest { collation: Some(collation), ..self }
     }
 }
 
@@ -124,17 +147,24 @@ pub struct DeleteRequest {
     pub limit: u64,
     /// Name of the index to find them by; `None` lets the planner choose.
     pub hint: Option<String>,
+    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    pub collation: Option<RawDocumentBuf>,
 }
 
 impl DeleteRequest {
     /// Deletes the first document found.
     pub fn one(filter: RawDocumentBuf) -> Self {
-        DeleteRequest { filter, limit: 1, hint: None }
+        DeleteRequest { filter, limit: 1, hint: None, collation: None }
     }
 
     /// Deletes every document found.
     pub fn many(filter: RawDocumentBuf) -> Self {
-        DeleteRequest { filter, limit: 0, hint: None }
+        DeleteRequest { filter, limit: 0, hint: None, collation: None }
+    }
+
+    /// The same, texts of the filter compared as `collation` says.
+    pub fn collation(self, collation: RawDocumentBuf) -> Self {
+        DeleteRequest { collation: Some(collation), ..self }
     }
 }
 

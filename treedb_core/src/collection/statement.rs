@@ -6,7 +6,7 @@ use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Flow, Sink, Source};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::with_id;
+use crate::doc::{Collation, with_id};
 use crate::query::{self, Execution, Filter, Projection, Query, Update};
 
 use super::request::{
@@ -52,6 +52,7 @@ impl Updating {
         let update = Update::read(&request.update, &request.array_filters)?;
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
+        let query = collated(query, request.collation.as_deref())?;
         Ok(Updating { query, update, multi: request.multi, upsert: request.upsert })
     }
 
@@ -72,6 +73,7 @@ impl Deleting {
     pub(super) fn read(request: DeleteRequest) -> Result<Self> {
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
+        let query = collated(query, request.collation.as_deref())?;
         Ok(Deleting { query, limit: request.limit })
     }
 
@@ -120,8 +122,8 @@ impl FindingAndModifying {
             (Some(old), update) => {
                 let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
                 // What the search asked for tells which elements of arrays the update means.
-                let both = rawdoc! { "$and": [same.clone(), query.filter.source().to_owned()] };
-                let (same, both) = (Query::new(Filter::parse(&same)?), Query::new(Filter::parse(&both)?));
+                let same = Query::new(Filter::parse(&same)?);
+                let both = Query::new(same.filter.clone().and(query.filter.clone()));
                 match update {
                     Some(update) => query::update(sink, &both, update, false, false).map(drop)?,
                     None => query::delete(sink, &same, 1).map(drop)?,
@@ -173,5 +175,13 @@ pub(super) fn parse(request: &FindRequest) -> Result<Query> {
     query.skip = request.skip;
     query.limit = request.limit;
     query.hint = request.hint.clone();
-    Ok(query)
+    collated(query, request.collation.as_deref())
+}
+
+/// The query with its texts compared as `collation` says.
+fn collated(query: Query, collation: Option<&RawDocument>) -> Result<Query> {
+    match collation.map(Collation::parse).transpose()? {
+        Some(collation) => query.collated(&collation),
+        None => Ok(query),
+    }
 }

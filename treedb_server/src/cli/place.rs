@@ -132,7 +132,6 @@ impl Place {
                     projection,
                     skip,
                     limit,
-                    hint: None,
                     ..FindRequest::default()
                 };
                 Box::new(

@@ -169,6 +169,7 @@ impl Session {
             multi: update.multi,
             upsert: update.upsert,
             hint: None,
+            collation: None,
         })?;
         let upserted = outcome.upserted.map(id_document).transpose()?;
         Updated { matched: outcome.matched, modified: outcome.modified, upserted }.answer(out);
@@ -176,7 +177,8 @@ impl Session {
     }
 
     fn delete(&self, delete: &Delete<'_>, out: &mut Vec<u8>) -> Done {
-        let request = DeleteRequest { filter: valid(delete.filter)?, limit: delete.limit, hint: None };
+        let request =
+            DeleteRequest { filter: valid(delete.filter)?, limit: delete.limit, hint: None, collation: None };
         let deleted = self.collection(delete.namespace, delete.ack)?.delete(request)?;
         out.extend_from_slice(&deleted.to_le_bytes());
         Ok(())

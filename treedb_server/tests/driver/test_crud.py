@@ -206,7 +206,7 @@ def test_arguments_that_are_not_understood_are_errors(db):
         ({"find": "c", "skip": -1}, 51024),
         ({"find": 5}, 73),
         ({"find": "c", "tailable": True}, 238),
-        ({"find": "c", "collation": {"locale": "de"}}, 238),
+        ({"find": "c", "collation": {"locale": "de", "numericOrdering": True}}, 238),
         ({"insert": "c"}, 40414),
         ({"insert": "c", "documents": []}, 16),
         ({"insert": "$bad", "documents": [{}]}, 73),

@@ -153,6 +153,10 @@ impl Run {
                     IndexSpec::new(raw(&doc! { "kind": 1, "_id": -1 })),
                     IndexSpec::new(raw(&doc! { "tags": -1 })),
                     IndexSpec::new(raw(&doc! { "serial": 1 })).unique(),
+                    IndexSpec::new(raw(&doc! { "tags": 1 })).sparse(),
+                    IndexSpec::new(raw(&doc! { "kind": -1 })).partial(raw(&doc! { "kind": { "$gte": 3 } })),
+                    IndexSpec::new(raw(&doc! { "tags.$**": 1 })),
+                    IndexSpec::new(raw(&doc! { "serial": "hashed" })),
                 ];
                 let index = collection.create_index(specs[self.dice.below(specs.len())].clone())?;
                 after.entry(name.to_owned()).or_insert_with(Contents::fresh).indexes.insert(index.clone());

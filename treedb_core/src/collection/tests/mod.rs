@@ -4,6 +4,7 @@ mod aggregate;
 mod crash;
 mod damage;
 mod format;
+mod kinds;
 mod pipelines;
 mod planner;
 mod transactions;

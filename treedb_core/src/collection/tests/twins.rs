@@ -86,14 +86,21 @@ fn indexes_never_change_what_an_operation_does() {
                     assert_eq!(done[0], done[1]);
                 }
                 8 => {
-                    let keys = [
-                        doc! { "n": 1 },
-                        doc! { "a": -1 },
-                        doc! { "n": -1, "a": 1 },
-                        doc! { "a.x": 1, "n": 1 },
-                        doc! { "b.c": 1, "b.d": -1 },
+                    let specs = [
+                        doc! { "key": { "n": 1 } },
+                        doc! { "key": { "a": -1 } },
+                        doc! { "key": { "n": -1, "a": 1 } },
+                        doc! { "key": { "a.x": 1, "n": 1 } },
+                        doc! { "key": { "b.c": 1, "b.d": -1 } },
+                        doc! { "key": { "a": 1 }, "name": "sparse", "sparse": true },
+                        doc! { "key": { "b.d": 1, "a.x": 1 }, "sparse": true },
+                        doc! { "key": { "n": 1 }, "name": "some", "partialFilterExpression": { "n": { "$gte": 3 } } },
+                        doc! { "key": { "a": 1 }, "name": "few", "partialFilterExpression": { "b.d": "q" } },
+                        doc! { "key": { "n": "hashed" } },
+                        doc! { "key": { "$**": 1 } },
+                        doc! { "key": { "b.$**": 1 } },
                     ];
-                    fast.create_index(IndexSpec::new(raw(rng.pick(&keys)))).unwrap();
+                    fast.create_index(IndexSpec::from_document(&raw(rng.pick(&specs)))).unwrap();
                 }
                 9 if rng.below(3) == 0 => {
                     let names: Vec<String> = fast

@@ -28,7 +28,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Row;
 use crate::code::Result;
@@ -170,10 +170,13 @@ impl Filter {
     /// Errors: `BadValue` naming the operator and field for what is unknown or has an impossible operand;
     /// `InvalidBSON` for bytes that are not a document.
     pub fn parse(filter: &RawDocument) -> Result<Self> {
-        let root = parse::filter(filter)?;
+        Ok(Self::of(parse::filter(filter)?, filter.to_owned()))
+    }
+
+    fn of(root: Node, source: RawDocumentBuf) -> Self {
         let mut names = Vec::new();
         let fields = if root.names(&mut names) { Some(Fields::new(names)) } else { None };
-        Ok(Filter { fields, source: filter.to_owned(), root })
+        Filter { fields, source, root }
     }
 
     /// The filter that every document matches.
@@ -186,6 +189,12 @@ impl Filter {
         let mut names = Vec::new();
         let known = self.root.names(&mut names);
         known.then(|| names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    }
+
+    /// What matches both, this one first.
+    pub(crate) fn and(self, other: Filter) -> Filter {
+        let source = rawdoc! { "$and": [self.source, other.source] };
+        Self::of(Node::And(vec![self.root, other.root]), source)
     }
 
     /// The tree.

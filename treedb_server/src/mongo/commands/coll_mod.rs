@@ -1,14 +1,19 @@
-//! `collMod`: changes what a collection's documents must match.
+//! `collMod`: changes what a collection's documents must match, hides an index, sets when documents expire.
 
-use bson::{Bson, Document};
+use bson::raw::cstr;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use treedb_core::query::ErrorCode;
 
 use super::Result;
 use super::create::{VALIDATION, images};
-use super::request::{Request, done};
+use super::find::index_with_pattern;
+use super::request::Request;
 use super::writes::write_concern;
+use crate::mongo::args::args;
+use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let mut options = Document::new();
+    let (mut options, mut index) = (Document::new(), None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -19,7 +24,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                 images(&arg)?;
                 options.insert(arg.name, Bson::try_from(arg.value())?);
             }
-            "expireAfterSeconds" | "index" | "pipeline" | "viewOn" => {
+            "index" => index = Some(IndexChange::parse(arg.document()?)?),
+            "expireAfterSeconds" | "pipeline" | "viewOn" => {
                 arg.unsupported()?;
             }
             "writeConcern" => {
@@ -30,6 +36,80 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let namespace = request.namespace()?;
     request.context.database.modify_collection(namespace.as_str(), options)?;
+    let reply = match index {
+        Some(index) => index.carry_out(request)?,
+        None => RawDocumentBuf::new(),
+    };
     tracing::info!(%namespace, "collection changed");
-    done()
+    Ok(reply)
+}
+
+/// What is to change of an index.
+struct IndexChange {
+    name: Option<String>,
+    pattern: Option<RawDocumentBuf>,
+    hidden: Option<bool>,
+    expire_after: Option<i64>,
+}
+
+impl IndexChange {
+    fn parse(spec: &RawDocument) -> Result<Self> {
+        let mut change = IndexChange { name: None, pattern: None, hidden: None, expire_after: None };
+        for arg in args("collMod.index", spec) {
+            let arg = arg?;
+            match arg.name {
+                "name" => change.name = Some(arg.str()?.to_owned()),
+                "keyPattern" => change.pattern = Some(arg.document()?.to_owned()),
+                "hidden" => change.hidden = Some(arg.bool()?),
+                "expireAfterSeconds" => change.expire_after = Some(arg.integer()?),
+                "unique" | "prepareUnique" => arg.unsupported()?,
+                _ => arg.generic()?,
+            }
+        }
+        if change.name.is_some() == change.pattern.is_some() {
+            return Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                "collMod.index names its index by either name or keyPattern",
+            ));
+        }
+        if change.hidden.is_none() && change.expire_after.is_none() {
+            return Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                "collMod.index changes hidden or expireAfterSeconds: neither is given",
+            ));
+        }
+        Ok(change)
+    }
+
+    fn carry_out(self, request: &Request<'_>) -> Result {
+        let collection = request.collection()?;
+        let name = match (self.name, self.pattern) {
+            (Some(name), _) => name,
+            (None, pattern) => {
+                let indexes = collection.indexes()?.unwrap_or_default();
+                let name =
+                    pattern.and_then(|pattern| index_with_pattern(&indexes, &pattern).map(str::to_owned));
+                name.ok_or_else(|| {
+                    let message = format!("cannot find the index in {}", collection.namespace());
+                    CommandError::new(ErrorCode::IndexNotFound, message)
+                })?
+            }
+        };
+        let database = &request.context.database;
+        let old = database
+            .modify_index(collection.namespace().as_str(), &name, self.hidden, self.expire_after)?
+            .options;
+        let mut reply = RawDocumentBuf::new();
+        if let Some(seconds) = self.expire_after {
+            if let Some(old) = old.expire_after {
+                reply.append(cstr!("expireAfterSeconds_old"), old);
+            }
+            reply.append(cstr!("expireAfterSeconds_new"), seconds);
+        }
+        if let Some(hidden) = self.hidden {
+            reply.append(cstr!("hidden_old"), old.hidden);
+            reply.append(cstr!("hidden_new"), hidden);
+        }
+        Ok(reply)
+    }
 }

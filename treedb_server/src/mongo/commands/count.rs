@@ -7,7 +7,7 @@ use treedb_core::FindRequest;
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, simple_collation};
+use super::writes::append_count;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
@@ -20,7 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             // A negative limit means the same here, as in MongoDB.
             "limit" => find.limit = arg.integer()?.unsigned_abs(),
             "hint" => find.hint = hint(&collection, &arg)?,
-            "collation" => simple_collation(&arg)?,
+            "collation" => find.collation = arg.some_document()?,
             "fields" => {}
             _ => arg.generic()?,
         }

@@ -8,7 +8,7 @@ use treedb_core::{Collection, DeleteRequest};
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement, simple_collation};
+use super::writes::{append_count, check_statement, each_statement};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
@@ -27,14 +27,14 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 
 fn parse(collection: &Collection, statement: &RawDocument) -> Result<DeleteRequest> {
     check_statement(statement)?;
-    let (mut filter, mut limit, mut by) = (None, None, None);
+    let (mut filter, mut limit, mut by, mut collation) = (None, None, None, None);
     for arg in args("delete.deletes", statement) {
         let arg = arg?;
         match arg.name {
             "q" => filter = Some(arg.document()?.to_owned()),
             "limit" => limit = Some(arg.integer()?),
             "hint" => by = hint(collection, &arg)?,
-            "collation" => simple_collation(&arg)?,
+            "collation" => collation = arg.some_document()?,
             _ => arg.generic()?,
         }
     }
@@ -54,5 +54,5 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<DeleteReque
             ));
         }
     };
-    Ok(DeleteRequest { filter: filter.ok_or_else(|| missing("q"))?, limit, hint: by })
+    Ok(DeleteRequest { filter: filter.ok_or_else(|| missing("q"))?, limit, hint: by, collation })
 }

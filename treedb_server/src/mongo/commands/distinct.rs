@@ -5,13 +5,12 @@ use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBsonRef, rawdoc};
 use treedb_core::FindRequest;
-use treedb_core::doc::{MAX_DOCUMENT_SIZE, key};
+use treedb_core::doc::{Collation, MAX_DOCUMENT_SIZE, Value, key};
 use treedb_core::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::simple_collation;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -24,7 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "key" => path = Some(arg.str()?),
             "query" => find.filter = arg.some_document()?,
             "hint" => find.hint = hint(&collection, &arg)?,
-            "collation" => simple_collation(&arg)?,
+            "collation" => find.collation = arg.some_document()?,
             _ => arg.generic()?,
         }
     }
@@ -32,7 +31,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         CommandError::location(40_414, "BSON field 'distinct.key' is missing but a required field")
     })?;
     let parts: Vec<&str> = path.split('.').collect();
-    let mut found = Distinct::default();
+    let collation = find.collation.as_deref().map(Collation::parse).transpose()?.unwrap_or_default();
+    let mut found = Distinct { collation, ..Distinct::default() };
     for document in collection.find(find)? {
         found.walk(RawBsonRef::Document(&document?), &parts)?;
     }
@@ -41,6 +41,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 
 #[derive(Default)]
 struct Distinct {
+    /// How texts compare: of those that are equal the first is taken.
+    collation: Collation,
     /// Keys of the values: equal for values that compare equal, such as `1` and `1.0`.
     seen: HashSet<Vec<u8>>,
     values: RawArrayBuf,
@@ -78,7 +80,10 @@ impl Distinct {
 
     fn push(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let mut encoded = Vec::new();
-        key::encode(value, &mut encoded);
+        Value::with(value, |value| match self.collation.fold(value) {
+            Some(folded) => key::encode_value(folded.value(), &mut encoded),
+            None => key::encode_value(value, &mut encoded),
+        });
         // The key is about as long as the value: a good measure of what the reply will be.
         let bytes = encoded.len() + 8;
         if self.seen.insert(encoded) {

@@ -6,7 +6,6 @@ use treedb_core::{Collection, FindRequest};
 
 use super::Result;
 use super::request::Request;
-use super::writes::simple_collation;
 use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
@@ -52,7 +51,7 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
             "singleBatch" => find.single = arg.bool()?,
             "noCursorTimeout" => find.keep = arg.bool()?,
             "maxTimeMS" => find.until = Deadline::after(arg.count()?),
-            "collation" => simple_collation(&arg)?,
+            "collation" => find.request.collation = arg.some_document()?,
             // These change how a result is come by, not what it is.
             "allowDiskUse" | "allowPartialResults" | "oplogReplay" | "readOnce" => {}
             "awaitData" | "let" | "max" | "min" | "requestResumeToken" | "resumeAfter" | "returnKey"

@@ -9,7 +9,7 @@ use super::Result;
 use super::find::hint;
 use super::request::Request;
 use super::update::changes;
-use super::writes::{Options, simple_collation};
+use super::writes::Options;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -25,7 +25,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "sort" => find.sort = arg.some_document()?,
             "fields" => find.projection = arg.some_document()?,
             "hint" => find.hint = hint(&collection, &arg)?,
-            "collation" => simple_collation(&arg)?,
+            "collation" => find.collation = arg.some_document()?,
             "remove" => remove = arg.bool()?,
             "update" => update = Some(changes(&arg)?),
             "new" => after = arg.bool()?,

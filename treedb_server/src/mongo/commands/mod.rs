@@ -8,6 +8,7 @@ mod connection_status;
 mod count;
 mod create;
 mod create_indexes;
+mod current_op;
 mod delete;
 mod distinct;
 mod drop;
@@ -99,6 +100,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),
     Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
+    Command::quick("currentOp", "The indexes that are being built", current_op::run).admin(),
     Command::new("delete", "Delete documents", delete::run),
     Command::new("distinct", "The different values of a field", distinct::run),
     Command::new("drop", "Drop a collection", drop::run),

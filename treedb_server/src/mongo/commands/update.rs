@@ -8,7 +8,7 @@ use treedb_core::{Collection, UpdateRequest};
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement, simple_collation};
+use super::writes::{append_count, check_statement, each_statement};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
@@ -44,7 +44,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut by) = (None, None, false, false, None);
-    let mut array_filters = Vec::new();
+    let (mut array_filters, mut collation) = (Vec::new(), None);
     for arg in args("update.updates", statement) {
         let arg = arg?;
         match arg.name {
@@ -55,7 +55,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
             "multi" => multi = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
             "hint" => by = hint(collection, &arg)?,
-            "collation" => simple_collation(&arg)?,
+            "collation" => collation = arg.some_document()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
             _ => arg.generic()?,
@@ -81,7 +81,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
             "multi update is not supported for replacement-style update",
         ));
     }
-    Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by })
+    Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by, collation })
 }
 
 /// The update an argument asks for: a document, or the stages of a pipeline.
