@@ -8,10 +8,10 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Flow, Sink};
 use crate::code::Result;
-use crate::doc::with_id;
+use crate::doc::{OwnedValue, with_id};
 use crate::kv::{Durability, ReadTxn};
 use crate::query::explain::{self, Wanted};
-use crate::query::{Counters, Execution, Plan, count, counted};
+use crate::query::{Counters, Execution, Plan, count, counted, distinct_by_index};
 
 use super::by_id::ById;
 use super::changes::Past;
@@ -131,6 +131,15 @@ impl Collection {
         match self.snapshot()? {
             Some((reads, meta)) => count(&View { reads: &reads, meta: &meta }, &query),
             None => Ok(0),
+        }
+    }
+
+    /// The different values of a field among all documents, if an index tells them; `None` if the documents have to be
+    /// looked at. Values that compare equal are one, and a field that is not there has none.
+    pub fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
+        match self.snapshot()? {
+            Some((reads, meta)) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
+            None => Ok(Some(Vec::new())),
         }
     }
 

@@ -15,10 +15,12 @@
 //! | `plan`, `bounds` | [`Plan`]: which index, which ranges of its keys |
 //! | `walk` | the rows that a plan leads to, one after the other |
 //! | `exec` | [`Query`], [`Execution`]: carrying a plan out, batch by batch |
+//! | `distinct` | the different values of a field, by an index |
 //! | `explain` | plans in MongoDB's words |
 //! | `write` | [`update()`], [`delete`]: finding rows and changing them |
 
 mod bounds;
+mod distinct;
 mod exec;
 pub mod explain;
 pub mod expr;
@@ -40,6 +42,7 @@ mod walk;
 mod write;
 
 pub use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
+pub use distinct::distinct_by_index;
 pub(crate) use exec::project;
 pub use exec::{Counters, Execution, Query, count, counted, find_rows};
 pub use filter::Filter;

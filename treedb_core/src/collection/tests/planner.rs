@@ -223,6 +223,35 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
 }
 
 #[test]
+fn different_values_are_found_by_steps_through_an_index() {
+    let (_db, numbers) = numbers(&[doc! { "last": 1, "n": 1 }, doc! { "third": -1 }, doc! { "n": -1 }]);
+    let odd = [
+        doc! { "_id": -1, "last": 3.0, "n": 9000.5 },
+        doc! { "_id": -2, "last": Bson::Null },
+        doc! { "_id": -3, "last": { "a": 1 }, "n": "text" },
+        doc! { "_id": -4, "last": Bson::Symbol("s".into()), "third": -5_i64 },
+    ];
+    for doc in odd {
+        numbers.insert_one(raw(&doc)).unwrap();
+    }
+    let values = |path: &str| -> Option<Vec<Bson>> {
+        let found = numbers.distinct_by_index(path).unwrap()?;
+        Some(found.iter().map(|value| Bson::try_from(value.as_raw().unwrap().to_owned()).unwrap()).collect())
+    };
+    let mut expected = vec![Bson::Null];
+    expected.extend((0..10).map(Bson::Int32));
+    expected.extend([Bson::Symbol("s".into()), doc! { "a": 1 }.into()]);
+    assert_eq!(values("last").unwrap(), expected);
+    let expected = [Bson::Int32(2), Bson::Int32(1), Bson::Int32(0), Bson::Int64(-5)];
+    assert_eq!(values("third").unwrap(), expected);
+    assert_eq!(values("n").unwrap().len(), COUNT as usize + 2);
+    assert_eq!(values("tens"), None);
+    // The index of an array's elements does not tell which values stand alone.
+    numbers.insert_one(raw(&doc! { "_id": -5, "third": [1, 2] })).unwrap();
+    assert_eq!(values("third"), None);
+}
+
+#[test]
 fn a_hint_of_an_index_that_is_not_there_is_refused() {
     let (_db, numbers) = numbers(&[]);
     let error = numbers.find(find(doc! { "n": 1 }).hint("n_1")).map(drop).unwrap_err();

@@ -33,6 +33,15 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let parts: Vec<&str> = path.split('.').collect();
     let collation = find.collation.as_deref().map(Collation::parse).transpose()?.unwrap_or_default();
     let mut found = Distinct { collation, ..Distinct::default() };
+    let all = find.filter.as_ref().is_none_or(|filter| filter.iter().next().is_none());
+    if all
+        && find.hint.is_none()
+        && find.collation.is_none()
+        && let Some(values) = collection.distinct_by_index(path)?
+    {
+        values.iter().filter_map(|value| value.as_raw()).try_for_each(|value| found.push(value))?;
+        return Ok(rawdoc! { "values": found.values });
+    }
     for document in collection.find(find)? {
         found.walk(RawBsonRef::Document(&document?), &parts)?;
     }
