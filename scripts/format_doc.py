@@ -26,6 +26,8 @@ CHAPTERS = [
     ("Backup stream", "kv/backup/mod.rs", "Bytes of a stream"),
     ("Catalog of collections", "collection/catalog.rs", None),
     ("A collection's catalog entry", "collection/meta.rs", None),
+    ("Template rows: a row", "doc/template/mod.rs", "A row"),
+    ("Template rows: a shape", "doc/template/mod.rs", "A shape"),
     ("Index entries", "index/ordered/mod.rs", None),
     ("Encoded keys", "doc/key.rs", None),
     ("Change log", "collection/changes/mod.rs", "Bytes"),
@@ -37,8 +39,8 @@ Every file's bytes. Generated from the headers of the modules that read and writ
 them there. All formats have version 1; none has been released, and until the first release a change may come without
 an upgrade. A file with another magic or a newer version is refused with an error that names it.
 
-Rows are plain BSON (format 0 of a collection's catalog entry). In PostgreSQL nothing of this lies on the disk but node
-pages inside an index's pages and encoded keys inside them; tables keep PostgreSQL's own heap page format.
+A collection's rows are template rows, plain BSON or JSON text, as its catalog entry says. In PostgreSQL nothing of this lies
+on the disk but node pages inside an index's pages and encoded keys inside them; tables keep PostgreSQL's own heap page format.
 """
 
 

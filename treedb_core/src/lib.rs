@@ -45,8 +45,8 @@ pub use code::{DuplicateKey, ErrorCode, QueryError};
 pub use collection::{
     AggregateRequest, Aggregation, AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, Collection,
     CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, Explanation, FindAndModifyOutcome,
-    FindAndModifyRequest, FindRequest, IndexBuild, IndexSpec, IndexesCreated, InsertOutcome, Namespace,
-    Revision, UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
+    FindAndModifyRequest, FindRequest, Format, IndexBuild, IndexSpec, IndexesCreated, InsertOutcome,
+    Namespace, Revision, Texts, UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};

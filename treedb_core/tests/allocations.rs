@@ -8,6 +8,7 @@ use std::cell::Cell;
 use treedb_core::bson::rawdoc;
 use treedb_core::kv::{Reads, Store, TableKind};
 use treedb_core::query::Filter;
+use treedb_core::{Database, FindRequest, Format};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -134,5 +135,30 @@ fn asking_a_document_whether_it_matches_allocates_nothing() {
             }
         });
         assert_eq!(asked, 0, "{filter:?}");
+    }
+}
+
+#[test]
+fn looking_through_rows_of_any_format_that_is_not_text_allocates_nothing_for_a_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    for format in [Format::Template, Format::Bson] {
+        let mut spent = Vec::new();
+        for (name, count) in [("few", 100), ("many", 2000)] {
+            let films = db.create_collection(&format!("{}.{name}", format.name()), format.options()).unwrap();
+            let film = |n: i32| {
+                let by = if n % 3 == 0 {
+                    rawdoc! { "name": "Scott" }
+                } else {
+                    rawdoc! { "name": "Lang", "born": 1890 }
+                };
+                rawdoc! { "_id": n, "title": format!("film {n}"), "year": 1900 + n % 100, "by": by, "tags": ["a", "b"] }
+            };
+            films.insert_many(&(0..count).map(film).collect::<Vec<_>>(), true).unwrap();
+            let filter = rawdoc! { "by.name": "Scott", "year": { "$gte": 1950 }, "tags": "b" };
+            let request = FindRequest::filter(filter);
+            spent.push(allocations(|| assert!(films.count(request.clone()).unwrap() > 0)));
+        }
+        assert_eq!(spent[0], spent[1], "{format:?}");
     }
 }
