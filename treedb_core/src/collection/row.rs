@@ -109,6 +109,9 @@ pub(crate) struct Encoded<'b> {
     pub(crate) grown: Option<Rows>,
 }
 
+/// Makes rows' format of the `shapes` of a catalog entry; `None` if they are damaged.
+type ReadShapes = fn(&[u8]) -> Option<Rows>;
+
 impl Rows {
     /// The format's number in a catalog entry.
     pub(crate) fn number(&self) -> i32 {
@@ -120,7 +123,7 @@ impl Rows {
     }
 
     /// How the format of this number is made of an entry's `shapes`; `None` if there is no such format.
-    pub(crate) fn known(number: i32) -> Option<fn(&[u8]) -> Option<Rows>> {
+    pub(crate) fn known(number: i32) -> Option<ReadShapes> {
         match number {
             0 => Some(|_| Some(Rows::Bson)),
             1 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?)))),
