@@ -250,6 +250,12 @@ pub trait Sink: Source {
     /// Inserts `doc`, which is valid BSON with an `_id` first.
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId>;
 
+    /// Inserts all of `docs`, each as [`Sink::insert`] wants it, and returns true. An owner that has no quicker way than
+    /// one by one, or finds that one of them would be refused, changes nothing and returns false.
+    fn insert_all(&mut self, _docs: &[&RawDocument]) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Tells whether the documents that take the place of others from now on were asked for as a whole, and not as
     /// changes of parts: an owner that keeps a log of changes tells the two apart.
     fn replacing(&mut self, _whole: bool) {}

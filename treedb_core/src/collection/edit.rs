@@ -15,6 +15,7 @@ use crate::access::{
 use crate::code::Result;
 use crate::kv::{Reads, Table, WriteTxn};
 
+use super::bulk;
 use super::catalog::Catalog;
 use super::change::{IndexChange, check_document, check_key, index_changes, marks};
 use super::changes::Pending;
@@ -83,15 +84,7 @@ impl<'a> Edit<'a> {
                 now_multikey.push(number);
             }
         }
-        if !now_multikey.is_empty() {
-            let meta = Arc::make_mut(&mut self.meta);
-            for number in now_multikey {
-                meta.indexes[number].multikey = true;
-            }
-            meta.arrange();
-            self.catalog.write(self.txn, meta)?;
-        }
-        Ok(())
+        self.now_multikey(&now_multikey)
     }
 
     /// Hands `put` the row that `doc` is stored as. Shapes that it needs become part of the catalog's entry.
@@ -109,6 +102,15 @@ impl<'a> Edit<'a> {
             }
             Ok(put(self.txn, &self.meta.rows, row.bytes)?)
         })
+    }
+
+    /// Stores `doc` as a new row, without entries of indexes.
+    pub(super) fn append(&mut self, doc: &RawDocument) -> Result<RowId> {
+        let row = RowId(self.store(doc, |txn, rows, bytes| txn.append_row(rows, bytes))?);
+        if let Some(pending) = &mut self.pending {
+            pending.insert(row);
+        }
+        Ok(row)
     }
 
     /// Inserts `doc`, which is what the JSON `text` says; text is kept as it is where rows are text.
@@ -258,12 +260,13 @@ impl Sink for Edit<'_> {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
-        let row = RowId(self.store(doc, |txn, rows, bytes| txn.append_row(rows, bytes))?);
-        if let Some(pending) = &mut self.pending {
-            pending.insert(row);
-        }
+        let row = self.append(doc)?;
         self.apply(row, changes)?;
         Ok(row)
+    }
+
+    fn insert_all(&mut self, documents: &[&RawDocument]) -> Result<bool> {
+        bulk::insert_all(self, documents)
     }
 
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {

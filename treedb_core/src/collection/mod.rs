@@ -17,6 +17,7 @@
 //! | `change` | what a document that changes asks for, before anything is written |
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
 //! | `index_spec` | [`IndexSpec`]: an index to create |
+//! | `bulk` | many documents at once, their index entries in order |
 //! | `transaction` | [`Transaction`]: many statements over many collections, at once or not at all |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `index_change` | what `collMod` changes of an index |
@@ -28,6 +29,7 @@
 //! the document; an index being built is maintained by every write and read by none.
 
 mod aggregate;
+mod bulk;
 mod by_id;
 mod catalog;
 mod change;

@@ -14,6 +14,9 @@ use super::request::{
     UpdateRequest, everything,
 };
 
+/// Documents whose index entries are put in order together.
+const AT_ONCE: usize = 16 << 10;
+
 /// Inserts documents. What is refused is told in the outcome; with `ordered` the first refusal is the end.
 ///
 /// # Errors
@@ -24,7 +27,21 @@ pub(super) fn insert<D: AsRef<RawDocument>>(
     ordered: bool,
 ) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
-    for (at, document) in documents.iter().enumerate() {
+    let (mut done, mut at_once) = (0, true);
+    while let (true, Some(some)) = (at_once, documents.get(done..)) {
+        let some = some.get(..AT_ONCE.min(some.len())).unwrap_or_default();
+        let Ok(whole) = some.iter().map(|document| with_id(document.as_ref())).collect::<Result<Vec<_>>>()
+        else {
+            break;
+        };
+        at_once =
+            !some.is_empty() && sink.insert_all(&whole.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
+        if at_once {
+            done += some.len();
+        }
+    }
+    outcome.inserted = done as u64;
+    for (at, document) in documents.iter().enumerate().skip(done) {
         match with_id(document.as_ref()).and_then(|document| sink.insert(&document)) {
             Ok(_) => outcome.inserted += 1,
             Err(error) if error.source.is_some() => return Err(error),
