@@ -101,8 +101,7 @@ impl Join {
 impl Table {
     /// Reads a collection; `None` if it does not fit in the memory.
     fn read(namespace: &str, path: &Path, context: &Context) -> Result<Option<Table>> {
-        let (mut documents, mut places): (Vec<RawDocumentBuf>, HashMap<Box<[u8]>, Vec<usize>>) =
-            Default::default();
+        let (mut documents, mut places) = (Vec::new(), HashMap::<Box<[u8]>, Vec<usize>>::new());
         let (mut bytes, mut key) = (0, Vec::new());
         let mut all = context.world.find(namespace, Query::new(Filter::all()))?;
         all.each(&mut |document| {

@@ -316,7 +316,8 @@ impl Part<'_> {
                 }
                 // The whole partition is the same for all of it.
                 if bounds.low == Edge::Unbounded && bounds.high == Edge::Unbounded {
-                    let one = slide(accumulator, &arguments, &[0..len])?.pop().flatten();
+                    let one =
+                        slide(accumulator, &arguments, std::slice::from_ref(&(0..len)))?.pop().flatten();
                     all.resize(len, one);
                     return Ok(all);
                 }
