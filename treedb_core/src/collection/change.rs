@@ -44,6 +44,9 @@ pub(crate) fn check_document(
     validator.map_or(Ok(()), |validator| validator.check(old, new))
 }
 
+/// Tells which row has a key of the unique index at a position.
+pub(crate) type Holders<'h> = dyn Fn(usize, &[u8]) -> Result<Option<RowId>> + 'h;
+
 /// What every index of `defs` must change when the row at `row` (`None`: a new one) goes from `old` to `new`. `holder`
 /// tells which row has a key of the unique index at a position of `defs`.
 pub(crate) fn index_changes<'d>(
@@ -52,7 +55,7 @@ pub(crate) fn index_changes<'d>(
     row: Option<RowId>,
     old: Option<&RawDocument>,
     new: Option<&RawDocument>,
-    holder: &dyn Fn(usize, &[u8]) -> Result<Option<RowId>>,
+    holder: &Holders<'_>,
 ) -> Result<Vec<IndexChange>> {
     let mut changes = Vec::with_capacity(defs.len());
     for (number, def) in defs.enumerate() {

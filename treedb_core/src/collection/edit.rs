@@ -179,10 +179,8 @@ fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Option<RowId>
 /// Removes the entry of `row` under `key`; nothing happens if another row has the key, or none (an index that is
 /// still being built has not seen every row).
 fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -> Result<()> {
-    if index.def.unique {
-        if holder(txn, index, key)? != Some(row) {
-            return Ok(());
-        }
+    if index.def.unique && holder(txn, index, key)? != Some(row) {
+        return Ok(());
     }
     txn.delete(&index.table, &entry(index.def.unique, key, row).0)?;
     Ok(())

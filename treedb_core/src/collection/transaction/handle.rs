@@ -59,7 +59,8 @@ impl<'t> TransactionCollection<'t> {
     pub fn insert_many<D: AsRef<RawDocument>>(&mut self, documents: &[D]) -> Result<u64> {
         self.txn.write(&self.namespace, |sink| {
             for document in documents {
-                sink.insert(&*with_id(document.as_ref())?)?;
+                let document = with_id(document.as_ref())?;
+                sink.insert(&document)?;
             }
             Ok(documents.len() as u64)
         })
