@@ -29,6 +29,16 @@ pub fn id(n: u64) -> String {
     format!("u-{n:09}")
 }
 
+/// City `n`.
+pub fn city(n: u64) -> String {
+    format!("city-{:02}", n % CITIES)
+}
+
+/// The filler that an update gives person `n`.
+pub fn filler(n: u64) -> String {
+    format!("another-{n:012}")
+}
+
 /// The address of person `n`.
 pub fn email(n: u64) -> String {
     format!("user-{n:09}@example.com")
@@ -37,13 +47,7 @@ pub fn email(n: u64) -> String {
 impl Person {
     /// Person `n`.
     pub fn new(n: u64) -> Person {
-        Person {
-            id: id(n),
-            name: format!("user-{n:09}"),
-            email: email(n),
-            city: format!("city-{:02}", n % CITIES),
-            pad: PAD.into(),
-        }
+        Person { id: id(n), name: format!("user-{n:09}"), email: email(n), city: city(n), pad: PAD.into() }
     }
 
     /// As BSON, `_id` first.

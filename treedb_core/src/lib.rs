@@ -46,7 +46,8 @@ pub use collection::{
     AggregateRequest, Aggregation, AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, Collection,
     CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, Explanation, FindAndModifyOutcome,
     FindAndModifyRequest, FindRequest, Format, IndexBuild, IndexSpec, IndexesCreated, InsertOutcome,
-    Namespace, Revision, Texts, UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
+    Namespace, Revision, Texts, Transaction, TransactionCollection, TransactionCursor, UpdateOutcome,
+    UpdateRequest, WatchFrom, WatchRequest, Watched,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};
@@ -58,3 +59,6 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/key-value.md")]
 struct KeyValue;
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/collections.md")]
+struct Collections;

@@ -11,7 +11,7 @@ use heed::{Database, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, IntegerCompar
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;
 use crate::contest::Answer;
-use crate::people::{Person, email, id};
+use crate::people::{Person, city, email, filler, id};
 
 fn open(dir: &Path, class: Class) -> Result<Env> {
     let mut options = EnvOpenOptions::new();
@@ -260,6 +260,27 @@ impl Documents for LmdbDocuments {
             self.fetch(&txn, id, &mut answer)?;
         }
         Ok(answer.finish())
+    }
+
+    fn by_city(&self, number: u64) -> Result<u64> {
+        let mut answer = Answer::default();
+        let txn = self.env.read_txn()?;
+        for found in self.cities.get_duplicates(&txn, &city(number))?.into_iter().flatten() {
+            self.fetch(&txn, found?.1, &mut answer)?;
+        }
+        Ok(answer.finish())
+    }
+
+    fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()> {
+        for n in order.take(count as usize) {
+            let mut txn = self.env.write_txn()?;
+            let found = self.documents.get(&txn, &id(n))?.ok_or("a document is missing")?;
+            let mut person = Person::from_bson(RawDocument::from_bytes(found)?)?;
+            person.pad = filler(n);
+            self.documents.put(&mut txn, &person.id, person.to_bson().as_bytes())?;
+            txn.commit()?;
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Result<(u64, u64)> {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
 use crate::Result;
 use crate::contest::Answer;
-use crate::people::{Person, email, id};
+use crate::people::{Person, city, email, filler, id};
 
 fn open(dir: &Path, class: Class, schema: &str) -> Result<Mutex<Connection>> {
     let db = Connection::open(dir.join("db.sqlite"))?;
@@ -249,6 +249,31 @@ impl Documents for SqliteDocuments {
 
     fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
         self.fetch("email", order, count, email)
+    }
+
+    fn by_city(&self, number: u64) -> Result<u64> {
+        let mut answer = Answer::default();
+        let db = lock(&self.db);
+        let mut get = self.select(&db, "city")?;
+        let mut rows = get.query([city(number)])?;
+        while let Some(row) = rows.next()? {
+            self.person(row)?.answer(&mut answer);
+        }
+        Ok(answer.finish())
+    }
+
+    fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()> {
+        let db = lock(&self.db);
+        let mut update = db.prepare_cached(match self.shape {
+            Shape::Columns => "UPDATE people SET pad = ?2 WHERE id = ?1",
+            Shape::Json => "UPDATE people SET document = json_set(document, '$.pad', ?2) WHERE id = ?1",
+        })?;
+        for n in order.take(count as usize) {
+            if update.execute([id(n), filler(n)])? != 1 {
+                return Err("a document is missing".into());
+            }
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Result<(u64, u64)> {

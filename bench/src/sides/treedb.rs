@@ -5,12 +5,12 @@ use std::path::Path;
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 use treedb_core::kv::{Durability, Options, Reads, Store, Table, TableKind};
-use treedb_core::{Collection, Database, FindRequest, IndexSpec};
+use treedb_core::{Collection, Database, FindRequest, IndexSpec, UpdateRequest};
 
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;
 use crate::contest::Answer;
-use crate::people::{Person, email, id};
+use crate::people::{Person, city, email, filler, id};
 
 fn options(class: Class) -> Options {
     let mut options = Options::default();
@@ -246,6 +246,25 @@ impl Documents for TreeDbDocuments {
 
     fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
         self.fetch(order, count, |n| rawdoc! { "email": email(n) })
+    }
+
+    fn by_city(&self, number: u64) -> Result<u64> {
+        let mut answer = Answer::default();
+        for found in self.people.find(FindRequest::filter(rawdoc! { "city": city(number) }))? {
+            Person::from_bson(&found?)?.answer(&mut answer);
+        }
+        Ok(answer.finish())
+    }
+
+    fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()> {
+        for n in order.take(count as usize) {
+            let change = rawdoc! { "$set": { "pad": filler(n) } };
+            let done = self.people.update(UpdateRequest::one(rawdoc! { "_id": id(n) }, change))?;
+            if done.matched != 1 {
+                return Err("a document is missing".into());
+            }
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Result<(u64, u64)> {

@@ -4,8 +4,8 @@
 use super::Scale;
 use crate::Result;
 use crate::contest::{Side, Turn, Unit, contest};
-use crate::people::Random;
-use crate::report::{Row, rows};
+use crate::people::{CITIES, Random};
+use crate::report::{Goals, Row, rows};
 use crate::sides::{Class, Documents, LmdbDocuments, Shape, SqliteDocuments, TreeDbDocuments};
 
 pub(super) const ABOUT: &str = "Documents of about 112 bytes as JSON, with a unique index on `email` and an index on \
@@ -15,6 +15,13 @@ pub(super) const ABOUT: &str = "Documents of about 112 bytes as JSON, with a uni
 
 /// Documents to a transaction in the bulk workloads.
 const BATCH: u64 = 16_000;
+
+const INSERT: Goals<'_> = &[("SQLite, columns", 3.0)];
+const BY_ID: Goals<'_> = &[("SQLite, columns", 4.0), ("LMDB", 0.5)];
+const BY_UNIQUE: Goals<'_> = &[("SQLite, columns", 4.0)];
+const BY_OTHER: Goals<'_> = &[("SQLite, columns", 5.0)];
+const UPDATE: Goals<'_> = &[("SQLite, JSON", 3.0)];
+const NONE: Goals<'_> = &[];
 
 type Make = fn(Class) -> Result<Box<dyn Documents>>;
 
@@ -59,23 +66,25 @@ fn inserting(
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let mut out = Vec::new();
-    let mut add = |workload: &str, class: Class, unit, figures| {
-        out.extend(rows(workload, class.label(), unit, figures, &[]))
+    let mut add = |workload: &str, class: Class, unit, figures, goals| {
+        out.extend(rows(workload, class.label(), unit, figures, goals))
     };
 
     eprintln!("documents: inserts");
     let (relaxed, unit) = (Class::Relaxed, Unit::OpsPerSecond);
     let count = scale.of(100_000);
     let figures = inserting(scale, relaxed, count, BATCH, false)?;
-    add("insert 100k, two indexes, ids in order, 16,000 to a commit", relaxed, unit, figures);
+    add("insert 100k, two indexes, ids in order, 16,000 to a commit", relaxed, unit, figures, INSERT);
+    let figures = inserting(scale, relaxed, count, 1000, false)?;
+    add("insert 100k, two indexes, ids in order, 1,000 to a commit", relaxed, unit, figures, INSERT);
     let figures = inserting(scale, relaxed, count, BATCH, true)?;
-    add("insert 100k, two indexes, ids shuffled, 16,000 to a commit", relaxed, unit, figures);
+    add("insert 100k, two indexes, ids shuffled, 16,000 to a commit", relaxed, unit, figures, INSERT);
     let figures = inserting(scale, relaxed, scale.of(20_000), 1, false)?;
-    add("insert 20k, two indexes, 1 to a commit", relaxed, unit, figures);
+    add("insert 20k, two indexes, 1 to a commit", relaxed, unit, figures, NONE);
     let figures = inserting(scale, Class::Durable, scale.of(500), 1, false)?;
-    add("insert 500, two indexes, 1 to a commit", Class::Durable, unit, figures);
+    add("insert 500, two indexes, 1 to a commit", Class::Durable, unit, figures, INSERT);
 
-    for (size, label) in [(4096, "4,096"), (100_000, "100k")] {
+    for (size, label) in [(10_000, "10k"), (100_000, "100k"), (1_000_000, "1M")] {
         eprintln!("documents: reads of {label}");
         let size = scale.of(size);
         let sides: Vec<Box<dyn Documents>> =
@@ -86,11 +95,11 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         }
         let gets = scale.of(50_000);
         type Get = fn(&dyn Documents, Random, u64) -> Result<u64>;
-        let by: [(&str, Get); 2] = [
-            ("`_id`", |side, mut order, count| side.by_id(&mut order, count)),
-            ("unique index", |side, mut order, count| side.by_email(&mut order, count)),
+        let by: [(&str, Get, Goals<'_>); 2] = [
+            ("`_id`", |side, mut order, count| side.by_id(&mut order, count), BY_ID),
+            ("unique index", |side, mut order, count| side.by_email(&mut order, count), BY_UNIQUE),
         ];
-        for (what, get) in by {
+        for (what, get, goals) in by {
             let mut turns: Vec<Side<'_>> = sides
                 .iter()
                 .map(|side| {
@@ -105,8 +114,47 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
                 relaxed,
                 Unit::NanosPerOp,
                 figures,
+                goals,
             );
         }
+        let everybody = size / CITIES;
+        let mut turns: Vec<Side<'_>> = sides
+            .iter()
+            .map(|side| {
+                let turn = move |r| Turn::timed(everybody, || side.by_city(r));
+                Side { name: side.name(), turn: Box::new(turn) }
+            })
+            .collect();
+        let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
+        add(
+            &format!("fetch the documents of one of {CITIES} cities by its index, {label} documents"),
+            relaxed,
+            Unit::NanosPerOp,
+            figures,
+            BY_OTHER,
+        );
+        let updates = scale.of(20_000);
+        let mut turns: Vec<Side<'_>> = sides
+            .iter()
+            .map(|side| {
+                let turn = move |r| {
+                    let turn = Turn::timed(updates, || {
+                        side.update(&mut Random::new(r + 100, size), updates).map(|()| 0)
+                    })?;
+                    let answer = side.by_id(&mut Random::new(r + 100, size), updates.min(500))?;
+                    Ok(Turn { answer: Some(answer), ..turn })
+                };
+                Side { name: side.name(), turn: Box::new(turn) }
+            })
+            .collect();
+        let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
+        add(
+            &format!("change a field of a document found by `_id`, 1 to a commit, {label} documents"),
+            relaxed,
+            Unit::NanosPerOp,
+            figures,
+            UPDATE,
+        );
         if label != "100k" {
             continue;
         }
@@ -124,7 +172,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             })
             .collect();
         let figures = contest(Unit::BytesPerDocument, 1, &mut turns)?;
-        add("files of 100k documents with two indexes", relaxed, Unit::BytesPerDocument, figures);
+        add("files of 100k documents with two indexes", relaxed, Unit::BytesPerDocument, figures, NONE);
     }
     Ok(out)
 }

@@ -293,6 +293,8 @@ fn a_transaction_that_only_looked_commits_nothing_and_conflicts_with_nobody() {
     let none = txn.collection("shop.nothing").unwrap();
     assert_eq!(none.count(FindRequest::default()).unwrap(), 0);
     assert_eq!(none.find_one(rawdoc! { "a": 1 }).unwrap(), None);
+    let past = FindRequest::default().as_of(crate::collection::AsOf::Change(1));
+    assert_eq!(none.count(past).unwrap_err().code, ErrorCode::OperationNotSupportedInTransaction);
     assert_eq!(txn.changes(), 0);
     txn.commit().unwrap();
     assert_eq!(db.list_databases().unwrap(), Vec::<String>::new());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, Sink};
-use crate::code::Result;
+use crate::code::{ErrorCode, QueryError, Result};
 use crate::collection::namespace::Namespace;
 use crate::collection::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
@@ -72,6 +72,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
+        of_now(request)?;
         let execution = Execution::new(&self.txn.layer(&self.namespace)?, parse(request)?)?;
         let namespace = self.namespace.clone();
         Ok(TransactionCursor { namespace, execution, ready: VecDeque::new(), more: true })
@@ -90,6 +91,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn count(&self, request: FindRequest) -> Result<u64> {
+        of_now(&request)?;
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
         count(&self.txn.layer(&self.namespace)?, &query)
     }
@@ -116,6 +118,17 @@ impl<'t> TransactionCollection<'t> {
     /// See the type.
     pub fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
         self.txn.write(&self.namespace, |sink| FindingAndModifying::read(request)?.run(sink))
+    }
+}
+
+/// A transaction sees its snapshot, and nothing before it.
+fn of_now(request: &FindRequest) -> Result<()> {
+    match request.as_of {
+        None => Ok(()),
+        Some(_) => Err(QueryError::new(
+            ErrorCode::OperationNotSupportedInTransaction,
+            "the past cannot be read in a transaction: ask the collection itself",
+        )),
     }
 }
 
