@@ -15,16 +15,12 @@ use crate::kv::{Durability, ReadTxn};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::{Counters, Execution, Plan, Query};
 
+use super::batch::Batch;
 use super::database::Database;
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::parts::Cuts;
 use super::view::View;
-
-/// Documents fetched at a time.
-const BATCH: usize = 128;
-/// Bytes of documents after which a batch is long enough.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// A pipeline to be run.
 #[derive(Debug, Clone)]
@@ -145,8 +141,7 @@ struct Rows {
     reads: Arc<Mutex<ReadTxn>>,
     meta: Arc<Meta>,
     execution: Execution,
-    ready: std::collections::VecDeque<RawDocumentBuf>,
-    more: bool,
+    batch: Batch,
     work: Arc<Work>,
     /// What of the execution's work was told.
     told: Counters,
@@ -154,29 +149,23 @@ struct Rows {
 
 impl Stream for Rows {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        while self.ready.is_empty() && self.more {
-            let Rows { reads, meta, execution, ready, more, work, told } = self;
-            let (reads, mut bytes) = (locked(reads), 0);
-            *more = false;
-            *more = execution.run(&View { reads: &*reads, meta }, &mut |document| {
-                bytes += document.as_bytes().len();
-                ready.push_back(document);
-                let full = ready.len() >= BATCH || bytes >= BATCH_BYTES;
-                if full { Flow::Break(()) } else { Flow::Continue(()) }
-            })?;
+        while self.batch.is_wanting() {
+            let Rows { reads, meta, execution, batch, work, told } = self;
+            let reads = locked(reads);
+            batch.fetch(execution, &View { reads: &*reads, meta })?;
             work.add(execution.counters(), told);
         }
-        Ok(self.ready.pop_front())
+        Ok(self.batch.ready.pop_front())
     }
 
     fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
-        while let Some(document) = self.ready.pop_front() {
+        while let Some(document) = self.batch.ready.pop_front() {
             if visit(&document)? == Flow::Break(()) {
                 return Ok(());
             }
         }
-        if self.more {
-            self.more = false;
+        if self.batch.more {
+            self.batch.more = false;
             let reads = locked(&self.reads);
             self.execution.lend(&View { reads: &*reads, meta: &self.meta }, visit)?;
             self.work.add(self.execution.counters(), &mut self.told);
@@ -192,8 +181,8 @@ impl World for Native {
         };
         let execution = Execution::new(&View { reads: &*locked(&self.reads), meta: &meta }, query)?;
         let (reads, work) = (Arc::clone(&self.reads), Arc::clone(&self.work));
-        let (ready, told) = (Default::default(), Counters::default());
-        Ok(Box::new(Rows { reads, meta, execution, ready, more: true, work, told }))
+        let told = Counters::default();
+        Ok(Box::new(Rows { reads, meta, execution, batch: Batch::begun(), work, told }))
     }
 
     fn parts(&self, namespace: &str, query: Query, threads: Option<usize>) -> Result<Vec<Docs>> {

@@ -1,24 +1,19 @@
 //! The answer of a find.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use crate::access::{Flow, Source};
+use crate::access::Source;
 use crate::code::Result;
 use crate::kv::ReadTxn;
 use crate::query::{Counters, Execution, Plan, Query};
 
+use super::batch::Batch;
 use super::by_id::ById;
 use super::changes::{Past, PastView};
 use super::meta::Meta;
 use super::view::View;
-
-/// Documents fetched at a time.
-const BATCH: usize = 128;
-/// Bytes of documents after which a batch is long enough.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// The documents that a find found, in its order, from one snapshot: writes made after the find do not show.
 ///
@@ -26,8 +21,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// While it lives its snapshot's pages are not reused, so one that is kept open for long costs disk space.
 pub struct Cursor {
     state: State,
-    ready: VecDeque<RawDocumentBuf>,
-    more: bool,
+    batch: Batch,
 }
 
 enum State {
@@ -49,20 +43,20 @@ struct Walk {
 impl Cursor {
     /// A cursor over nothing: the answer of a collection that does not exist.
     pub(crate) fn empty() -> Self {
-        Cursor { state: State::Nothing, ready: VecDeque::new(), more: false }
+        Cursor { state: State::Nothing, batch: Batch::last([]) }
     }
 
     /// The answer of a find by `_id` in `reads`.
     pub(super) fn by_id(reads: &ReadTxn, meta: &Meta, mut find: Box<ById>) -> Result<Self> {
-        let ready = find.find(reads, meta)?.into_iter().collect();
-        Ok(Cursor { state: State::ById(find), ready, more: false })
+        let batch = Batch::last(find.find(reads, meta)?);
+        Ok(Cursor { state: State::ById(find), batch })
     }
 
     /// Plans `query` over the collection in `reads`.
     pub(crate) fn open(reads: ReadTxn, meta: Arc<Meta>, query: Query) -> Result<Self> {
         let execution = Execution::new(&View { reads: &reads, meta: &meta }, query)?;
         let walk = Box::new(Walk { reads, meta, execution });
-        Ok(Cursor { state: State::Walk(walk), ready: VecDeque::new(), more: true })
+        Ok(Cursor { state: State::Walk(walk), batch: Batch::begun() })
     }
 
     /// What a walk reads; `None` if there is no walk.
@@ -77,7 +71,7 @@ impl Cursor {
     pub(super) fn open_past(reads: ReadTxn, meta: Arc<Meta>, past: Past, query: Query) -> Result<Self> {
         let execution = Execution::new(&PastView { reads: &reads, meta: &meta, past: &past }, query)?;
         let state = State::Past(Box::new(Walk { reads, meta, execution }), Box::new(past));
-        Ok(Cursor { state, ready: VecDeque::new(), more: true })
+        Ok(Cursor { state, batch: Batch::begun() })
     }
 
     /// How the documents are found; `None` if the collection does not exist.
@@ -101,34 +95,23 @@ impl Cursor {
     /// True if the next call of `next` returns a document. Looks ahead if it must.
     pub fn has_next(&mut self) -> Result<bool> {
         self.fill()?;
-        Ok(!self.ready.is_empty())
+        Ok(!self.batch.ready.is_empty())
     }
 
     /// Fetches the next batch if none is left of the last.
     fn fill(&mut self) -> Result<()> {
-        while self.ready.is_empty() && self.more {
+        while self.batch.is_wanting() {
             let (walk, past) = match &mut self.state {
                 State::Walk(walk) => (walk, None),
                 State::Past(walk, past) => (walk, Some(past)),
                 State::Nothing | State::ById(_) => return Ok(()),
             };
             let Walk { reads, meta, execution } = &mut **walk;
-            let (ready, mut bytes) = (&mut self.ready, 0);
-            // Nothing is handed out behind an error: the place of the walk is no longer known.
-            self.more = false;
             let source: &dyn Source = match past {
                 None => &View { reads: &*reads, meta },
                 Some(past) => &PastView { reads, meta, past },
             };
-            self.more = execution.run(source, &mut |document| {
-                bytes += document.as_bytes().len();
-                ready.push_back(document);
-                if ready.len() >= BATCH || bytes >= BATCH_BYTES {
-                    Flow::Break(())
-                } else {
-                    Flow::Continue(())
-                }
-            })?;
+            self.batch.fetch(execution, source)?;
         }
         Ok(())
     }
@@ -139,7 +122,7 @@ impl Iterator for Cursor {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.fill() {
-            Ok(()) => self.ready.pop_front().map(Ok),
+            Ok(()) => self.batch.ready.pop_front().map(Ok),
             Err(error) => Some(Err(error)),
         }
     }

@@ -6,6 +6,7 @@
 //! | `handle` | [`Collection`]: insert, find, update, delete, count, indexes |
 //! | `request` | what those calls take and return |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
+//! | `batch` | documents found and not handed out yet |
 //! | `by_id` | a find by `_id`, which needs no plan |
 //! | `text` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
@@ -29,6 +30,7 @@
 //! the document; an index being built is maintained by every write and read by none.
 
 mod aggregate;
+mod batch;
 mod bulk;
 mod by_id;
 mod catalog;

@@ -180,23 +180,16 @@ impl Walk {
                 return Ok(Flow::Continue(()));
             }
             let known = complete && truth == Truth::Yes;
-            let mut flow = Flow::Continue(());
-            if known && show == Show::Rows {
-                flow = visit(row, None)?;
+            let flow = if known && show == Show::Rows {
+                visit(row, None)?
             } else if known
                 && let Some(cover) = cover
                 && let Some(document) = cover.document(key, marks, room)
             {
-                flow = visit(row, Some(&document))?;
+                visit(row, Some(&document))?
             } else {
-                source.fetch_row(row, &mut |found| {
-                    counters.docs_examined += 1;
-                    if known || filter.admits(found)? {
-                        flow = visit(row, show.of(found)?)?;
-                    }
-                    Ok(())
-                })?;
-            }
+                fetched(source, row, (!known).then_some(filter), show, counters, visit)?
+            };
             if flow == Flow::Break(()) {
                 ended = flow;
                 last_key.clear();
@@ -227,18 +220,11 @@ impl Walk {
         };
         for id in left.rows.by_ref() {
             let (row, known) = (RowId(id), left.sure.contains(id));
-            let mut flow = Flow::Continue(());
-            if known && show == Show::Rows {
-                flow = visit(row, None)?;
+            let flow = if known && show == Show::Rows {
+                visit(row, None)?
             } else {
-                source.fetch_row(row, &mut |found| {
-                    counters.docs_examined += 1;
-                    if known || filter.admits(found)? {
-                        flow = visit(row, show.of(found)?)?;
-                    }
-                    Ok(())
-                })?;
-            }
+                fetched(source, row, (!known).then_some(filter), show, counters, visit)?
+            };
             if flow == Flow::Break(()) {
                 return Ok(());
             }
@@ -246,6 +232,26 @@ impl Walk {
         self.done = true;
         Ok(())
     }
+}
+
+/// Fetches a row and shows it, if `filter`, where there is something left to be asked, admits it.
+fn fetched(
+    source: &dyn Source,
+    row: RowId,
+    filter: Option<&Filter>,
+    show: Show,
+    counters: &mut Counters,
+    visit: &mut VisitMatch<'_>,
+) -> Result<Flow> {
+    let mut flow = Flow::Continue(());
+    source.fetch_row(row, &mut |found| {
+        counters.docs_examined += 1;
+        if filter.map_or(Ok(true), |filter| filter.admits(found))? {
+            flow = visit(row, show.of(found)?)?;
+        }
+        Ok(())
+    })?;
+    Ok(flow)
 }
 
 /// The rows of a set.

@@ -1,11 +1,10 @@
 //! A collection as a transaction has it.
 
-use std::collections::VecDeque;
-
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, Sink};
+use crate::access::Sink;
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::collection::batch::Batch;
 use crate::collection::namespace::Namespace;
 use crate::collection::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
@@ -15,11 +14,6 @@ use crate::doc::with_id;
 use crate::query::{Counters, Execution, Plan, count};
 
 use super::Transaction;
-
-/// Documents fetched at a time.
-const BATCH: usize = 128;
-/// Bytes of documents after which a batch is long enough.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// A collection in a transaction: see [`Transaction::collection`]. What the calls do and which errors they have, the
 /// methods of [`Collection`](crate::collection::Collection) of the same names tell; besides, those that write have
@@ -75,7 +69,7 @@ impl<'t> TransactionCollection<'t> {
         of_now(request)?;
         let execution = Execution::new(&self.txn.layer(&self.namespace)?, parse(request)?)?;
         let namespace = self.namespace.clone();
-        Ok(TransactionCursor { namespace, execution, ready: VecDeque::new(), more: true })
+        Ok(TransactionCursor { namespace, execution, batch: Batch::begun() })
     }
 
     /// The first document that matches.
@@ -137,8 +131,7 @@ fn of_now(request: &FindRequest) -> Result<()> {
 pub struct TransactionCursor {
     namespace: Namespace,
     execution: Execution,
-    ready: VecDeque<RawDocumentBuf>,
-    more: bool,
+    batch: Batch,
 }
 
 impl TransactionCursor {
@@ -148,18 +141,10 @@ impl TransactionCursor {
     /// # Errors
     /// Those of filters and expressions; nothing is handed out behind an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
-        while self.ready.is_empty() && self.more {
-            let TransactionCursor { namespace, execution, ready, more } = self;
-            let mut bytes = 0;
-            *more = false;
-            *more = execution.run(&txn.layer(namespace)?, &mut |document| {
-                bytes += document.as_bytes().len();
-                ready.push_back(document);
-                let full = ready.len() >= BATCH || bytes >= BATCH_BYTES;
-                if full { Flow::Break(()) } else { Flow::Continue(()) }
-            })?;
+        while self.batch.is_wanting() {
+            self.batch.fetch(&mut self.execution, &txn.layer(&self.namespace)?)?;
         }
-        Ok(self.ready.pop_front())
+        Ok(self.batch.ready.pop_front())
     }
 
     /// All the documents that are left.

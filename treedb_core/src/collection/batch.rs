@@ -1,0 +1,53 @@
+//! Documents found and not handed out yet: a search goes on batch by batch, so that what it reads is not held in between.
+
+use std::collections::VecDeque;
+
+use bson::RawDocumentBuf;
+
+use crate::access::{Flow, Source};
+use crate::code::Result;
+use crate::query::Execution;
+
+/// Documents fetched at a time.
+const DOCUMENTS: usize = 128;
+/// Bytes of documents after which a batch is long enough.
+const BYTES: usize = 1 << 20;
+
+/// What is left of a batch, and whether there may be another.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) ready: VecDeque<RawDocumentBuf>,
+    pub(crate) more: bool,
+}
+
+impl Batch {
+    /// Before the first.
+    pub(crate) fn begun() -> Self {
+        Batch { ready: VecDeque::new(), more: true }
+    }
+
+    /// The last, and these are its documents.
+    pub(crate) fn last(documents: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
+        Batch { ready: documents.into_iter().collect(), more: false }
+    }
+
+    /// True if nothing is left of the batch and another has to be fetched.
+    pub(crate) fn is_wanting(&self) -> bool {
+        self.ready.is_empty() && self.more
+    }
+
+    /// Fetches the next batch.
+    pub(crate) fn fetch(&mut self, execution: &mut Execution, source: &dyn Source) -> Result<()> {
+        let Batch { ready, more } = self;
+        // Nothing is handed out behind an error: the place of the walk is no longer known.
+        *more = false;
+        let mut bytes = 0;
+        *more = execution.run(source, &mut |document| {
+            bytes += document.as_bytes().len();
+            ready.push_back(document);
+            let full = ready.len() >= DOCUMENTS || bytes >= BYTES;
+            if full { Flow::Break(()) } else { Flow::Continue(()) }
+        })?;
+        Ok(())
+    }
+}
