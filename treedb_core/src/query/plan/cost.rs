@@ -38,6 +38,18 @@ pub(super) struct Weighed {
     pub(super) cost: Cost,
 }
 
+/// How much better a walk of a whole index has to be, of whose keys some are expected to pass: how many, is a guess.
+const GUESSED: f64 = 1.5;
+
+impl Weighed {
+    /// What it is compared by.
+    fn weight(&self) -> f64 {
+        let Candidate { equalities, bounds, passing, .. } = self.candidate;
+        let guessed = equalities == 0 && bounds == 0 && passing < 1.0;
+        self.cost.whole * if guessed { GUESSED } else { 1.0 }
+    }
+}
+
 /// What each candidate costs.
 pub(super) fn weigh(source: &dyn Source, query: &Query, candidates: Vec<Candidate>) -> Vec<Weighed> {
     let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
@@ -54,7 +66,7 @@ pub(super) fn weigh(source: &dyn Source, query: &Query, candidates: Vec<Candidat
 /// The cheapest; the first of equals, so that a plan does not depend on how often one asks.
 pub(super) fn cheapest(weighed: Vec<Weighed>) -> Option<Weighed> {
     weighed.into_iter().reduce(|best, one| {
-        let (least, cost) = (best.cost.whole, one.cost.whole);
+        let (least, cost) = (best.weight(), one.weight());
         // Estimates are rough: where they hardly differ, what is known for certain decides.
         let better = if (cost - least).abs() <= 0.02 * least.max(cost) {
             let rank = |one: &Candidate| (one.equalities, one.bounds, !one.plan.sort_in_memory);
