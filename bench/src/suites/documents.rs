@@ -162,6 +162,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .iter()
             .map(|side| {
                 let turn = move |_| {
+                    side.settle()?;
                     Ok(Turn {
                         ops: size,
                         spent: side.folder().bytes()?,
