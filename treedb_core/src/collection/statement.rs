@@ -27,28 +27,24 @@ pub(super) fn insert<D: AsRef<RawDocument>>(
     ordered: bool,
 ) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
-    let (mut done, mut at_once) = (0, true);
-    while let (true, Some(some)) = (at_once, documents.get(done..)) {
-        let some = some.get(..AT_ONCE.min(some.len())).unwrap_or_default();
-        let Ok(whole) = some.iter().map(|document| with_id(document.as_ref())).collect::<Result<Vec<_>>>()
-        else {
-            break;
-        };
-        at_once =
-            !some.is_empty() && sink.insert_all(&whole.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
-        if at_once {
-            done += some.len();
+    for (first, some) in (0..).step_by(AT_ONCE).zip(documents.chunks(AT_ONCE)) {
+        let read: Vec<_> = some.iter().map(|document| with_id(document.as_ref())).collect();
+        let valid: Option<Vec<_>> = read.iter().map(|document| document.as_deref().ok()).collect();
+        if let Some(valid) = valid
+            && sink.insert_all(&valid)?
+        {
+            outcome.inserted += some.len() as u64;
+            continue;
         }
-    }
-    outcome.inserted = done as u64;
-    for (at, document) in documents.iter().enumerate().skip(done) {
-        match with_id(document.as_ref()).and_then(|document| sink.insert(&document)) {
-            Ok(_) => outcome.inserted += 1,
-            Err(error) if error.source.is_some() => return Err(error),
-            Err(error) => {
-                outcome.errors.push((at, error));
-                if ordered {
-                    break;
+        for (at, document) in read.into_iter().enumerate() {
+            match document.and_then(|document| sink.insert(&document)) {
+                Ok(_) => outcome.inserted += 1,
+                Err(error) if error.source.is_some() => return Err(error),
+                Err(error) => {
+                    outcome.errors.push((first + at, error));
+                    if ordered {
+                        return Ok(outcome);
+                    }
                 }
             }
         }

@@ -17,14 +17,14 @@ use super::overlay::{NEW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
 
 /// What a transaction sees of a collection.
-pub(super) struct Layer<'a, O> {
+pub(super) struct Layer<'a> {
     reads: &'a ReadTxn,
     /// The collection in the snapshot, if it was there.
     meta: Option<Arc<Meta>>,
-    overlay: O,
+    overlay: Option<&'a Overlay>,
 }
 
-impl<'a> Layer<'a, Option<&'a Overlay>> {
+impl<'a> Layer<'a> {
     pub(super) fn new(reads: &'a ReadTxn, meta: Option<Arc<Meta>>, overlay: Option<&'a Overlay>) -> Self {
         Layer { reads, meta, overlay }
     }
@@ -71,7 +71,7 @@ fn new_rows<'r>(
     Ok(Flow::Continue(()))
 }
 
-impl Source for Layer<'_, Option<&Overlay>> {
+impl Source for Layer<'_> {
     fn indexes(&self) -> &[IndexInfo] {
         match (&self.overlay, &self.meta) {
             (Some(overlay), _) => &overlay.infos,
@@ -120,14 +120,12 @@ impl Source for Layer<'_, Option<&Overlay>> {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        let Some((overlay, entries)) =
-            self.overlay.and_then(|overlay| Some((overlay, overlay.entries.get(index)?)))
-        else {
+        let Some(entries) = self.overlay.and_then(|overlay| overlay.entries.get(index)) else {
             return self.view().map_or(Ok(()), |view| view.index_range(index, range, way, after, visit));
         };
         let mut own = entries.walk(range, way, after).peekable();
         let mut stopped = false;
-        if let Some(view) = self.view().filter(|_| overlay.base.is_some()) {
+        if let Some(view) = self.view() {
             view.index_range(index, range, way, after, &mut |row, key| {
                 // Entries of the transaction's that come first.
                 while let Some((own_key, own_row)) = own.peek() {
@@ -185,8 +183,8 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn layer(&self) -> Layer<'_, Option<&Overlay>> {
-        Layer { reads: self.reads, meta: self.overlay.base.clone(), overlay: Some(self.overlay) }
+    fn layer(&self) -> Layer<'_> {
+        Layer::new(self.reads, self.overlay.base.clone(), Some(self.overlay))
     }
 
     /// The row that has a key of the unique index at `index`.

@@ -149,7 +149,7 @@ impl Transaction {
     }
 
     /// What it sees of a collection.
-    fn layer(&self, namespace: &Namespace) -> Result<Layer<'_, Option<&Overlay>>> {
+    fn layer(&self, namespace: &Namespace) -> Result<Layer<'_>> {
         let overlay = self.overlays.get(namespace);
         let meta = match overlay {
             Some(overlay) => overlay.base.clone(),
