@@ -1,6 +1,6 @@
 //! Accumulators: what `$group`, `$bucket`, `$bucketAuto` and windows make of many values.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::compare::compare;
@@ -11,7 +11,9 @@ use crate::query::Sort;
 use crate::query::expr::stats::{Deviation, Sum, part, percentile};
 use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, merged, nullish, positive, type_name};
 
+use super::identity::identify;
 use super::pipeline::raw;
+use super::table::{Seed, Table};
 
 /// A parsed accumulator: `{ $sum: "$x" }`.
 #[derive(Debug, Clone)]
@@ -62,12 +64,41 @@ pub(super) enum State {
     /// The first value, which may be missing.
     First(Option<Option<OwnedValue>>),
     List(ArrayWriter),
-    Set(HashSet<Vec<u8>>, ArrayWriter),
+    Set(Box<Set>),
     Fields(Vec<u8>),
     /// Sort keys and values, in order.
     Ranked(Vec<(Vec<u8>, OwnedValue)>),
     Queue(VecDeque<OwnedValue>),
     Numbers(Vec<f64>),
+}
+
+/// Values, each once.
+#[derive(Debug, Clone)]
+pub(super) struct Set {
+    seen: Table,
+    list: ArrayWriter,
+    key: Vec<u8>,
+}
+
+impl Set {
+    fn new() -> Self {
+        Set { seen: Table::new(Seed::new()), list: ArrayWriter::new(), key: Vec::new() }
+    }
+
+    fn size(&self) -> usize {
+        self.seen.size() + self.list.bytes()
+    }
+
+    /// Adds a value. Returns how many bytes that takes.
+    fn add(&mut self, value: Value<'_>) -> usize {
+        let before = self.size();
+        self.key.clear();
+        identify(value, &mut self.key);
+        if self.seen.add(&self.key) {
+            self.list.push(value);
+        }
+        self.size() - before
+    }
 }
 
 fn failed(message: String) -> QueryError {
@@ -217,9 +248,8 @@ impl Accumulator {
         }
     }
 
-    /// True if [`Self::merge`] gives of two parts of the documents what all give, and what a state holds does not
-    /// grow with the documents.
-    pub(super) fn merges(&self) -> bool {
+    /// True if what a state holds does not grow with the documents: merging two costs little.
+    pub(super) fn is_small(&self) -> bool {
         match self.kind {
             Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
             Kind::Top { .. } | Kind::Extreme { .. } => true,
@@ -228,16 +258,54 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what another state has seen. Returns how many bytes the state has grown by.
+    /// Takes in what another state has seen, all of it behind what this one has: the same then as one state that has
+    /// seen everything. Either has seen a document. Returns how many bytes the state has grown by.
     pub(super) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
         match (state, other) {
             (State::Sum(sum), State::Sum(other)) => sum.merge(&other),
             (State::Deviation(deviation), State::Deviation(other)) => deviation.merge(&other),
+            (State::One(last), State::One(other)) if self.kind == Kind::Last => *last = other,
             (state, State::One(Some(value))) => return self.add(state, Some(value.value()), None),
+            (State::First(first), State::First(other)) => {
+                if first.is_none() {
+                    *first = other;
+                }
+            }
+            (State::List(list), State::List(other)) => {
+                let before = list.bytes();
+                list.append(other);
+                return Ok(list.bytes() - before);
+            }
+            (State::Set(set), State::Set(other)) => {
+                let all = other.list.into_bytes();
+                return Ok(Doc::new(&all).elements().map(|element| set.add(element.value())).sum());
+            }
+            (state, State::Fields(fields)) => {
+                return self.add(state, Some(Value::Document(Doc::new(&fields))), None);
+            }
+            (State::Ranked(ranked), State::Ranked(all)) if ranked.is_empty() => *ranked = all,
             (state, State::Ranked(all)) => {
                 return all.into_iter().try_fold(0, |grown, (key, value)| {
                     Ok(grown + self.add(state, Some(value.value()), Some(key))?)
                 });
+            }
+            (State::Queue(queue), State::Queue(mut other)) => {
+                let before = queue.len();
+                queue.append(&mut other);
+                match self.kind {
+                    Kind::LastN(n) => drop(queue.drain(..queue.len().saturating_sub(n))),
+                    Kind::FirstN(n) => queue.truncate(n),
+                    _ => {}
+                }
+                return Ok(queue
+                    .iter()
+                    .skip(before)
+                    .map(|value| value.size() + size_of::<OwnedValue>())
+                    .sum());
+            }
+            (State::Numbers(numbers), State::Numbers(other)) => {
+                numbers.extend_from_slice(&other);
+                return Ok(size_of_val(other.as_slice()));
             }
             _ => {}
         }
@@ -251,7 +319,7 @@ impl Accumulator {
             Kind::Min | Kind::Max | Kind::Last => State::One(None),
             Kind::First => State::First(None),
             Kind::Push => State::List(ArrayWriter::new()),
-            Kind::AddToSet => State::Set(HashSet::new(), ArrayWriter::new()),
+            Kind::AddToSet => State::Set(Box::new(Set::new())),
             Kind::Deviation { .. } => State::Deviation(Deviation::default()),
             Kind::Merge => State::Fields(Doc::EMPTY.as_bytes().to_vec()),
             Kind::Top { .. } | Kind::Extreme { .. } => State::Ranked(Vec::new()),
@@ -285,8 +353,9 @@ impl Accumulator {
                     };
                     if better {
                         let (owned, size) = copy(value);
-                        *best = Some(owned);
-                        return Ok(size);
+                        let before =
+                            best.replace(owned).map_or(0, |old| old.size() + size_of::<OwnedValue>());
+                        return Ok(size.saturating_sub(before));
                     }
                     0
                 }
@@ -306,15 +375,7 @@ impl Accumulator {
                 Some(value) => grown(list, value),
                 None => 0,
             },
-            (Kind::AddToSet, State::Set(seen, list)) => match value {
-                Some(value) => {
-                    let mut identity = Vec::new();
-                    encode_value(value, &mut identity);
-                    let size = identity.len() + size_of::<Vec<u8>>();
-                    if seen.insert(identity) { size + grown(list, value) } else { 0 }
-                }
-                None => 0,
-            },
+            (Kind::AddToSet, State::Set(set)) => value.map_or(0, |value| set.add(value)),
             (Kind::Merge, State::Fields(fields)) => match value {
                 Some(Value::Document(doc)) => {
                     let before = fields.len();
@@ -415,8 +476,12 @@ impl Accumulator {
                 let value = value.flatten();
                 use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
             }
-            (_, State::List(list) | State::Set(_, list)) => {
+            (_, State::List(list)) => {
                 let bytes = list.into_bytes();
+                use_it(Some(Value::Array(Doc::new(&bytes))))
+            }
+            (_, State::Set(set)) => {
+                let bytes = set.list.into_bytes();
                 use_it(Some(Value::Array(Doc::new(&bytes))))
             }
             (_, State::Fields(fields)) => use_it(Some(Value::Document(Doc::new(&fields)))),
@@ -492,7 +557,11 @@ impl Outputs {
     }
 
     pub(super) fn start(&self) -> Vec<State> {
-        self.0.iter().map(|(_, accumulator)| accumulator.start()).collect()
+        self.starts().collect()
+    }
+
+    pub(super) fn starts(&self) -> impl Iterator<Item = State> + '_ {
+        self.0.iter().map(|(_, accumulator)| accumulator.start())
     }
 
     /// Takes a document in. Returns how many bytes the states have grown by.
@@ -506,7 +575,7 @@ impl Outputs {
     }
 
     /// Writes the results as fields.
-    pub(super) fn write(&self, states: Vec<State>, out: &mut Writer) {
+    pub(super) fn write(&self, states: impl IntoIterator<Item = State>, out: &mut Writer) {
         for ((name, accumulator), state) in self.0.iter().zip(states) {
             accumulator.result(state, |found| {
                 if let Some(value) = found {

@@ -1,10 +1,10 @@
 //! Fields of a document found in one walk over it, and a table of what was made of their bytes before.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
-
 use crate::doc::{Doc, Element, Value};
 use crate::query::expr::Expr;
+
+use super::identity::{MISSING, identify};
+use super::table::{Look, Seed, Table};
 
 /// Fields that are looked for at most.
 pub(super) const MAX_FIELDS: usize = 12;
@@ -98,31 +98,41 @@ pub(super) fn depends_on(expr: &Expr, fields: &mut Fields) -> Option<Vec<usize>>
     Some(places)
 }
 
-/// Bytes an entry of a [`Cache`] takes besides its key.
-const ENTRY: usize = 48;
+/// The bytes of fields that tell apart what an object made of them alone is.
+#[inline]
+pub(super) fn identify_fields(row: &Row<'_>, places: &[usize], out: &mut Vec<u8>) {
+    for place in places {
+        match row.get(*place).copied().flatten() {
+            Some(element) => drop(identify(element.value(), out)),
+            None => out.push(MISSING),
+        }
+    }
+}
+
 /// Look-ups after which a cache that helps less than every other time is given up.
 const TRIAL: u64 = 4096;
 
-/// The places of groups by the bytes of the fields that decide them.
+/// What was noted with the bytes of fields.
 #[derive(Debug)]
 pub(super) struct Cache {
-    places: HashMap<Box<[u8]>, usize, Seed>,
+    keys: Table,
+    notes: Vec<u64>,
     key: Vec<u8>,
-    /// Bytes it may still take.
+    /// Bytes it may take.
     room: usize,
     looked: u64,
     hits: u64,
 }
 
 impl Cache {
-    /// An empty one that takes at most `room` bytes.
+    /// An empty one that takes about `room` bytes at most.
     pub(super) fn new(room: usize) -> Self {
-        Cache { places: HashMap::with_hasher(Seed::new()), key: Vec::new(), room, looked: 0, hits: 0 }
+        Cache { keys: Table::new(Seed::new()), notes: Vec::new(), key: Vec::new(), room, looked: 0, hits: 0 }
     }
 
-    /// The place of the group that these fields decided before.
+    /// What was noted with these fields.
     #[inline]
-    pub(super) fn find(&mut self, row: &Row<'_>, places: &[usize]) -> Option<usize> {
+    pub(super) fn find(&mut self, row: &Row<'_>, places: &[usize]) -> Option<u64> {
         self.key.clear();
         for place in places {
             match row.get(*place).copied().flatten() {
@@ -130,85 +140,31 @@ impl Cache {
                     self.key.push(element.kind);
                     self.key.extend_from_slice(element.bytes);
                 }
-                None => self.key.push(0),
+                None => self.key.push(MISSING),
             }
         }
         self.looked += 1;
-        let found = self.places.get(self.key.as_slice()).copied();
-        self.hits += u64::from(found.is_some());
-        found
+        match self.keys.look(self.keys.hash(&self.key), &self.key) {
+            Look::At(number) => {
+                self.hits += 1;
+                self.notes.get(number as usize).copied()
+            }
+            Look::Free(_) => None,
+        }
     }
 
-    /// Notes the place of what was looked for last.
-    pub(super) fn note(&mut self, place: usize) {
-        let size = self.key.len() + ENTRY;
-        if size <= self.room {
-            self.room -= size;
-            self.places.insert(self.key.as_slice().into(), place);
+    /// Notes something with the fields that were looked for last.
+    pub(super) fn note(&mut self, note: u64) {
+        if self.keys.size() + self.key.len() + self.notes.len() * size_of::<u64>() <= self.room
+            && self.keys.add(&self.key)
+        {
+            self.notes.push(note);
         }
     }
 
     /// True if looking here has not paid.
     pub(super) fn is_useless(&self) -> bool {
         self.looked == TRIAL && self.hits * 2 < TRIAL
-    }
-}
-
-/// Makes hashers with a secret of their own each, so that nobody can choose keys that fall together.
-#[derive(Debug)]
-struct Seed(u64);
-
-impl Seed {
-    fn new() -> Self {
-        Seed(RandomState::new().build_hasher().finish())
-    }
-}
-
-impl BuildHasher for Seed {
-    type Hasher = Fold;
-
-    #[inline]
-    fn build_hasher(&self) -> Fold {
-        Fold(self.0)
-    }
-}
-
-/// A hash of short keys: each eight bytes are multiplied in, both halves of the product kept.
-#[derive(Debug)]
-struct Fold(u64);
-
-impl Fold {
-    #[inline]
-    fn add(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word) * u128::from(0xf39c_c060_5ced_c835_u64);
-        self.0 = (product as u64) ^ ((product >> 64) as u64) ^ 0x2545_f491_4f6c_dd1d;
-    }
-}
-
-impl Hasher for Fold {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            for (to, from) in last.iter_mut().zip(rest) {
-                *to = *from;
-            }
-            self.add(u64::from_le_bytes(last));
-        }
-    }
-
-    #[inline]
-    fn write_usize(&mut self, number: usize) {
-        self.add(number as u64);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
@@ -236,7 +192,7 @@ mod tests {
     fn a_cache_tells_fields_apart_stays_within_its_room_and_knows_when_it_is_useless() {
         let mut fields = Fields::default();
         let places = [fields.place("a").unwrap(), fields.place("b").unwrap()];
-        let mut cache = Cache::new(10 * (ENTRY + 12));
+        let mut cache = Cache::new(600);
         let docs = [
             rawdoc! { "a": 1 },
             rawdoc! { "b": 1 },
@@ -246,10 +202,10 @@ mod tests {
         ];
         for (number, doc) in docs.iter().enumerate() {
             assert_eq!(cache.find(&fields.find(Doc::from(doc)), &places), None);
-            cache.note(number);
+            cache.note(number as u64);
         }
         for (number, doc) in docs.iter().enumerate() {
-            assert_eq!(cache.find(&fields.find(Doc::from(doc)), &places), Some(number));
+            assert_eq!(cache.find(&fields.find(Doc::from(doc)), &places), Some(number as u64));
         }
         for n in 0..5000 {
             let doc = rawdoc! { "a": n + 100 };
@@ -257,7 +213,7 @@ mod tests {
                 cache.note(0);
             }
             if cache.is_useless() {
-                assert!(cache.places.len() < 20);
+                assert!(cache.keys.len() < 20);
                 return;
             }
         }

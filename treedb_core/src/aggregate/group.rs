@@ -4,7 +4,7 @@
 //! (the `_id` and the arguments, not the document), and are grouped in another pass when those in memory have been
 //! handed out. A group that does not fit by itself is refused.
 //!
-//! Documents that come in parts are grouped by a thread for each, which share the memory, and the groups merged.
+//! Documents that come in parts are grouped by a thread for each ([`parallel`]).
 
 use std::sync::Arc;
 
@@ -13,15 +13,17 @@ use bson::{RawDocumentBuf, rawdoc};
 use crate::access::Flow;
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, Value};
-use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
+use crate::doc::{Element, Value};
+use crate::query::expr::{Expr, Names};
 use crate::query::finished;
 use crate::query::spill::SpillReader;
 
 use super::accumulator::{Outputs, State};
-use super::groups::{Entry, Groups, Layout};
+use super::groups::Layout;
+use super::parallel;
 use super::pipeline::Stage;
-use super::stream::{Docs, List, Stream};
+use super::shard::Ready;
+use super::stream::{Docs, List, Stream, Visit};
 use super::world::Context;
 
 /// `$group`.
@@ -99,11 +101,6 @@ pub(super) fn sort_by_count(stage: &Element<'_>) -> Result<Vec<RawDocumentBuf>> 
 }
 
 impl Group {
-    /// True if groups made of parts of the documents give, merged, those of all.
-    pub(super) fn merges(&self) -> bool {
-        self.outputs.0.iter().all(|(_, accumulator)| accumulator.merges())
-    }
-
     /// True if the order of the documents does not matter.
     pub(super) fn is_unordered(&self) -> bool {
         self.outputs.0.iter().all(|(_, accumulator)| accumulator.is_unordered())
@@ -152,97 +149,58 @@ impl Group {
                     sum.add_times(step, count);
                 }
             }
-            all.push(self.document(self.id.as_constant().unwrap_or(Value::Null), states)?);
+            let mut out = Writer::new(64);
+            out.value(b"_id", self.id.as_constant().unwrap_or(Value::Null));
+            self.outputs.write(states, &mut out);
+            all.push(finished(out)?);
         }
         Ok(Box::new(List::new(all)))
     }
 
-    /// A group as a document.
-    fn document(&self, id: Value<'_>, states: Vec<State>) -> Result<RawDocumentBuf> {
-        let mut out = Writer::new(64);
-        out.value(b"_id", id);
-        self.outputs.write(states, &mut out);
-        finished(out)
-    }
-
-    /// The groups of documents that come in parts, each of which may be read by a thread of its own.
-    pub(super) fn open_parts(self: Arc<Self>, parts: Vec<Docs>, context: &Context) -> Docs {
-        let context = context.clone();
-        Box::new(Grouping { stage: self, context, input: parts, ready: Vec::new().into_iter(), aside: None })
+    /// The groups of documents that come in parts, each of which a thread of its own may read; they follow each other.
+    /// `again` gives all of them once more.
+    pub(super) fn open_parts(self: Arc<Self>, parts: Vec<Docs>, again: Again, context: &Context) -> Docs {
+        let (context, input) = (context.clone(), Some((parts, again)));
+        Box::new(Grouping { stage: self, context, input, ready: Ready::default(), aside: Vec::new() })
     }
 }
 
 impl Stage for Group {
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
-        Ok(self.open_parts(vec![input], context))
+        Ok(self.open_parts(vec![input], Box::new(|| Ok(Box::new(List::new(Vec::new())))), context))
     }
 }
+
+/// Reads documents once more, from the first to the last.
+pub(super) type Again = Box<dyn FnOnce() -> Result<Docs> + Send>;
 
 struct Grouping {
     stage: Arc<Group>,
     context: Context,
-    /// Empty once they are read.
-    input: Vec<Docs>,
-    ready: std::vec::IntoIter<Entry>,
-    /// What did not fit, for the next pass.
-    aside: Option<SpillReader>,
-}
-
-/// The groups of the documents of a stream.
-fn gathered<'p>(stage: &'p Group, context: &'p Context, mut input: Docs, room: usize) -> Result<Groups<'p>> {
-    let mut groups = Groups::new(stage, context, room);
-    let globals: &Globals = &context.globals;
-    let mut arena = Arena::new();
-    input.each(&mut |document| {
-        arena.clear();
-        let doc = Doc::from(document);
-        groups.document(doc, &mut Scope::new(doc, globals, &arena))?;
-        Ok(Flow::Continue(()))
-    })?;
-    Ok(groups)
-}
-
-/// The groups of the documents of several streams, each read by a thread.
-fn gathered_together<'p>(stage: &'p Group, context: &'p Context, input: Vec<Docs>) -> Result<Groups<'p>> {
-    let room = context.memory / input.len().max(1);
-    let mut all = std::thread::scope(|scope| {
-        let mut parts = input.into_iter();
-        let own = parts.next();
-        let others: Vec<_> =
-            parts.map(|docs| scope.spawn(move || gathered(stage, context, docs, room))).collect();
-        let mut all = Vec::new();
-        all.extend(own.map(|docs| gathered(stage, context, docs, room)));
-        for other in others {
-            all.push(other.join().unwrap_or_else(|_| {
-                Err(QueryError::new(ErrorCode::InternalError, "$group: a thread that read documents failed"))
-            }));
-        }
-        all.into_iter().collect::<Result<Vec<_>>>()
-    })?;
-    if all.is_empty() {
-        return Ok(Groups::new(stage, context, context.memory));
-    }
-    let mut first = all.remove(0);
-    if !all.is_empty() {
-        first.merge(all, context.memory)?;
-    }
-    Ok(first)
+    /// `None` once they are read.
+    input: Option<(Vec<Docs>, Again)>,
+    ready: Ready,
+    /// What did not fit, for later passes.
+    aside: Vec<SpillReader>,
 }
 
 impl Grouping {
+    /// Makes the groups of the next pass; false behind the last.
     fn pass(&mut self) -> Result<bool> {
-        let stage = Arc::clone(&self.stage);
-        let context = self.context.clone();
-        let groups = if !self.input.is_empty() {
-            gathered_together(&stage, &context, std::mem::take(&mut self.input))?
-        } else if let Some(aside) = self.aside.take() {
-            let mut groups = Groups::new(&stage, &context, context.memory);
-            groups.records(aside)?;
-            groups
-        } else {
-            return Ok(false);
+        let Grouping { stage, context, input, aside, .. } = self;
+        let (shards, more) = match (input.take(), aside.pop()) {
+            (Some((parts, again)), _) => match <[Docs; 1]>::try_from(parts) {
+                Ok([docs]) => parallel::alone(stage, context, docs)?,
+                Err(parts) => match parallel::together(stage, context, parts)? {
+                    Some(made) => made,
+                    None => parallel::alone(stage, context, again()?)?,
+                },
+            },
+            (None, Some(records)) => parallel::again(stage, context, records)?,
+            (None, None) => return Ok(false),
         };
-        (self.ready, self.aside) = groups.end()?;
+        self.ready = Ready::new(shards);
+        self.aside.extend(more);
         Ok(true)
     }
 }
@@ -250,11 +208,25 @@ impl Grouping {
 impl Stream for Grouping {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         loop {
-            if let Some(Entry { id, states }) = self.ready.next() {
-                return self.stage.document(id.value(), states).map(Some);
+            if let Some(document) = self.ready.next(&self.stage.outputs)? {
+                return Ok(Some(document));
             }
             if !self.pass()? {
                 return Ok(None);
+            }
+        }
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        let mut out = Writer::new(64);
+        loop {
+            while let Some(document) = self.ready.lend(&self.stage.outputs, &mut out)? {
+                if visit(document)? == Flow::Break(()) {
+                    return Ok(());
+                }
+            }
+            if !self.pass()? {
+                return Ok(());
             }
         }
     }

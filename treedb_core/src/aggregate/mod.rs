@@ -15,11 +15,13 @@
 //! | `stream`, `world` | [`Stream`]; [`World`] and [`Context`] |
 //! | `accumulator` | `$sum` .. `$percentile`, for groups, buckets and windows |
 //! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
-//! | `groups`, `fields` | the groups of a `$group`, and how they are found by the fields of a row |
+//! | `groups`, `fields`, `identity` | the groups of a `$group`, and how they are found by the fields of a row |
+//! | `shard`, `table`, `aside`, `parallel` | where groups are kept, what has no room, and groups by several threads |
 //! | `join` | documents of another collection, by index or by a table |
 //! | `slide` | accumulators over sliding windows |
 
 mod accumulator;
+mod aside;
 mod bucket;
 mod densify;
 mod facet;
@@ -27,19 +29,23 @@ mod fields;
 mod graph;
 mod group;
 mod groups;
+mod identity;
 mod join;
 mod limit;
 mod lookup;
 #[cfg(test)]
 pub(crate) mod oracle;
+mod parallel;
 mod pipeline;
 mod redact;
 mod reorder;
 mod shape;
+mod shard;
 mod slide;
 mod sort;
 mod source;
 mod stream;
+mod table;
 mod unwind;
 mod window;
 mod world;

@@ -342,26 +342,25 @@ impl Pipeline {
             let names = reorder::used(rest, Vec::new());
             query.used = names.map(|names| Used::new(&names, &query.filter));
         }
-        let timed = |input: Docs| -> Docs {
-            match context.until {
-                Some(until) => Box::new(Timed { input, until, count: 0 }),
-                None => input,
-            }
-        };
-        // Groups whose parts can be merged are made by several threads, if the collection can be read by several.
+        // Groups are made by several threads, if the collection can be read by several.
         let group = rest.iter().position(|node| !node.is_for_each()).and_then(|at| rest.split_at_checked(at));
         if let Some((front, [Node::Group(group), behind @ ..])) = group {
             if front.is_empty() && group.counts().is_some() {
                 let count = context.world.count(namespace, query)?;
                 return chain(behind, group.counted(count)?, context);
             }
-            if group.merges() {
-                let parts = context.world.parts(namespace, query, context.threads)?.into_iter();
-                let parts = parts.map(|docs| chain(front, timed(docs), context)).collect::<Result<_>>()?;
-                return chain(behind, Arc::clone(group).open_parts(parts, context), context);
-            }
+            let parts =
+                context.world.parts(namespace, query.clone(), context.threads, !group.is_unordered())?;
+            let parts = parts.into_iter().map(|docs| chain(front, timed(docs, context), context));
+            let parts = parts.collect::<Result<_>>()?;
+            let (front, all) = (front.to_vec(), (namespace.to_owned(), context.clone()));
+            let again = Box::new(move || {
+                let (namespace, context) = all;
+                chain(&front, timed(context.world.find(&namespace, query)?, &context), &context)
+            });
+            return chain(behind, Arc::clone(group).open_parts(parts, again, context), context);
         }
-        chain(rest, timed(context.world.find(namespace, query)?), context)
+        chain(rest, timed(context.world.find(namespace, query)?, context), context)
     }
 
     /// What is searched for, and how many stages that is.
@@ -427,6 +426,14 @@ impl Pipeline {
     /// The same stages behind those of `front`.
     pub(super) fn behind(&self, front: Node) -> Pipeline {
         Pipeline { nodes: std::iter::once(front).chain(self.nodes.iter().cloned()).collect() }
+    }
+}
+
+/// The same documents, until the time is up.
+fn timed(input: Docs, context: &Context) -> Docs {
+    match context.until {
+        Some(until) => Box::new(Timed { input, until, count: 0 }),
+        None => input,
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn slide(
 ) -> Result<Vec<Option<OwnedValue>>> {
     let forward =
         windows.windows(2).all(|pair| matches!(pair, [a, b] if a.start <= b.start && a.end <= b.end));
-    if forward && accumulator.merges() {
+    if forward && accumulator.is_small() {
         return two_stacks(accumulator, arguments, windows);
     }
     let from_start = forward && windows.iter().all(|window| window.start == 0);

@@ -25,12 +25,19 @@ pub trait World: Send + Sync {
     fn find(&self, namespace: &str, query: Query) -> Result<Docs>;
 
     /// The documents that `query` finds in parts, each of which a thread of its own may read: as many parts as
-    /// `threads` says, or as many as pay (`None`); a single one where a collection cannot be read so. Their order is any.
+    /// `threads` says, or as many as pay (`None`); a single one where a collection cannot be read so. If `in_order`, the
+    /// documents of a part come behind those of the part before in the order of [`Self::find`]; else their order is any.
     ///
     /// # Errors
     /// Those of the planner.
-    fn parts(&self, namespace: &str, query: Query, threads: Option<usize>) -> Result<Vec<Docs>> {
-        let _ = threads;
+    fn parts(
+        &self,
+        namespace: &str,
+        query: Query,
+        threads: Option<usize>,
+        in_order: bool,
+    ) -> Result<Vec<Docs>> {
+        let _ = (threads, in_order);
         Ok(vec![self.find(namespace, query)?])
     }
 

@@ -185,13 +185,19 @@ impl World for Native {
         Ok(Box::new(Rows { reads, meta, execution, batch: Batch::begun(), work, told }))
     }
 
-    fn parts(&self, namespace: &str, query: Query, threads: Option<usize>) -> Result<Vec<Docs>> {
+    fn parts(
+        &self,
+        namespace: &str,
+        query: Query,
+        threads: Option<usize>,
+        in_order: bool,
+    ) -> Result<Vec<Docs>> {
         let whole = query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
         if let (true, Some(meta)) = (whole && threads != Some(1), self.meta(&Namespace::parse(namespace)?)?) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta: &meta };
             if Plan::choose(&view, &query)?.path == crate::query::Path::Rows {
-                let cuts = Cuts::of(&view, threads)?;
+                let cuts = Cuts::of(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(cuts) = cuts {
                     let query = Arc::new(query);

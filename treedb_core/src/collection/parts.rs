@@ -1,5 +1,6 @@
-//! A collection read by several threads: its row ids are cut into spans, and each thread scans every so-manieth span of
-//! the same snapshot.
+//! A collection read by several threads in the same snapshot: its row ids are cut into spans, of which each thread scans
+//! one. Where most ids have no row and the order does not matter, the spans are smaller and each thread scans every
+//! so-manieth.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +18,7 @@ use super::view::View;
 
 /// Rows that a thread must have to read to be worth its beginning.
 const WORTH: u64 = 40_000;
-/// Spans a thread reads, so that no thread has all the ids without rows.
+/// Spans that a thread reads where most ids have no row, so that no thread has all of those.
 const SPANS: u64 = 8;
 /// Documents copied at a time for those who want them one by one.
 const BATCH: usize = 128;
@@ -25,14 +26,21 @@ const BATCH: usize = 128;
 /// How row ids are cut.
 pub(super) struct Cuts {
     threads: u64,
+    first: u64,
     /// Ids of a span.
     step: u64,
+    /// Ids from the beginning of one of a thread's spans to that of the next.
+    stride: u64,
     last: u64,
 }
 
 impl Cuts {
-    /// For so many threads, or as many as pay; `None` if one is enough.
-    pub(super) fn of<R: Reads>(view: &View<'_, R>, threads: Option<usize>) -> Result<Option<Cuts>> {
+    /// For so many threads, or as many as pay; `None` if one is enough. If `in_order`, each thread reads one span.
+    pub(super) fn of<R: Reads>(
+        view: &View<'_, R>,
+        threads: Option<usize>,
+        in_order: bool,
+    ) -> Result<Option<Cuts>> {
         let threads = match threads {
             Some(threads) => threads as u64,
             None => {
@@ -43,12 +51,20 @@ impl Cuts {
         if threads < 2 {
             return Ok(None);
         }
-        let mut last = 0;
-        view.scan_rows(Way::Backward, None, &mut |id, _| {
-            last = id.0;
-            Ok(Flow::Break(()))
-        })?;
-        Ok(Some(Cuts { threads, step: last / (threads * SPANS) + 1, last }))
+        let end = |way| {
+            let mut end = 0;
+            view.scan_rows(way, None, &mut |id, _| {
+                end = id.0;
+                Ok(Flow::Break(()))
+            })?;
+            Ok::<_, crate::code::QueryError>(end)
+        };
+        let (first, last) = (end(Way::Forward)?, end(Way::Backward)?);
+        let ids = last.saturating_sub(first);
+        let spans = if in_order || ids / 2 <= view.estimated_rows() { threads } else { threads * SPANS };
+        let step = ids / spans + 1;
+        let stride = if spans == threads { u64::MAX } else { threads.saturating_mul(step) };
+        Ok(Some(Cuts { threads, first, step, stride, last }))
     }
 
     /// A stream for each thread of the documents that `query` finds.
@@ -63,14 +79,13 @@ impl Cuts {
             let reads = Beside::new(reads);
             let (meta, query) = (Arc::clone(meta), Arc::clone(query));
             let work = Arc::clone(work);
-            let (stride, step) = (self.threads * self.step, self.step);
             let part = Part {
                 reads,
                 meta,
                 query,
-                next: number * step,
-                stride,
-                step,
+                next: self.first.saturating_add(number * self.step),
+                stride: self.stride,
+                step: self.step,
                 last: self.last,
                 at: None,
                 work,

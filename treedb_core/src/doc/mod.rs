@@ -19,7 +19,7 @@ pub(crate) mod template;
 #[cfg(test)]
 pub(crate) mod testing;
 mod validate;
-mod value;
+pub(crate) mod value;
 pub(crate) mod write;
 
 pub use collation::Collation;

@@ -1,10 +1,8 @@
 //! Building documents from parts of others, without decoding them.
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 
-use std::io::Write;
-
-use super::value::{Element, Value, kind};
+use super::value::{Doc, Element, Value, kind};
 
 /// Writes one document, nested ones included, into a buffer.
 #[derive(Debug, Clone)]
@@ -146,6 +144,17 @@ impl Writer {
         self.bytes
     }
 
+    /// Ends the outermost document and shows it, before [`Self::restart`] begins another in its place.
+    pub(crate) fn shown(&mut self) -> bson::error::Result<&RawDocument> {
+        self.close(Open(0));
+        RawDocument::from_bytes(&self.bytes)
+    }
+
+    /// Begins another document and forgets what was written.
+    pub(crate) fn restart(&mut self) {
+        self.bytes.truncate(4);
+    }
+
     /// Ends the outermost document.
     pub(crate) fn finish(self) -> RawDocumentBuf {
         RawDocumentBuf::from_bytes(self.into_bytes()).unwrap_or_default()
@@ -155,6 +164,24 @@ impl Writer {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
+    }
+}
+
+/// The name of an array's element: its position in decimal digits, of which there are twenty at most.
+#[derive(Default)]
+struct Name([u8; 20]);
+
+impl Name {
+    fn of(&mut self, mut position: usize) -> &[u8] {
+        let mut start = self.0.len();
+        for digit in self.0.iter_mut().rev() {
+            *digit = b'0' + (position % 10) as u8;
+            (position, start) = (position / 10, start - 1);
+            if position == 0 {
+                break;
+            }
+        }
+        self.0.get(start..).unwrap_or_default()
     }
 }
 
@@ -173,13 +200,28 @@ impl ArrayWriter {
 
     /// Appends a value.
     pub(crate) fn push(&mut self, value: Value<'_>) {
-        let mut name = [0_u8; 20];
-        let mut rest = name.as_mut_slice();
-        // Twenty digits hold any position.
-        let _ = write!(rest, "{}", self.len);
-        let unused = rest.len();
-        self.writer.value(name.get(..20 - unused).unwrap_or_default(), value);
+        let mut name = Name::default();
+        self.writer.value(name.of(self.len), value);
         self.len += 1;
+    }
+
+    /// Appends the value of an element.
+    pub(crate) fn push_element(&mut self, element: &Element<'_>) {
+        let mut name = Name::default();
+        self.writer.put(name.of(self.len), element);
+        self.len += 1;
+    }
+
+    /// Appends the elements of another.
+    pub(crate) fn append(&mut self, other: ArrayWriter) {
+        if self.len == 0 {
+            *self = other;
+            return;
+        }
+        let bytes = other.into_bytes();
+        for element in Doc::new(&bytes).elements() {
+            self.push_element(&element);
+        }
     }
 
     /// Elements written.

@@ -50,7 +50,7 @@ pub use index_spec::index_of;
 pub use plan::{KeyTest, OnKeys, Path, Plan, RowSet};
 pub use projection::Projection;
 pub use reshape::Reshape;
-pub(crate) use reshape::finished;
+pub(crate) use reshape::{finished, lent};
 pub use sort::Sort;
 pub use update::{Changes, Update};
 pub(crate) use used::Tally;

@@ -310,13 +310,24 @@ impl Reshape {
 
 /// The document written, unless it is too large to be one.
 pub(crate) fn finished(out: Writer) -> Result<RawDocumentBuf> {
+    check_size(&out)?;
+    Ok(out.finish())
+}
+
+/// The document written, unless it is too large to be one, before another is written in its place.
+pub(crate) fn lent(out: &mut Writer) -> Result<&RawDocument> {
+    check_size(out)?;
+    Ok(out.shown()?)
+}
+
+fn check_size(out: &Writer) -> Result<()> {
     if out.len() > MAX_DOCUMENT_SIZE {
         return Err(QueryError::new(
             ErrorCode::BSONObjectTooLarge,
             format!("a stage makes a document of more than {MAX_DOCUMENT_SIZE} bytes"),
         ));
     }
-    Ok(out.finish())
+    Ok(())
 }
 
 fn spec<'a>(stage: &Element<'a>) -> Result<Doc<'a>> {

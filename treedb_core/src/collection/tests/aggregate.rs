@@ -214,7 +214,8 @@ fn sorts_and_groups_beyond_their_memory_go_on_in_scratch_files_or_refuse() {
     films.insert_many(&docs, true).unwrap();
     let sort = r#"[{"$sort":{"k":1}},{"$project":{"_id":0,"k":1}}]"#;
     let group = r#"[{"$group":{"_id":"$g","n":{"$sum":1},"t":{"$top":{"sortBy":{"k":1},"output":"$k"}},"a":{"$push":"$_id"}}}]"#;
-    for pipeline in [sort, group] {
+    let many = r#"[{"$group":{"_id":{"k":"$k","g":"$g"},"n":{"$sum":"$k"},"first":{"$first":"$text"}}},{"$sort":{"_id":1}}]"#;
+    for pipeline in [sort, group, many] {
         let roomy = run(&db, &request(pipeline)).unwrap();
         let mut tight = request(pipeline);
         tight.memory = 60_000;
@@ -268,6 +269,22 @@ fn groups_made_by_several_threads_are_those_of_one() {
     assert!(alone.len() > 500);
     for (threads, memory) in [(2, 1 << 20), (5, 1 << 20), (3, 40_000)] {
         let mut together = request(stages);
+        (together.threads, together.memory) = (Some(threads), memory);
+        assert_eq!(run(&db, &together).unwrap(), alone, "{threads} threads, {memory} bytes");
+    }
+    // Where order matters: equal sort keys and equal numbers of other kinds included.
+    let ordered = r#"[{"$group":{"_id":{"$mod":["$v",50]},"first":{"$first":"$t"},"last":{"$last":"$none"},"all":{"$push":"$v"},
+        "set":{"$addToSet":{"$mod":["$v",4]}},"two":{"$firstN":{"n":2,"input":"$t"}},"few":{"$lastN":{"n":70,"input":"$t"}},
+        "top":{"$topN":{"n":3,"sortBy":{"h":1},"output":"$t"}},"low":{"$bottom":{"sortBy":{"h":1},"output":"$t"}},
+        "parts":{"$percentile":{"p":[0.1,0.5,0.9],"input":"$_id","method":"approximate"}},
+        "merged":{"$mergeObjects":{"$arrayToObject":[[{"k":"$t","v":"$g"},{"k":"same","v":"$v"}]]}},
+        "kind":{"$min":{"$mod":["$v",1]}}}},{"$sort":{"_id":1}}]"#;
+    let mut alone = request(ordered);
+    alone.threads = Some(1);
+    let alone = run(&db, &alone).unwrap();
+    assert!(alone.len() > 50);
+    for (threads, memory) in [(2, 1 << 20), (5, 1 << 20), (3, 500_000), (3, 300_000)] {
+        let mut together = request(ordered);
         (together.threads, together.memory) = (Some(threads), memory);
         assert_eq!(run(&db, &together).unwrap(), alone, "{threads} threads, {memory} bytes");
     }

@@ -136,6 +136,17 @@ impl Expr {
         }
     }
 
+    /// The paths of its fields, if it is a document of nothing but fields and constants.
+    pub(crate) fn fields(&self) -> Option<Vec<&Path>> {
+        let Node::Object(fields) = &self.0 else { return None };
+        let paths = fields.iter().filter_map(|(_, node)| match node {
+            Node::Const(_) => None,
+            Node::Path(Base::Current | Base::Root, path) => Some(Some(path)),
+            _ => Some(None),
+        });
+        paths.collect()
+    }
+
     /// The expression of a field, if it is a document of expressions.
     pub(crate) fn field_named(&self, name: &str) -> Option<Expr> {
         match &self.0 {

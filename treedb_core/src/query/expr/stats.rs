@@ -7,37 +7,44 @@ use super::number::Num;
 /// A sum of numbers of all kinds. Integers are added exactly, doubles with the error carried along.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sum {
-    whole: i128,
-    long: bool,
+    whole: i64,
     double: f64,
     error: f64,
-    doubles: bool,
-    decimal: Option<Decimal>,
     count: u64,
+    rare: Option<Box<Rare>>,
+    long: bool,
+    doubles: bool,
+}
+
+/// What few sums have: they are kept in great numbers.
+#[derive(Debug, Clone, Default)]
+struct Rare {
+    /// What did not fit into the whole numbers.
+    whole: i128,
+    decimal: Option<Decimal>,
 }
 
 impl Sum {
     /// Adds a number; other values do not count.
+    #[inline]
     pub(crate) fn add(&mut self, value: Value<'_>) {
         let Some(number) = Num::new(value) else { return };
         self.count += 1;
         match number {
-            Num::Int(value) => self.whole += i128::from(value),
+            Num::Int(value) => self.add_whole(i64::from(value)),
             Num::Long(value) => {
                 self.long = true;
-                self.whole += i128::from(value);
+                self.add_whole(value);
             }
             Num::Double(value) => self.add_double(value),
-            Num::Decimal(value) => {
-                self.decimal = Some(self.decimal.map_or(value, |sum| sum.add(value)));
-            }
+            Num::Decimal(value) => self.add_decimal(value),
         }
     }
 
     /// Adds a whole number so many times.
     pub(crate) fn add_times(&mut self, value: Value<'_>, times: u64) {
         if let Some(whole) = value.as_integer() {
-            self.whole += i128::from(whole) * i128::from(times);
+            self.rare.get_or_insert_default().whole += i128::from(whole) * i128::from(times);
             self.long |= matches!(value, Value::Int64(_));
             self.count += times;
         }
@@ -45,11 +52,12 @@ impl Sum {
 
     /// Adds what another sum has seen.
     pub(crate) fn merge(&mut self, other: &Sum) {
-        self.whole += other.whole;
+        self.add_whole(other.whole);
         self.long |= other.long;
         self.count += other.count;
-        if let Some(value) = other.decimal {
-            self.decimal = Some(self.decimal.map_or(value, |sum| sum.add(value)));
+        if let Some(rare) = &other.rare {
+            self.rare.get_or_insert_default().whole += rare.whole;
+            rare.decimal.into_iter().for_each(|value| self.add_decimal(value));
         }
         if other.doubles {
             self.add_double(other.double);
@@ -57,6 +65,15 @@ impl Sum {
         }
     }
 
+    #[inline]
+    fn add_whole(&mut self, value: i64) {
+        match self.whole.checked_add(value) {
+            Some(whole) => self.whole = whole,
+            None => self.rare.get_or_insert_default().whole += i128::from(value),
+        }
+    }
+
+    #[inline]
     fn add_double(&mut self, value: f64) {
         self.doubles = true;
         let total = self.double + value;
@@ -71,21 +88,31 @@ impl Sum {
         self.double = total;
     }
 
+    fn add_decimal(&mut self, value: Decimal) {
+        let rare = self.rare.get_or_insert_default();
+        rare.decimal = Some(rare.decimal.map_or(value, |sum| sum.add(value)));
+    }
+
     fn fraction(&self) -> f64 {
         if self.double.is_finite() { self.double + self.error } else { self.double }
     }
 
+    fn exact(&self) -> i128 {
+        i128::from(self.whole) + self.rare.as_ref().map_or(0, |rare| rare.whole)
+    }
+
     fn whole(&self) -> Num {
-        match (i32::try_from(self.whole), i64::try_from(self.whole)) {
+        let whole = self.exact();
+        match (i32::try_from(whole), i64::try_from(whole)) {
             (Ok(small), _) if !self.long => Num::Int(small),
             (_, Ok(value)) => Num::Long(value),
-            _ => Num::Double(self.whole as f64),
+            _ => Num::Double(whole as f64),
         }
     }
 
     /// The sum so far.
     pub(crate) fn total(&self) -> Num {
-        match self.decimal {
+        match self.rare.as_ref().and_then(|rare| rare.decimal) {
             Some(decimal) => {
                 let mut sum = decimal.add(self.whole().decimal());
                 if self.doubles {
@@ -93,7 +120,7 @@ impl Sum {
                 }
                 Num::Decimal(sum)
             }
-            None if self.doubles => Num::Double(self.fraction() + self.whole as f64),
+            None if self.doubles => Num::Double(self.fraction() + self.exact() as f64),
             None => self.whole(),
         }
     }
