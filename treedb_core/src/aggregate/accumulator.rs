@@ -266,11 +266,7 @@ impl Accumulator {
             (State::Deviation(deviation), State::Deviation(other)) => deviation.merge(&other),
             (State::One(last), State::One(other)) if self.kind == Kind::Last => *last = other,
             (state, State::One(Some(value))) => return self.add(state, Some(value.value()), None),
-            (State::First(first), State::First(other)) => {
-                if first.is_none() {
-                    *first = other;
-                }
-            }
+            (State::First(first @ None), State::First(other)) => *first = other,
             (State::List(list), State::List(other)) => {
                 let before = list.bytes();
                 list.append(other);

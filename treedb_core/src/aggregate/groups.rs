@@ -148,7 +148,7 @@ impl<'p> Groups<'p> {
         let count = self.shards.len() as u64;
         let Some(first) = self.shards.first() else { return Place::None(0) };
         let hash = first.hash(&self.key);
-        let at = if count == 1 { 0 } else { ((hash >> 32) * count >> 32) as usize };
+        let at = if count == 1 { 0 } else { (((hash >> 32) * count) >> 32) as usize };
         let Some(shard) = self.shards.get_mut(at) else { return Place::None(hash) };
         match shard.look(hash, &self.key) {
             Look::At(number) => Place::At((at, number)),
