@@ -8,52 +8,107 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use crate::access::RowId;
 use crate::code::Result;
+use crate::index::ordered::IndexDef;
 use crate::kv::Reads;
 
-use super::change::{check_document, check_key, marks};
+use super::change::{LONGEST_KEY, check_document, marks};
 use super::edit::Edit;
-use super::view::entry;
+use super::view::write_entry;
 
 /// Fewer documents than this are inserted one by one.
 const LEAST: usize = 8;
 
-/// A key, the position of its document, and what is to be kept with the entry.
-struct Keyed {
-    key: Vec<u8>,
+/// An entry: where its key and the marks behind it are, and the position of its document.
+struct Place {
+    at: usize,
+    key: usize,
+    marks: usize,
     document: usize,
-    marks: Vec<u8>,
 }
 
 /// The entries of one index, and the order they go in.
 #[derive(Default)]
 struct Entries {
-    all: Vec<Keyed>,
-    /// Eight bytes of each key, which decide most comparisons, and its position in `all`.
-    order: Vec<(u64, usize)>,
+    /// Keys and marks, entry by entry.
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    /// Eight bytes of each key, which decide most comparisons, and its position in `places`.
+    order: Vec<(u64, u32)>,
+}
+
+/// An entry as it is found in [`Entries`].
+struct Entry<'e> {
+    key: &'e [u8],
+    marks: &'e [u8],
+    document: usize,
 }
 
 impl Entries {
-    /// Puts the entries in the order of their keys, those of equal keys in that of their documents.
-    fn arrange(&mut self) {
-        let Entries { all, order } = self;
-        let common = |one: &[u8], other: &[u8]| one.iter().zip(other).take_while(|(a, b)| a == b).count();
-        let first = all.first().map(|keyed| keyed.key.as_slice()).unwrap_or_default();
-        let shared = all
-            .iter()
-            .fold(first.len(), |shared, keyed| common(first.get(..shared).unwrap_or_default(), &keyed.key));
-        order.extend(all.iter().enumerate().map(|(at, keyed)| {
-            let mut head = [0; 8];
-            head.iter_mut().zip(keyed.key.iter().skip(shared)).for_each(|(to, from)| *to = *from);
-            (u64::from_be_bytes(head), at)
-        }));
-        let key = |at: usize| all.get(at).map(|keyed| (&keyed.key, keyed.document));
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
+    /// Adds the entries of a document. True if it has several, or may have; `Err` if its keys cannot be had, or one is
+    /// too long.
+    fn add(&mut self, def: &IndexDef, position: usize, document: &RawDocument) -> Result<bool, ()> {
+        let at = self.bytes.len();
+        if let Some(lengths) = def.single(document, &mut self.bytes) {
+            self.places.push(Place { at, key: lengths.key, marks: lengths.marks, document: position });
+            return if lengths.key > LONGEST_KEY { Err(()) } else { Ok(false) };
+        }
+        let keys = def.keys(document).map_err(drop)?;
+        let marks = marks(def, &keys, document);
+        for key in &keys.keys {
+            if key.len() > LONGEST_KEY {
+                return Err(());
+            }
+            let at = self.bytes.len();
+            self.bytes.extend_from_slice(key);
+            self.bytes.extend_from_slice(&marks);
+            self.places.push(Place { at, key: key.len(), marks: marks.len(), document: position });
+        }
+        Ok(keys.multikey)
     }
 
-    fn in_order(&self) -> impl Iterator<Item = &Keyed> {
-        self.order.iter().filter_map(|&(_, at)| self.all.get(at))
+    fn entry(&self, number: u32) -> Option<Entry<'_>> {
+        let place = self.places.get(number as usize)?;
+        let (key, marks) = self.bytes.get(place.at..)?.get(..place.key + place.marks)?.split_at(place.key);
+        Some(Entry { key, marks, document: place.document })
+    }
+
+    fn key(&self, number: u32) -> &[u8] {
+        self.entry(number).map(|entry| entry.key).unwrap_or_default()
+    }
+
+    /// Puts the entries in the order of their keys, those of equal keys in that of their documents.
+    fn arrange(&mut self) {
+        let first = self.key(0);
+        let mut shared = first.len();
+        for number in 1..self.places.len() as u32 {
+            let key = self.key(number);
+            if !key.starts_with(first.get(..shared).unwrap_or_default()) {
+                shared = first.iter().zip(key).take_while(|(a, b)| a == b).count().min(shared);
+            }
+        }
+        let head = |key: &[u8]| {
+            let mut head = [0; 8];
+            match key.get(shared..).and_then(|rest| rest.first_chunk()) {
+                Some(whole) => head = *whole,
+                None => head.iter_mut().zip(key.iter().skip(shared)).for_each(|(to, from)| *to = *from),
+            }
+            u64::from_be_bytes(head)
+        };
+        let mut order: Vec<_> =
+            (0..self.places.len() as u32).map(|number| (head(self.key(number)), number)).collect();
+        // Stable, and so is what follows: documents stay in order.
+        order.sort_by_key(|(head, _)| *head);
+        for alike in order.chunk_by_mut(|a, b| a.0 == b.0) {
+            if !alike.is_sorted_by(|a, b| self.key(a.1) <= self.key(b.1)) {
+                alike.sort_by(|a, b| self.key(a.1).cmp(self.key(b.1)));
+            }
+        }
+        self.order = order;
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.order.iter().filter_map(|&(_, number)| self.entry(number))
     }
 }
 
@@ -76,12 +131,11 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
         rows.push(edit.append(document)?);
     }
     for (index, entries) in indexes.iter().enumerate() {
-        for Keyed { key, document, marks } in entries.in_order() {
-            let (Some(index), Some(row)) = (edit.meta.indexes.get(index), rows.get(*document)) else {
-                continue;
-            };
-            let (key, mut value) = entry(index.def.unique, key, *row);
-            value.extend_from_slice(marks);
+        let Some(index) = edit.meta.indexes.get(index) else { continue };
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for entry in entries.in_order() {
+            let Some(row) = rows.get(entry.document) else { continue };
+            write_entry(index.def.unique, entry.key, *row, entry.marks, &mut key, &mut value);
             edit.txn.put(&index.table, &key, &value)?;
         }
     }
@@ -93,25 +147,19 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
 /// cannot be had, is too long, or is there already.
 fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(Vec<Entries>, Vec<usize>)>> {
     let (mut indexes, mut multikey) = (Vec::with_capacity(edit.meta.indexes.len()), Vec::new());
-    let free = |_: &[u8]| -> Result<Option<RowId>> { Ok(None) };
     for (number, index) in edit.meta.indexes.iter().enumerate() {
         let mut entries = Entries::default();
-        entries.all.reserve(documents.len());
+        entries.places.reserve(documents.len());
         let mut several = false;
         for (position, document) in documents.iter().enumerate() {
-            let Ok(keys) = index.def.keys(document) else { return Ok(None) };
-            several |= keys.multikey;
-            let kept = marks(&index.def, &keys, document);
-            for key in keys.keys {
-                if check_key(&edit.meta.namespace, &index.def, &key, None, document, &free).is_err() {
-                    return Ok(None);
-                }
-                entries.all.push(Keyed { key, document: position, marks: kept.clone() });
+            match entries.add(&index.def, position, document) {
+                Ok(more) => several |= more,
+                Err(()) => return Ok(None),
             }
         }
         entries.arrange();
         if index.def.unique {
-            let keys: Vec<&[u8]> = entries.in_order().map(|keyed| keyed.key.as_slice()).collect();
+            let keys: Vec<&[u8]> = entries.in_order().map(|entry| entry.key).collect();
             let twice = keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
             if twice || edit.txn.get_many(&index.table, &keys)?.iter().any(Option::is_some) {
                 return Ok(None);

@@ -14,6 +14,9 @@ use super::validator::Validator;
 /// Largest document, in bytes: MongoDB's limit.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 
+/// The longest key an index takes, in bytes: a row id goes behind it.
+pub(crate) const LONGEST_KEY: usize = crate::kv::MAX_KEY - 8;
+
 /// What one index has to change for one row.
 #[derive(Debug, Default)]
 pub(crate) struct IndexChange {
@@ -107,12 +110,11 @@ pub(crate) fn check_key(
     document: &RawDocument,
     holder: &dyn Fn(&[u8]) -> Result<Option<RowId>>,
 ) -> Result<()> {
-    let limit = crate::kv::MAX_KEY - 8;
-    if key.len() > limit {
+    if key.len() > LONGEST_KEY {
         return Err(QueryError::new(
             ErrorCode::KeyTooLong,
             format!(
-                "{namespace}: a key of index {} is {} bytes long, over the limit of {limit}: shorten the value or drop the index",
+                "{namespace}: a key of index {} is {} bytes long, over the limit of {LONGEST_KEY}: shorten the value or drop the index",
                 def.name,
                 key.len()
             ),

@@ -76,8 +76,7 @@ impl<'a> Edit<'a> {
                 remove_entry(self.txn, index, key, row)?;
             }
             for key in change.add.iter().chain(&change.marked) {
-                let (key, mut value) = entry(index.def.unique, key, row);
-                value.extend_from_slice(&change.marks);
+                let (key, value) = entry(index.def.unique, key, row, &change.marks);
                 self.txn.put(&index.table, &key, &value)?;
             }
             if change.multikey && !index.multikey {
@@ -155,8 +154,7 @@ impl<'a> Edit<'a> {
                     holder(self.txn, target, key)
                 })?;
             }
-            let (key, mut value) = entry(target.def.unique, &key, row);
-            value.extend_from_slice(&marks);
+            let (key, value) = entry(target.def.unique, &key, row, &marks);
             self.txn.put(&target.table, &key, &value)?;
         }
         let meta = Arc::make_mut(&mut self.meta);
@@ -182,7 +180,7 @@ fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -
     if index.def.unique && holder(txn, index, key)? != Some(row) {
         return Ok(());
     }
-    txn.delete(&index.table, &entry(index.def.unique, key, row).0)?;
+    txn.delete(&index.table, &entry(index.def.unique, key, row, &[]).0)?;
     Ok(())
 }
 

@@ -27,9 +27,27 @@ pub(crate) struct View<'a, R> {
 }
 
 /// The bytes of the entry of `row` under `key`, and its value.
-pub(crate) fn entry(unique: bool, key: &[u8], row: RowId) -> (Vec<u8>, Vec<u8>) {
-    let id = row.0.to_be_bytes();
-    if unique { (key.to_vec(), id.to_vec()) } else { ([key, &id].concat(), Vec::new()) }
+pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, marks: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut out, mut value) = (Vec::with_capacity(key.len() + 8), Vec::with_capacity(16));
+    write_entry(unique, key, row, marks, &mut out, &mut value);
+    (out, value)
+}
+
+/// Makes `out_key` and `out_value` the bytes of the entry of `row` under `key`.
+pub(crate) fn write_entry(
+    unique: bool,
+    key: &[u8],
+    row: RowId,
+    marks: &[u8],
+    out_key: &mut Vec<u8>,
+    out_value: &mut Vec<u8>,
+) {
+    out_key.clear();
+    out_value.clear();
+    out_key.extend_from_slice(key);
+    let holder = if unique { &mut *out_value } else { out_key };
+    holder.extend_from_slice(&row.0.to_be_bytes());
+    out_value.extend_from_slice(marks);
 }
 
 /// The marks in the value of an entry.
@@ -68,7 +86,7 @@ impl<'a, R: Reads> View<'a, R> {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitMarked<'_>,
     ) -> Result<()> {
-        let resume = after.map(|(key, row)| entry(index.def.unique, key, row).0);
+        let resume = after.map(|(key, row)| entry(index.def.unique, key, row, &[]).0);
         let mut cursor = self.reads.cursor(&index.table)?;
         let mut on = match (way, &resume, &range.high) {
             (Way::Forward, Some(last), _) => cursor.seek(last)? && step_off(&mut cursor, way, last)?,

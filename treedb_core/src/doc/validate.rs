@@ -75,12 +75,18 @@ fn document(bytes: &[u8], at: usize, depth: usize, max_depth: usize) -> Result<(
         }
         pos += 1;
         let rest = bytes.get(pos..end).unwrap_or_default();
+        let mut high = 0;
         let name_len = rest
             .iter()
-            .position(|&byte| byte == 0)
+            .position(|&byte| {
+                high |= byte;
+                byte == 0
+            })
             .ok_or_else(|| wrong(at + pos, "field name without end"))?;
-        let name = rest.get(..name_len).unwrap_or_default();
-        utf8(name, at + pos, "field name is not UTF-8")?;
+        if !high.is_ascii() {
+            let name = rest.get(..name_len).unwrap_or_default();
+            utf8(name, at + pos, "field name is not UTF-8")?;
+        }
         pos += name_len + 1;
         let rest = bytes.get(pos..end).unwrap_or_default();
         let len = value_len(kind, rest).ok_or_else(|| {
@@ -133,6 +139,10 @@ fn string(bytes: &[u8], at: usize) -> Result<()> {
 }
 
 fn utf8(bytes: &[u8], at: usize, what: &str) -> Result<()> {
+    // Short texts are mostly ASCII: looked through without a call.
+    if bytes.len() <= 32 && bytes.iter().fold(0, |high, byte| high | byte).is_ascii() {
+        return Ok(());
+    }
     match std::str::from_utf8(bytes) {
         Ok(_) => Ok(()),
         Err(error) => Err(wrong(at + error.valid_up_to(), what)),

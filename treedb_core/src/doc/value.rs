@@ -146,7 +146,9 @@ impl<'a> Doc<'a> {
 
     /// The first element of that name.
     pub fn find(self, name: &[u8]) -> Option<Element<'a>> {
-        self.elements().find(|element| element.name == name)
+        // Most names differ in their length or first byte: few are compared.
+        let first = name.first();
+        self.elements().find(|element| element.name.first() == first && element.name == name)
     }
 
     /// The element at `position` of an array.

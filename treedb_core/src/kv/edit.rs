@@ -189,7 +189,7 @@ impl Edit<'_> {
     }
 
     fn change(&mut self, command: &Command<'_>) -> Result<Met> {
-        if !matches!(command, Command::Put { .. }) {
+        if !matches!(command, Command::Put { .. } | Command::PutRow { .. }) {
             self.writer.fingers.lift_from(command.table());
         }
         match *command {
@@ -219,8 +219,8 @@ impl Edit<'_> {
     }
 
     fn append_inside(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        if let Some((mut sink, root, finger)) = self.plain(id, value) {
-            let done = Tree::append_at(&mut sink, root, finger, key, Value::inline(value));
+        if let Some((mut sink, record, finger)) = self.plain(id, TableKind::Ordered, value) {
+            let done = Tree::append_at(&mut sink, &mut record.root, finger, key, Value::inline(value));
             return done.map(|done| Met::from(!done));
         }
         let Some(record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
@@ -233,19 +233,24 @@ impl Edit<'_> {
     /// What a put of `value` changes, for most puts: a small value into a table known, without large ones. Its record
     /// is changed where it is.
     #[inline]
-    fn plain(&mut self, id: u32, value: &[u8]) -> Option<(PageWriter<'_>, &mut TreeRoot, &mut Finger)> {
+    fn plain(
+        &mut self,
+        id: u32,
+        kind: TableKind,
+        value: &[u8],
+    ) -> Option<(PageWriter<'_>, &mut Record, &mut Finger)> {
         let Writer { alloc, fingers, tables, .. } = &mut *self.writer;
-        let open = tables.get_mut(&id).filter(|open| {
-            value.len() <= INLINE && open.record.kind == TableKind::Ordered && open.record.large == 0
-        })?;
+        let open = tables
+            .get_mut(&id)
+            .filter(|open| value.len() <= INLINE && open.record.kind == kind && open.record.large == 0)?;
         open.changed = true;
         let finger = fingers.of(id, alloc.own());
-        Some((self.pager.writer(alloc), &mut open.record.root, finger))
+        Some((self.pager.writer(alloc), &mut open.record, finger))
     }
 
     fn put(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        if let Some((mut sink, root, finger)) = self.plain(id, value) {
-            return Tree::put_at(&mut sink, root, finger, key, Value::inline(value))
+        if let Some((mut sink, record, finger)) = self.plain(id, TableKind::Ordered, value) {
+            return Tree::put_at(&mut sink, &mut record.root, finger, key, Value::inline(value))
                 .map(|new| Met::from(!new));
         }
         let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
@@ -291,6 +296,12 @@ impl Edit<'_> {
     }
 
     fn put_row(&mut self, id: u32, row: u64, value: &[u8]) -> Result<Met> {
+        if let Some((mut sink, record, finger)) = self.plain(id, TableKind::Rows, value) {
+            let Record { root, next_row, .. } = record;
+            return RowTree::put_at(&mut sink, root, next_row, finger, row, Value::inline(value))
+                .map(|new| Met::from(!new));
+        }
+        self.writer.fingers.lift_from(id);
         let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };

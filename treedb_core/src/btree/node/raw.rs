@@ -248,6 +248,39 @@ impl<'a, const B: bool> Raw<'a, B> {
         }
     }
 
+    /// Lengths of entry `i`: of its key after the prefix, and of its value, which a branch has none of.
+    #[inline(always)]
+    pub(super) fn lengths(&self, i: usize) -> Result<(usize, usize), NodeDamage> {
+        if B {
+            return Ok((self.key_parts(i)?.0, 0));
+        }
+        let slot = self.slot(i)?;
+        match self.page.get(slot..).and_then(|cell| cell.first_chunk()) {
+            Some(&[k0, k1, v0, v1]) => {
+                let value = u16::from_le_bytes([v0, v1]) as usize & !POINTER;
+                Ok((u16::from_le_bytes([k0, k1]) as usize, value))
+            }
+            None => Err(NodeDamage::new(slot, "a cell within the payload", slot)),
+        }
+    }
+
+    /// Entry `i` of a leaf as it is stored: its head, the length of its key after the prefix, the word with the value's
+    /// length, and the bytes behind these two, which are the key's behind the head and then the value.
+    #[inline(always)]
+    pub(super) fn stored(&self, i: usize) -> Result<(u64, usize, [u8; 2], &'a [u8]), NodeDamage> {
+        let slot = self.slot(i)?;
+        let cell = self.page.get(slot..).unwrap_or(&[]);
+        let Some(([k0, k1, v0, v1], cell)) = cell.split_first_chunk::<CELL_HEADER>() else {
+            return Err(NodeDamage::new(slot, "a cell within the payload", slot));
+        };
+        let klen = u16::from_le_bytes([*k0, *k1]) as usize;
+        let len = klen.saturating_sub(8) + (u16::from_le_bytes([*v0, *v1]) as usize & !POINTER);
+        match cell.get(..len) {
+            Some(bytes) => Ok((self.head(i), klen, [*v0, *v1], bytes)),
+            None => Err(NodeDamage::new(slot, "key and value within the payload", len)),
+        }
+    }
+
     /// The cell of entry `i` of a leaf.
     #[inline(always)]
     pub(super) fn cell(&self, i: usize) -> Result<Cell<'a>, NodeDamage> {

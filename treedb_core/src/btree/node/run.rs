@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-use super::bytes::head_of;
+use super::bytes::{copy, head_of};
 use super::change::{RawMut, shared, slack, store, store_cell};
-use super::raw::{Entry, Layout, Load, Raw, cell_size, stride};
+use super::raw::{CELL_HEADER, Entry, Layout, Load, Raw, cell_size, stride};
 use super::scratch::Scratch;
 use super::{Keys, NODE_HEADER, NodeDamage};
 
@@ -96,34 +96,6 @@ impl<'a, const B: bool> Run<'a, B> {
         }
     }
 
-    /// Calls `each` for the entries of `range`, in order.
-    fn walk(
-        &self,
-        range: Range<usize>,
-        mut each: impl FnMut(Item<'a>) -> Result<(), NodeDamage>,
-    ) -> Result<(), NodeDamage> {
-        let mut first = 0;
-        for piece in &self.pieces {
-            let from = range.start.max(first);
-            let to = range.end.min(first + piece.len());
-            for v in from..to {
-                match piece {
-                    Piece::Part { node, from, .. } => {
-                        each(Item { prefix: node.prefix, entry: node.entry(from + v - first)? })?;
-                    }
-                    Piece::One { key, load } => {
-                        let rest = key.get(8..).unwrap_or(&[]);
-                        let entry = Entry { head: head_of(key, 0), klen: key.len(), rest, load: *load };
-                        each(Item { prefix: &[], entry })?;
-                    }
-                    Piece::Empty => {}
-                }
-            }
-            first += piece.len();
-        }
-        Ok(())
-    }
-
     /// The best prefix for a node of `range`: what its first and last key share. A single key takes what it shares
     /// with its neighbour in the run: all of it would not survive the next insert.
     pub(super) fn prefix(&self, range: Range<usize>) -> Result<usize, NodeDamage> {
@@ -146,11 +118,36 @@ impl<'a, const B: bool> Run<'a, B> {
     /// Bytes a node of `range` takes, given the length of its prefix.
     pub(super) fn size(&self, range: Range<usize>, prefix: usize) -> Result<usize, NodeDamage> {
         let mut size = NODE_HEADER + prefix.next_multiple_of(8);
-        self.walk(range, |item| {
-            size += cost::<B>(&item, prefix);
-            Ok(())
-        })?;
+        self.measure(range, prefix, |cost| size += cost)?;
         Ok(size)
+    }
+
+    /// Calls `each` with the bytes that each entry of `range` takes in a node with a prefix of `prefix` bytes.
+    fn measure(
+        &self,
+        range: Range<usize>,
+        prefix: usize,
+        mut each: impl FnMut(usize),
+    ) -> Result<(), NodeDamage> {
+        let mut first = 0;
+        for piece in &self.pieces {
+            let from = range.start.max(first);
+            let to = range.end.min(first + piece.len());
+            if from < to {
+                match piece {
+                    Piece::Part { node, from: start, .. } => {
+                        for i in start + from - first..start + to - first {
+                            let (klen, value) = node.lengths(i)?;
+                            each(cost::<B>(node.prefix.len() + klen, prefix, value));
+                        }
+                    }
+                    Piece::One { key, load } => each(cost::<B>(key.len(), prefix, load.value.bytes.len())),
+                    Piece::Empty => {}
+                }
+            }
+            first += piece.len();
+        }
+        Ok(())
     }
 
     /// Bytes a node of `range` takes with its best prefix.
@@ -169,14 +166,12 @@ impl<'a, const B: bool> Run<'a, B> {
         let prefix = self.prefix(0..len)?;
         let total = self.size(0..len, prefix)?;
         let (mut left, mut v, mut middle) = (NODE_HEADER, 0, 0);
-        self.walk(0..len, |item| {
-            let cost = cost::<B>(&item, prefix);
+        self.measure(0..len, prefix, |cost| {
             v += 1;
             if 2 * left + cost <= total {
                 middle = v;
             }
             left += cost;
-            Ok(())
         })?;
         let middle = middle.clamp(1, len - 1);
         if self.parts_fit(middle, payload)? {
@@ -249,29 +244,25 @@ impl<'a, const B: bool> Run<'a, B> {
         let cap = count + slack(gap, size.checked_div(count).unwrap_or(size));
         store(node.page, 4, &(cap as u16).to_le_bytes())?;
         let l = Layout::parse::<B>(node.page)?;
-        let (mut cells, mut i) = (l.cells, 0);
-        let mut suffix = Scratch::new();
-        self.walk(range, |item| {
-            let entry = refit(&item, prefix, &mut suffix)?;
-            let rest = match entry.rest {
-                Rest::Kept(rest) => rest,
-                Rest::Moved => suffix.get(8..).unwrap_or(&[]),
-            };
-            let bytes = cell_size(B, entry.klen, item.entry.load.value.bytes.len());
-            cells = cells.checked_sub(bytes).filter(|cells| *cells >= l.end).ok_or(NodeDamage::new(
-                l.end,
-                "room for a cell",
-                bytes,
-            ))?;
-            let slot = store_cell::<B>(node.page, cells, entry.klen, rest, &item.entry.load)?;
-            store(node.page, l.heads + 8 * i, &entry.head.to_le_bytes())?;
-            if B {
-                store(node.page, l.kids + 4 * i, &item.entry.load.child.to_le_bytes())?;
+        let mut filler = Filler::<B> { l, page: node.page, prefix, cells: l.cells, i: 0 };
+        let mut first = 0;
+        for piece in &self.pieces {
+            let from = range.start.max(first);
+            let to = range.end.min(first + piece.len());
+            match piece {
+                Piece::Part { node, from: start, .. } if from < to => {
+                    filler.part(node, start + from - first..start + to - first)?;
+                }
+                Piece::One { key, load } if from < to => {
+                    let rest = key.get(8..).unwrap_or(&[]);
+                    let entry = Entry { head: head_of(key, 0), klen: key.len(), rest, load: *load };
+                    filler.add(&Item { prefix: &[], entry })?;
+                }
+                _ => {}
             }
-            store(node.page, l.slots + 2 * i, &(slot as u16).to_le_bytes())?;
-            i += 1;
-            Ok(())
-        })?;
+            first += piece.len();
+        }
+        let cells = filler.cells;
         store(node.page, 2, &(count as u16).to_le_bytes())?;
         store(node.page, 8, &(cells as u16).to_le_bytes())
     }
@@ -299,10 +290,90 @@ impl<'a, const B: bool> Run<'a, B> {
     }
 }
 
-/// Bytes an entry takes in a node with a prefix of `prefix` bytes.
-fn cost<const B: bool>(item: &Item<'_>, prefix: usize) -> usize {
-    let klen = (item.prefix.len() + item.entry.klen).saturating_sub(prefix);
-    stride(B) + cell_size(B, klen, item.entry.load.value.bytes.len())
+/// Bytes that an entry with a key of `key` bytes and a value of `value` takes in a node with a prefix of `prefix` bytes.
+#[inline(always)]
+fn cost<const B: bool>(key: usize, prefix: usize, value: usize) -> usize {
+    stride(B) + cell_size(B, key.saturating_sub(prefix), value)
+}
+
+/// A node being filled, entry by entry, with cells from the end of the page on.
+struct Filler<'p, const B: bool> {
+    l: Layout,
+    page: &'p mut [u8],
+    /// Length of the prefix.
+    prefix: usize,
+    cells: usize,
+    i: usize,
+}
+
+impl<const B: bool> Filler<'_, B> {
+    /// Takes room for a cell, and tells where it begins.
+    #[inline(always)]
+    fn room(&mut self, bytes: usize) -> Result<usize, NodeDamage> {
+        match self.cells.checked_sub(bytes).filter(|cells| *cells >= self.l.end) {
+            Some(cells) => {
+                self.cells = cells;
+                Ok(cells)
+            }
+            None => Err(NodeDamage::new(self.l.end, "room for a cell", bytes)),
+        }
+    }
+
+    /// Notes the entry whose cell has been written.
+    #[inline(always)]
+    fn note(&mut self, head: u64, child: u32, slot: usize) -> Result<(), NodeDamage> {
+        store(self.page, self.l.heads + 8 * self.i, &head.to_le_bytes())?;
+        if B {
+            store(self.page, self.l.kids + 4 * self.i, &child.to_le_bytes())?;
+        }
+        store(self.page, self.l.slots + 2 * self.i, &(slot as u16).to_le_bytes())?;
+        self.i += 1;
+        Ok(())
+    }
+
+    fn add(&mut self, item: &Item<'_>) -> Result<(), NodeDamage> {
+        let mut suffix = Scratch::new();
+        let entry = refit(item, self.prefix, &mut suffix)?;
+        let rest = match entry.rest {
+            Rest::Kept(rest) => rest,
+            Rest::Moved => suffix.get(8..).unwrap_or(&[]),
+        };
+        let cells = self.room(cell_size(B, entry.klen, item.entry.load.value.bytes.len()))?;
+        let slot = store_cell::<B>(self.page, cells, entry.klen, rest, &item.entry.load)?;
+        self.note(entry.head, item.entry.load.child, slot)
+    }
+
+    /// Adds entries of a node. Where its prefix stays or grows by no more than a head holds, a leaf's cells are copied as
+    /// they are stored, without what the head takes from them.
+    fn part(&mut self, node: &Raw<'_, B>, range: Range<usize>) -> Result<(), NodeDamage> {
+        let more = self.prefix.checked_sub(node.prefix.len()).filter(|more| !B && *more <= 8);
+        let Some(more) = more else {
+            for i in range {
+                self.add(&Item { prefix: node.prefix, entry: node.entry(i)? })?;
+            }
+            return Ok(());
+        };
+        let shift = 8 * more as u32;
+        for i in range {
+            let (head, klen, word, bytes) = node.stored(i)?;
+            let Some(new) = klen.checked_sub(more) else {
+                return Err(NodeDamage::new(6, "keys as long as their prefix", klen));
+            };
+            let (old_rest, rest) = (klen.saturating_sub(8), new.saturating_sub(8));
+            let next = if old_rest == 0 { 0 } else { head_of(bytes.get(..old_rest).unwrap_or(&[]), 0) };
+            let bytes = bytes.get(old_rest - rest..).unwrap_or(&[]);
+            let at = self.room(CELL_HEADER + bytes.len())?;
+            let [k0, k1] = (new as u16).to_le_bytes();
+            if let Some((header, cell)) =
+                self.page.get_mut(at..at + CELL_HEADER + bytes.len()).and_then(<[u8]>::split_first_chunk_mut)
+            {
+                *header = [k0, k1, word[0], word[1]];
+                copy(bytes, cell);
+            }
+            self.note(head.unbounded_shl(shift) | next.unbounded_shr(64 - shift), 0, at)?;
+        }
+        Ok(())
+    }
 }
 
 /// Where the bytes behind the head are.
@@ -337,6 +408,12 @@ fn refit<'a>(item: &Item<'a>, prefix: usize, suffix: &mut Vec<u8>) -> Result<Ref
             head_of(item.prefix, prefix) | entry.head.checked_shr(8 * (old - prefix) as u32).unwrap_or(0)
         };
         return Ok(Refitted { head, klen, rest: Rest::Kept(&[]) });
+    }
+    if let Some(more) = prefix.checked_sub(old).filter(|more| *more <= 8) {
+        // A longer prefix takes from the head, and the head from what is behind it.
+        let next = head_of(entry.rest, 0);
+        let head = entry.head.unbounded_shl(8 * more as u32) | next.unbounded_shr(64 - 8 * more as u32);
+        return Ok(Refitted { head, klen, rest: Rest::Kept(entry.rest.get(more..).unwrap_or(&[])) });
     }
     suffix.clear();
     suffix.extend_from_slice(item.prefix.get(prefix..).unwrap_or(&[]));

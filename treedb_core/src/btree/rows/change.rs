@@ -25,25 +25,28 @@ impl Branches for RowBranches {
     }
 }
 
-/// Makes the pages from the root down to the leaf for row `row` this transaction's own; `path` gets the branches.
+/// Makes the pages from the root down to the leaf for row `row` this transaction's own; `path` gets the branches. Tells
+/// whether the leaf is the last one.
 pub(super) fn own_path<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,
     row: u64,
     path: &mut Path,
-) -> Result<PageId> {
+) -> Result<(PageId, bool)> {
     let mut id = sink.writable(root.root)?;
+    let mut last = true;
     root.root = id;
     for _ in 1..root.depth {
         let found = RowBranch::open(sink.page_mut(id)?).and_then(|branch| {
             let c = branch.find(row);
-            Ok((c, branch.child(c)?))
+            Ok((c, branch.child(c)?, c + 1 == branch.count()))
         });
-        let (c, child) = found.at(sink, id)?;
+        let (c, child, last_child) = found.at(sink, id)?;
+        last &= last_child;
         path.push(sink, id, c)?;
         id = own_child(sink, id, c, PageId(child))?;
     }
-    Ok(id)
+    Ok((id, last))
 }
 
 /// The leaf for row `row`; `path` gets the branches above it.

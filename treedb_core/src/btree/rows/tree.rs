@@ -1,5 +1,6 @@
 //! Get, put, append.
 
+use super::super::finger::Finger;
 use super::super::node::{Scratch, Value};
 use super::super::path::{At, Path};
 use super::super::root::TreeRoot;
@@ -96,17 +97,57 @@ impl RowTree {
         id: u64,
         value: Value<'_>,
     ) -> Result<bool> {
+        RowTree::put_at(sink, &mut root.tree, &mut root.next, &mut Finger::new(), id, value)
+    }
+
+    /// As [`RowTree::put`], for a row of puts: ids behind all others are put where `finger` points.
+    pub fn put_at<S: PageSink + ?Sized>(
+        sink: &mut S,
+        tree: &mut TreeRoot,
+        next: &mut u64,
+        finger: &mut Finger,
+        id: u64,
+        value: Value<'_>,
+    ) -> Result<bool> {
         let Some(after) = id.checked_add(1) else {
             return Err(Error::Invalid("row ids end below 2^64 - 1: this table has used all of them".into()));
         };
-        let new = put(sink, &mut root.tree, id, value)?;
-        root.next = root.next.max(after);
-        root.tree.entries += u64::from(new);
+        let new = match put_behind(sink, finger, id, value)? {
+            Some(new) => new,
+            None => put(sink, tree, finger, id, value)?,
+        };
+        *next = after.max(*next);
+        tree.entries += u64::from(new);
         Ok(new)
     }
 }
 
-fn put<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot, id: u64, value: Value<'_>) -> Result<bool> {
+/// Stores row `id` in the last leaf, if the finger points there, the row belongs there and there is room for it.
+#[inline]
+fn put_behind<S: PageSink + ?Sized>(
+    sink: &mut S,
+    finger: &Finger,
+    id: u64,
+    value: Value<'_>,
+) -> Result<Option<bool>> {
+    if finger.leaf == PageId::NONE || !finger.last {
+        return Ok(None);
+    }
+    let page = sink.page_mut(finger.leaf)?;
+    check_limits(page.len(), &[], value)?;
+    let done = RowLeafMut::open(page)
+        .and_then(|mut leaf| if id < leaf.view()?.base() { Ok(None) } else { leaf.put(id, value) });
+    done.at(sink, finger.leaf)
+}
+
+fn put<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    finger: &mut Finger,
+    id: u64,
+    value: Value<'_>,
+) -> Result<bool> {
+    finger.lift();
     if root.depth == 0 {
         let page = sink.allocate()?;
         if let Err(error) = check_limits(sink.page(page)?.len(), &[], value) {
@@ -121,9 +162,10 @@ fn put<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot, id: u64, value: 
     // A leaf that is too full is parted until the row fits: every turn leaves fewer rows in the way.
     for _ in 0..16 {
         let mut path = Path::new();
-        let leaf = own_path(sink, root, id, &mut path)?;
+        let (leaf, last) = own_path(sink, root, id, &mut path)?;
         let done = RowLeafMut::open(sink.page_mut(leaf)?).and_then(|mut leaf| leaf.put(id, value));
         if let Some(new) = done.at(sink, leaf)? {
+            (finger.leaf, finger.last) = (leaf, last);
             return Ok(new);
         }
         if part_leaf(sink, root, &mut path, leaf, id, value)? {

@@ -99,39 +99,82 @@ struct Places {
 
 impl<'d> Writer<'_, 'd> {
     fn row(&mut self, doc: &'d [u8], depth: usize) {
-        let found = if depth < MAX_NESTING { self.shapes.find(doc) } else { None };
-        let Some((number, shape)) = found.and_then(|number| Some((number, self.shapes.get(number)?))) else {
-            if self.missing.len() < MAX_MISSING && !self.shapes.is_full() {
-                self.missing.push(doc);
+        if depth < MAX_NESTING {
+            // Most documents have the shape of the last one: whether this one does shows as it is written.
+            if self.shaped(self.shapes.latest(), doc, depth) {
+                return;
             }
-            self.out.push(0);
-            self.out.extend_from_slice(doc);
-            return;
-        };
+            if let Some(number) = self.shapes.find(doc)
+                && self.shaped(number, doc, depth)
+            {
+                return;
+            }
+        }
+        if self.missing.len() < MAX_MISSING && !self.shapes.is_full() {
+            self.missing.push(doc);
+        }
+        self.out.push(0);
+        self.out.extend_from_slice(doc);
+    }
+
+    /// Writes the row of `doc` in shape `number`; false, and nothing written, if it does not fit that.
+    fn shaped(&mut self, number: u64, doc: &'d [u8], depth: usize) -> bool {
+        let Some(shape) = self.shapes.get(number) else { return false };
+        let before = (self.out.len(), self.missing.len());
         put(number + 1, self.out);
         let bits = self.out.len();
         let places = Places { bits, fixed: bits + shape.bits };
         self.out.resize(places.fixed + shape.fixed, 0);
-        self.fields(&shape.fields, doc.get(4..).unwrap_or_default(), places, depth);
+        let rest = doc.get(4..).and_then(|rest| self.fields(&shape.fields, rest, places, depth));
+        let fits = rest.is_some_and(<[u8]>::is_empty);
+        if !fits {
+            self.out.truncate(before.0);
+            self.missing.truncate(before.1);
+        }
+        fits
     }
 
-    /// Writes the elements at the start of `rest`, which fit `fields`; returns what is behind them and the NUL.
-    fn fields(&mut self, fields: &[Field], mut rest: &'d [u8], places: Places, depth: usize) -> &'d [u8] {
+    /// Writes the elements at the start of `rest`; returns what is behind them and the NUL, `None` if they do not fit
+    /// `fields` (see [`fits`]).
+    fn fields(
+        &mut self,
+        fields: &[Field],
+        mut rest: &'d [u8],
+        places: Places,
+        depth: usize,
+    ) -> Option<&'d [u8]> {
         for field in fields {
             let Some((kind, after)) = named(field, rest) else {
-                if let Slot::Loose(at) = field.slot {
-                    self.set(places, at, loose::ABSENT);
-                }
+                let Slot::Loose(at) = field.slot else { return None };
+                self.set(places, at, loose::ABSENT);
                 continue;
             };
-            if let Slot::Nested(fields) = &field.slot {
-                rest = self.fields(fields, after.get(4..).unwrap_or_default(), places, depth);
+            if let Slot::Loose(at) = field.slot {
+                let (value, after) = split_value(kind, after)?;
+                rest = after;
+                if kind == field.kind() {
+                    self.set(places, at, loose::USUAL);
+                    self.value(kind, value, depth);
+                } else if kind == kind::NULL {
+                    self.set(places, at, loose::NULL);
+                } else {
+                    self.set(places, at, loose::OTHER);
+                    self.out.push(kind);
+                    self.value(kind, value, depth);
+                }
                 continue;
             }
-            let Some((value, after)) = split_value(kind, after) else { return &[] };
+            if kind != field.kind() {
+                return None;
+            }
+            if let Slot::Nested(fields) = &field.slot {
+                rest = self.fields(fields, after.get(4..)?, places, depth)?;
+                continue;
+            }
+            let (value, after) = split_value(kind, after)?;
             rest = after;
             match field.slot {
-                Slot::Nothing | Slot::Nested(_) => {}
+                Slot::Nothing | Slot::Nested(_) | Slot::Loose(_) => {}
                 Slot::Bit(at) => self.set(places, at, value.first().copied().unwrap_or(0) & 1),
                 Slot::Fixed { at, len } => {
                     let at = places.fixed + at;
@@ -140,21 +183,9 @@ impl<'d> Writer<'_, 'd> {
                     }
                 }
                 Slot::Value => self.value(kind, value, depth),
-                Slot::Loose(at) => {
-                    if kind == field.kind() {
-                        self.set(places, at, loose::USUAL);
-                        self.value(kind, value, depth);
-                    } else if kind == kind::NULL {
-                        self.set(places, at, loose::NULL);
-                    } else {
-                        self.set(places, at, loose::OTHER);
-                        self.out.push(kind);
-                        self.value(kind, value, depth);
-                    }
-                }
             }
         }
-        rest.get(1..).unwrap_or_default()
+        rest.strip_prefix(&[0])
     }
 
     /// Sets the bits from number `at` on.

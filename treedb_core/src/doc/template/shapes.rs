@@ -81,6 +81,11 @@ impl Shapes {
         self.list.len() >= MAX_SHAPES || self.bytes >= MAX_BYTES
     }
 
+    /// The number of the shape used last.
+    pub(super) fn latest(&self) -> u64 {
+        self.hints.recent.load(Ordering::Relaxed) & 0xffff
+    }
+
     /// The number of a shape that `doc` fits, those used last first.
     pub(super) fn find(&self, doc: &[u8]) -> Option<u64> {
         let recent = self.hints.recent.load(Ordering::Relaxed);

@@ -37,6 +37,18 @@ impl IndexDef {
     /// Errors: `CannotIndexParallelArrays`; `BadValue` for a number in a path that both selects an element and
     /// names a field of the array's documents; `Location16766` for an array under a hashed index.
     pub fn keys(&self, doc: &RawDocument) -> Result<KeySet> {
+        let mut key = Vec::with_capacity(16 * self.keys.len());
+        match self.single(doc, &mut key) {
+            Some(lengths) => {
+                key.truncate(lengths.key);
+                Ok(KeySet { keys: vec![key], multikey: false })
+            }
+            None => self.all_keys(doc),
+        }
+    }
+
+    /// [`IndexDef::keys`], however many there are.
+    pub(super) fn all_keys(&self, doc: &RawDocument) -> Result<KeySet> {
         if let Some(partial) = &self.options.partial
             && !partial.covers(doc)?
         {

@@ -35,7 +35,8 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0 && (-LIMIT..LIMIT).contains(&number)
 }
 
-fn mark(value: Option<Value<'_>>) -> u8 {
+/// The mark of a value, `None` for a field that is missing.
+pub(super) fn mark(value: Option<Value<'_>>) -> u8 {
     match value {
         None => MISSING,
         Some(Value::Int64(number)) if i32::try_from(number).is_ok() => INT64,
@@ -51,11 +52,16 @@ impl IndexDef {
     /// The marks of the only entry that `doc` has, no array lying on the index's paths.
     pub fn marks(&self, doc: &RawDocument) -> Vec<u8> {
         let doc = Doc::from(doc);
-        let mut marks: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
-        if marks.iter().all(|mark| *mark == PLAIN) {
-            marks.truncate(1);
-        }
-        marks
+        let marks: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
+        shortened(&marks).to_vec()
+    }
+}
+
+/// `marks` as an entry has them.
+pub(super) fn shortened(marks: &[u8]) -> &[u8] {
+    match marks {
+        [first, ..] if marks.iter().all(|mark| *mark == PLAIN) => std::slice::from_ref(first),
+        marks => marks,
     }
 }
 

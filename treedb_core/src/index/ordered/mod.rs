@@ -20,6 +20,7 @@ mod def;
 mod keys;
 mod marks;
 mod options;
+mod single;
 mod wildcard;
 
 pub use def::{Direction, IndexDef, KeyPart, MAX_KEY_PARTS, expiry, pattern_of};
