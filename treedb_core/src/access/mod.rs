@@ -25,7 +25,7 @@ use std::ops::ControlFlow;
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::Result;
-use crate::doc::Fields;
+use crate::doc::{Collation, Fields};
 use crate::index::ordered::{IndexDef, Kind};
 
 pub use memory::{PlanMemory, Remembered};
@@ -221,6 +221,11 @@ pub trait Source {
     /// of a plan rests on it.
     fn estimate(&self, _index: usize, _range: &KeyRange) -> Option<u64> {
         None
+    }
+
+    /// How texts compare in what is asked without saying it.
+    fn collation(&self) -> &Collation {
+        &Collation::Simple
     }
 
     /// True if a walk shows just the entries that are in the range and belong to rows of the snapshot: then an entry

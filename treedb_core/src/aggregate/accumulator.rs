@@ -3,15 +3,13 @@
 use std::collections::VecDeque;
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::compare::compare;
-use crate::doc::key::encode_value;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Doc, Element, OwnedValue, Value};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Value};
 use crate::query::Sort;
 use crate::query::expr::stats::{Deviation, Sum, part, percentile};
 use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, merged, nullish, positive, type_name};
 
-use super::identity::identify;
+use super::identity::identify_by;
 use super::pipeline::raw;
 use super::table::{Seed, Table};
 
@@ -21,6 +19,8 @@ pub(super) struct Accumulator {
     kind: Kind,
     input: Expr,
     sort: Option<Sort>,
+    /// How texts compare.
+    collation: Collation,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,10 +90,10 @@ impl Set {
     }
 
     /// Adds a value. Returns how many bytes that takes.
-    fn add(&mut self, value: Value<'_>) -> usize {
+    fn add(&mut self, value: Value<'_>, collation: &Collation) -> usize {
         let before = self.size();
         self.key.clear();
-        identify(value, &mut self.key);
+        identify_by(collation, value, &mut self.key);
         if self.seen.add(&self.key) {
             self.list.push(value);
         }
@@ -131,7 +131,12 @@ impl Accumulator {
     /// Reads the operator itself.
     pub(super) fn operator(operator: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let (name, value) = (operator.name_str(), operator.value());
-        let plain = |kind| Ok(Accumulator { kind, input: Expr::parse(value, names)?, sort: None });
+        let made = |kind, input, sort: Option<Sort>| {
+            let collation = names.collation().clone();
+            let sort = sort.map(|sort| sort.collated(&collation));
+            Ok(Accumulator { kind, input, sort, collation })
+        };
+        let plain = |kind| made(kind, Expr::parse(value, names)?, None);
         match name {
             "$sum" => plain(Kind::Sum),
             "$avg" => plain(Kind::Avg),
@@ -146,7 +151,7 @@ impl Accumulator {
             "$mergeObjects" => plain(Kind::Merge),
             "$count" => match value {
                 Value::Document(doc) if doc.is_empty() => {
-                    Ok(Accumulator { kind: Kind::Sum, input: Expr::constant(Value::Int32(1)), sort: None })
+                    made(Kind::Sum, Expr::constant(Value::Int32(1)), None)
                 }
                 _ => Err(failed("$count takes no arguments, i.e. $count:{}".to_owned())),
             },
@@ -160,7 +165,7 @@ impl Accumulator {
                 let sort = Sort::parse(raw(sort)?)?;
                 let n = if many { count(name, args, names)? } else { 1 };
                 let kind = Kind::Top { n, many, bottom };
-                Ok(Accumulator { kind, input: needed(name, args, "output", names)?, sort })
+                made(kind, needed(name, args, "output", names)?, sort)
             }
             "$firstN" | "$lastN" | "$maxN" | "$minN" => {
                 let args = arguments(name, value, &["input", "n"])?;
@@ -170,7 +175,7 @@ impl Accumulator {
                     "$lastN" => Kind::LastN(n),
                     name => Kind::Extreme { n, greatest: name == "$maxN" },
                 };
-                Ok(Accumulator { kind, input: needed(name, args, "input", names)?, sort: None })
+                made(kind, needed(name, args, "input", names)?, None)
             }
             "$percentile" | "$median" => {
                 let many = name == "$percentile";
@@ -188,11 +193,7 @@ impl Accumulator {
                 } else {
                     vec![0.5]
                 };
-                Ok(Accumulator {
-                    kind: Kind::Percentile { parts, many },
-                    input: needed(name, args, "input", names)?,
-                    sort: None,
-                })
+                made(Kind::Percentile { parts, many }, needed(name, args, "input", names)?, None)
             }
             "$accumulator" => Err(QueryError::new(
                 ErrorCode::NotImplemented,
@@ -274,7 +275,7 @@ impl Accumulator {
             }
             (State::Set(set), State::Set(other)) => {
                 let all = other.list.into_bytes();
-                return Ok(Doc::new(&all).elements().map(|element| set.add(element.value())).sum());
+                return Ok(Doc::new(&all).elements().map(|one| set.add(one.value(), &self.collation)).sum());
             }
             (state, State::Fields(fields)) => {
                 return self.add(state, Some(Value::Document(Doc::new(&fields))), None);
@@ -342,7 +343,7 @@ impl Accumulator {
             }
             (Kind::Min | Kind::Max, State::One(best)) => match value {
                 Some(value) if !nullish(Some(value)) => {
-                    let order = best.as_ref().map(|best| compare(value, best.value()));
+                    let order = best.as_ref().map(|best| self.collation.compare(value, best.value()));
                     let better = match self.kind {
                         Kind::Min => order.is_none_or(|order| order.is_lt()),
                         _ => order.is_none_or(|order| order.is_gt()),
@@ -371,7 +372,7 @@ impl Accumulator {
                 Some(value) => grown(list, value),
                 None => 0,
             },
-            (Kind::AddToSet, State::Set(set)) => value.map_or(0, |value| set.add(value)),
+            (Kind::AddToSet, State::Set(set)) => value.map_or(0, |value| set.add(value, &self.collation)),
             (Kind::Merge, State::Fields(fields)) => match value {
                 Some(Value::Document(doc)) => {
                     let before = fields.len();
@@ -410,7 +411,7 @@ impl Accumulator {
             (Kind::Extreme { n, greatest }, State::Ranked(ranked)) => match value {
                 Some(value) if !nullish(Some(value)) => {
                     let mut key = Vec::new();
-                    encode_value(value, &mut key);
+                    self.collation.encode(value, &mut key);
                     if *greatest {
                         crate::doc::key::invert(&mut key);
                     }

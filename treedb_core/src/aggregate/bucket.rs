@@ -6,10 +6,9 @@ use bson::{RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::compare::{class, compare};
-use crate::doc::key::encode_value;
+use crate::doc::compare::class;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Doc, Element, OwnedValue, Value};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Value};
 use crate::query::expr::{Arena, Expr, Names, Scope};
 use crate::query::finished;
 
@@ -28,7 +27,7 @@ fn default_output() -> RawDocumentBuf {
 }
 
 /// `$bucket` as a `$group` by a `$switch`, and a `$sort`.
-pub(super) fn desugar(stage: &Element<'_>) -> Result<Vec<RawDocumentBuf>> {
+pub(super) fn desugar(stage: &Element<'_>, collation: &Collation) -> Result<Vec<RawDocumentBuf>> {
     let doc = super::document(stage)?;
     super::only("$bucket", doc, &["groupBy", "boundaries", "default", "output"])?;
     let (Some(by), Some(Value::Array(boundaries))) = (doc.find(b"groupBy"), doc.get("boundaries")) else {
@@ -37,7 +36,7 @@ pub(super) fn desugar(stage: &Element<'_>) -> Result<Vec<RawDocumentBuf>> {
     let boundaries: Vec<Value<'_>> = boundaries.elements().map(|boundary| boundary.value()).collect();
     let ordered = boundaries
         .windows(2)
-        .all(|pair| matches!(pair, [a, b] if class(a) == class(b) && compare(*a, *b).is_lt()));
+        .all(|pair| matches!(pair, [a, b] if class(a) == class(b) && collation.compare(*a, *b).is_lt()));
     if boundaries.len() < 2 || !ordered {
         return Err(wrong(
             "$bucket: 'boundaries' must be at least two values of one type, in ascending order",
@@ -97,6 +96,7 @@ pub(super) fn desugar(stage: &Element<'_>) -> Result<Vec<RawDocumentBuf>> {
 pub(super) struct Auto {
     by: Expr,
     buckets: usize,
+    collation: Collation,
     outputs: Outputs,
 }
 
@@ -123,7 +123,8 @@ impl Auto {
             None => Doc::from(&count),
             Some(_) => return Err(wrong("$bucketAuto: 'output' must be a document")),
         };
-        Ok(Auto { by: Expr::parse(by, names)?, buckets, outputs: Outputs::parse(output, &[], names)? })
+        let (by, outputs) = (Expr::parse(by, names)?, Outputs::parse(output, &[], names)?);
+        Ok(Auto { by, buckets, collation: names.collation().clone(), outputs })
     }
 }
 
@@ -150,7 +151,7 @@ impl Bucketing {
             let value = stage.by.eval(&mut Scope::new(Doc::from(document), &context.globals, &arena))?;
             let value = OwnedValue::from_value(value.unwrap_or(Value::Null));
             let mut key = Vec::new();
-            encode_value(value.value(), &mut key);
+            stage.collation.encode(value.value(), &mut key);
             bytes += key.len() + value.size() + document.as_bytes().len() + 100;
             if bytes > context.memory {
                 return Err(super::too_much_memory("$bucketAuto", context.memory));

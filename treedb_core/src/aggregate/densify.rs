@@ -7,9 +7,8 @@ use bson::RawDocumentBuf;
 
 use crate::access::Flow;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::key::encode_value;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Doc, Element, OwnedValue, Path, Value};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value};
 use crate::query::expr::check_path;
 use crate::query::expr::date::{Unit, moved, utc};
 use crate::query::expr::number::Num;
@@ -30,6 +29,7 @@ pub(super) struct Densify {
     step: f64,
     unit: Option<Unit>,
     bounds: Bounds,
+    collation: Collation,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ fn paths(stage: &str, value: Option<Value<'_>>) -> Result<Vec<Path>> {
 }
 
 impl Densify {
-    pub(super) fn parse(stage: &Element<'_>) -> Result<Densify> {
+    pub(super) fn parse(stage: &Element<'_>, collation: &Collation) -> Result<Densify> {
         const NAME: &str = "$densify";
         let doc = super::document(stage)?;
         super::only(NAME, doc, &["field", "partitionByFields", "range"])?;
@@ -138,7 +138,8 @@ impl Densify {
             _ => return Err(super::failed("$densify: 'bounds' must be full, partition or an array of two")),
         };
         let partition = paths(NAME, doc.get("partitionByFields"))?;
-        Ok(Densify { field: Path::new(field), partition, step, unit, bounds })
+        let collation = collation.clone();
+        Ok(Densify { field: Path::new(field), partition, step, unit, bounds, collation })
     }
 
     /// The `n`th step from `start`.
@@ -194,7 +195,7 @@ impl Densifying {
             let (mut key, mut fields) = (Vec::new(), Vec::new());
             for path in &stage.partition {
                 let value = path.get(doc);
-                encode_value(value.unwrap_or(Value::Undefined), &mut key);
+                stage.collation.encode(value.unwrap_or(Value::Undefined), &mut key);
                 fields.push(value.map(OwnedValue::from_value));
             }
             let point = match stage.field.get(doc) {

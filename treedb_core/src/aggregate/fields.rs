@@ -1,9 +1,9 @@
 //! Fields of a document found in one walk over it, and a table of what was made of their bytes before.
 
-use crate::doc::{Doc, Element, Value};
+use crate::doc::{Collation, Doc, Element, Value};
 use crate::query::expr::Expr;
 
-use super::identity::{MISSING, identify};
+use super::identity::{MISSING, identify_by};
 use super::table::{Look, Seed, Table};
 
 /// Fields that are looked for at most.
@@ -100,10 +100,15 @@ pub(super) fn depends_on(expr: &Expr, fields: &mut Fields) -> Option<Vec<usize>>
 
 /// The bytes of fields that tell apart what an object made of them alone is.
 #[inline]
-pub(super) fn identify_fields(row: &Row<'_>, places: &[usize], out: &mut Vec<u8>) {
+pub(super) fn identify_fields(
+    row: &Row<'_>,
+    places: &[usize],
+    collation: &Collation,
+    out: &mut Vec<u8>,
+) {
     for place in places {
         match row.get(*place).copied().flatten() {
-            Some(element) => drop(identify(element.value(), out)),
+            Some(element) => drop(identify_by(collation, element.value(), out)),
             None => out.push(MISSING),
         }
     }

@@ -8,7 +8,7 @@ use bson::RawDocumentBuf;
 use crate::code::Result;
 use crate::doc::key::encode_value;
 use crate::doc::write::ArrayWriter;
-use crate::doc::{Doc, Element, Path, Value};
+use crate::doc::{Collation, Doc, Element, Path, Value};
 use crate::query::expr::{Arena, Expr, Names, Scope, check_path};
 use crate::query::{Filter, Query};
 
@@ -30,6 +30,7 @@ pub(super) struct Graph {
     max_depth: Option<u64>,
     depth_field: Option<Path>,
     restrict: Option<RawDocumentBuf>,
+    collation: Collation,
 }
 
 impl Graph {
@@ -82,6 +83,7 @@ impl Graph {
             max_depth,
             depth_field: if doc.get("depthField").is_some() { Some(path("depthField")?) } else { None },
             restrict,
+            collation: names.collation().clone(),
         })
     }
 
@@ -97,7 +99,7 @@ impl Graph {
         let mut frontier = Values::new();
         let add = |value: Value<'_>, frontier: &mut Values, followed: &mut HashSet<Vec<u8>>| {
             let mut key = Vec::new();
-            encode_value(value, &mut key);
+            self.collation.encode(value, &mut key);
             if followed.insert(key) {
                 frontier.push(value);
             }
@@ -114,7 +116,7 @@ impl Graph {
             let mut found = match join.find(std::mem::replace(&mut frontier, Values::new()), context)? {
                 Joined::Documents(mut found) => {
                     if let Some(restrict) = &self.restrict {
-                        let filter = Filter::parse(restrict)?;
+                        let filter = Filter::parse(restrict)?.collated(&self.collation)?;
                         let mut kept = Vec::new();
                         for one in found {
                             if filter.matches(&one)? {
@@ -129,7 +131,8 @@ impl Graph {
                     if let Some(restrict) = &self.restrict {
                         filter = both(filter, restrict);
                     }
-                    context.world.find(&self.namespace(context), Query::new(Filter::parse(&filter)?))?
+                    let query = Query::new(Filter::parse(&filter)?).collated(&self.collation)?;
+                    context.world.find(&self.namespace(context), query)?
                 }
             };
             while let Some(one) = found.next()? {
@@ -178,7 +181,7 @@ impl Stage for Graph {
     }
 
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
-        let join = Join::new(self.namespace(context), &self.connect_to);
+        let join = Join::new(self.namespace(context), &self.connect_to, &self.collation);
         Ok(Box::new(Reaching { stage: self, join, context: context.clone(), input }))
     }
 }

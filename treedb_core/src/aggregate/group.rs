@@ -13,7 +13,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use crate::access::Flow;
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::write::Writer;
-use crate::doc::{Element, Value};
+use crate::doc::{Collation, Element, Value};
 use crate::query::expr::{Expr, Names};
 use crate::query::finished;
 use crate::query::spill::SpillReader;
@@ -31,6 +31,8 @@ use super::world::Context;
 pub(super) struct Group {
     pub(super) id: Expr,
     pub(super) outputs: Outputs,
+    /// How texts of the `_id` compare.
+    pub(super) collation: Collation,
     pub(super) layout: Layout,
     /// The stage as it was written.
     pub(super) source: RawDocumentBuf,
@@ -57,7 +59,8 @@ impl Group {
         let mut source = Writer::new(doc.as_bytes().len() + 16);
         source.copy(stage);
         let source = source.finish();
-        let mut group = Group { id: Expr::parse(id, names)?, outputs, layout: Layout::default(), source };
+        let (id, collation) = (Expr::parse(id, names)?, names.collation().clone());
+        let mut group = Group { id, outputs, collation, layout: Layout::default(), source };
         group.layout = Layout::of(&group);
         Ok(group)
     }

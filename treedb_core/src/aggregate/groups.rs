@@ -15,7 +15,7 @@ use crate::query::spill::SpillReader;
 use super::aside::{Arguments, Aside, Record};
 use super::fields::{Cache, Fields, Input, Row, depends_on, identify_fields};
 use super::group::Group;
-use super::identity::identify;
+use super::identity::identify_by;
 use super::shard::Shard;
 use super::table::{Look, Seed};
 use super::world::Context;
@@ -196,10 +196,10 @@ impl<'p> Groups<'p> {
         match &self.stage.layout.id {
             Id::Field(place) => {
                 let value = row.get(*place).copied().flatten().map_or(Value::Null, |element| element.value());
-                Some(identify(value, &mut self.key))
+                Some(identify_by(&self.stage.collation, value, &mut self.key))
             }
             Id::Fields(places) => {
-                identify_fields(row, places, &mut self.key);
+                identify_fields(row, places, &self.stage.collation, &mut self.key);
                 Some(false)
             }
             _ => None,
@@ -227,7 +227,7 @@ impl<'p> Groups<'p> {
                 }
                 let value = stage.id.eval(scope)?.unwrap_or(Value::Null);
                 id = Some(value);
-                identify(value, &mut self.key)
+                identify_by(&stage.collation, value, &mut self.key)
             }
         };
         let place = self.place();

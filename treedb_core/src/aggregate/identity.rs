@@ -7,7 +7,7 @@
 use crate::doc::key::encode_value;
 use crate::doc::number::Number;
 use crate::doc::value::kind;
-use crate::doc::{Element, Value};
+use crate::doc::{Collation, Element, Value};
 
 /// In the place of a value that is missing.
 pub(super) const MISSING: u8 = 0;
@@ -33,6 +33,18 @@ pub(super) fn identify(value: Value<'_>, out: &mut Vec<u8>) -> bool {
         Value::Timestamp(bits) => fixed(kind::TIMESTAMP, &bits.to_le_bytes()),
         Value::Null => fixed(kind::NULL, &[]),
         other => uncommon(other, out),
+    }
+}
+
+/// [`identify`] of the value as a collation compares it.
+#[inline]
+pub(super) fn identify_by(collation: &Collation, value: Value<'_>, out: &mut Vec<u8>) -> bool {
+    match collation.fold(value) {
+        Some(folded) => {
+            identify(folded.value(), out);
+            false
+        }
+        None => identify(value, out),
     }
 }
 

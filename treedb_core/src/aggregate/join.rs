@@ -10,9 +10,8 @@ use bson::{RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::code::Result;
-use crate::doc::key::encode_value;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Doc, Path, Value};
+use crate::doc::{Collation, Doc, Path, Value};
 use crate::query::{Filter, Query};
 
 use super::world::Context;
@@ -44,6 +43,7 @@ impl Values {
 pub(super) struct Join {
     namespace: String,
     path: Path,
+    collation: Collation,
     how: How,
 }
 
@@ -69,9 +69,10 @@ struct Table {
 }
 
 impl Join {
-    /// By the field at `path` of the collection `namespace`.
-    pub(super) fn new(namespace: String, path: &str) -> Self {
-        Join { namespace, path: Path::new(path), how: How::Undecided(0) }
+    /// By the field at `path` of the collection `namespace`; texts are equal as `collation` says.
+    pub(super) fn new(namespace: String, path: &str, collation: &Collation) -> Self {
+        let collation = collation.clone();
+        Join { namespace, path: Path::new(path), collation, how: How::Undecided(0) }
     }
 
     /// The documents in which a value of the field is one of `values`.
@@ -82,9 +83,10 @@ impl Join {
             *searched += 1;
             if *searched > SEARCHES {
                 let query = Query::new(Filter::parse(&one_of(&self.path, values))?);
+                let query = query.collated(&self.collation)?;
                 self.how = match context.world.searches(&self.namespace, &query)? {
                     true => How::Search,
-                    false => match Table::read(&self.namespace, &self.path, context)? {
+                    false => match Table::read(&self.namespace, &self.path, &self.collation, context)? {
                         Some(table) => How::Table(table),
                         None => How::Search,
                     },
@@ -92,7 +94,7 @@ impl Join {
             }
         }
         Ok(match &self.how {
-            How::Table(table) => Joined::Documents(table.find(values)),
+            How::Table(table) => Joined::Documents(table.find(values, &self.collation)),
             _ => Joined::Filter(one_of(&self.path, values)),
         })
     }
@@ -100,7 +102,7 @@ impl Join {
 
 impl Table {
     /// Reads a collection; `None` if it does not fit in the memory.
-    fn read(namespace: &str, path: &Path, context: &Context) -> Result<Option<Table>> {
+    fn read(namespace: &str, path: &Path, collation: &Collation, context: &Context) -> Result<Option<Table>> {
         let (mut documents, mut places) = (Vec::new(), HashMap::<Box<[u8]>, Vec<usize>>::new());
         let (mut bytes, mut key) = (0, Vec::new());
         let mut all = context.world.find(namespace, Query::new(Filter::all()))?;
@@ -110,7 +112,7 @@ impl Table {
             // As a filter sees it: an array is its elements and itself, nothing is null.
             path.visit(Doc::from(document), true, &mut |found| {
                 key.clear();
-                encode_value(found.unwrap_or(Value::Null), &mut key);
+                collation.encode(found.unwrap_or(Value::Null), &mut key);
                 bytes += key.len() + ENTRY;
                 let at_value = places.entry(key.as_slice().into()).or_default();
                 if at_value.last() != Some(&at) {
@@ -124,11 +126,11 @@ impl Table {
         Ok((bytes <= context.memory).then_some(Table { documents, places }))
     }
 
-    fn find(&self, values: Doc<'_>) -> Vec<RawDocumentBuf> {
+    fn find(&self, values: Doc<'_>, collation: &Collation) -> Vec<RawDocumentBuf> {
         let (mut found, mut key) = (Vec::<usize>::new(), Vec::new());
         for value in values.elements() {
             key.clear();
-            encode_value(value.value(), &mut key);
+            collation.encode(value.value(), &mut key);
             found.extend(self.places.get(key.as_slice()).into_iter().flatten());
         }
         found.sort_unstable();

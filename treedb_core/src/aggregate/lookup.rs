@@ -6,8 +6,8 @@ use bson::{RawDocumentBuf, rawdoc};
 
 use crate::code::Result;
 use crate::doc::write::ArrayWriter;
-use crate::doc::{Doc, Element, OwnedValue, Path, Value};
-use crate::query::expr::{Arena, Expr, Globals, Names, Scope, check_path, check_variable};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value};
+use crate::query::expr::{Arena, Expr, Globals, Scope, check_path, check_variable};
 
 use super::join::{Join, Joined, Values};
 use super::pipeline::{Node, Parser, Pipeline, Stage};
@@ -25,6 +25,7 @@ pub(super) struct Lookup {
     fields: Option<(Path, String)>,
     variables: Vec<Expr>,
     pipeline: Pipeline,
+    collation: Collation,
 }
 
 impl Lookup {
@@ -65,14 +66,16 @@ impl Lookup {
             return Err(super::failed("$lookup needs 'localField' and 'foreignField', or a 'pipeline'"));
         }
         let empty = Doc::EMPTY;
-        let pipeline = parser.within(Names::new(names))?.pipeline(stages.unwrap_or(Value::Array(empty)))?;
+        let pipeline =
+            parser.within(parser.names.renamed(names))?.pipeline(stages.unwrap_or(Value::Array(empty)))?;
         // Without a collection the pipeline begins with documents of its own.
         let from = match super::string("$lookup", doc, "from")? {
             Some(from) => from.to_owned(),
             None if pipeline.has_source() => String::new(),
             None => return Err(super::failed("$lookup needs the field 'from'")),
         };
-        Ok(Lookup { from, to: Path::new(to), fields, variables, pipeline })
+        let collation = parser.names.collation().clone();
+        Ok(Lookup { from, to: Path::new(to), fields, variables, pipeline, collation })
     }
 
     /// The other collection's documents for one of this.
@@ -89,7 +92,7 @@ impl Lookup {
             (Some((local, _)), Some(join)) => match join.find(join_values(document, local), context)? {
                 Joined::Documents(found) => self.pipeline.open_over(Box::new(List::new(found)), &inner),
                 Joined::Filter(filter) => {
-                    let filter = Node::Match(Arc::new(Match::of(&filter)?));
+                    let filter = Node::Match(Arc::new(Match::of(&filter, &self.collation)?));
                     self.pipeline.behind(filter).open(&namespace, &inner)
                 }
             },
@@ -132,7 +135,9 @@ impl Stage for Lookup {
     }
 
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
-        let join = self.fields.as_ref().map(|(_, foreign)| Join::new(self.namespace(context), foreign));
+        let join =
+            |(_, foreign): &(Path, String)| Join::new(self.namespace(context), foreign, &self.collation);
+        let join = self.fields.as_ref().map(join);
         Ok(Box::new(Looking { stage: self, join, context: context.clone(), input }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Element, Value};
+use crate::doc::{Collation, Doc, Element, Value};
 use crate::query::expr::Names;
 use crate::query::{Filter, Projection, Query, Reshape, Sort, Used};
 
@@ -144,7 +144,8 @@ impl Parser {
             }
             nodes.extend(found);
         }
-        Ok(Pipeline { nodes: reorder::reordered(nodes)? })
+        let collation = self.names.collation().clone();
+        Ok(Pipeline { nodes: reorder::reordered(nodes)?, collation })
     }
 
     fn stage(&self, stage: Doc<'_>) -> Result<Vec<Node>> {
@@ -165,7 +166,7 @@ impl Parser {
         match name {
             "$match" => Ok(vec![Node::Match(Arc::new(Match::parse(&element, &self.names)?))]),
             "$sort" => match Sort::parse(raw(super::document(&element)?)?)? {
-                Some(sort) => Ok(vec![Node::Sort(sort)]),
+                Some(sort) => Ok(vec![Node::Sort(sort.collated(self.names.collation()))]),
                 None => Err(QueryError::new(
                     ErrorCode::Location15976,
                     "$sort stage must have at least one sort key",
@@ -178,7 +179,7 @@ impl Parser {
             },
             "$count" => self.stages(&group::count(&element)?),
             "$sortByCount" => self.stages(&group::sort_by_count(&element)?),
-            "$bucket" => self.stages(&bucket::desugar(&element)?),
+            "$bucket" => self.stages(&bucket::desugar(&element, self.names.collation())?),
             "$group" => Ok(vec![Node::Group(Arc::new(group::Group::parse(&element, &self.names)?))]),
             "$bucketAuto" => other(Arc::new(bucket::Auto::parse(&element, &self.names)?)),
             "$sample" => other(Arc::new(limit::Sample::parse(&element)?)),
@@ -189,7 +190,7 @@ impl Parser {
             "$facet" => other(Arc::new(facet::Facet::parse(&element, self)?)),
             "$redact" => other(Arc::new(redact::Redact::parse(&element, &self.names)?)),
             "$setWindowFields" => other(Arc::new(window::Window::parse(&element, &self.names)?)),
-            "$densify" => other(Arc::new(densify::Densify::parse(&element)?)),
+            "$densify" => other(Arc::new(densify::Densify::parse(&element, self.names.collation())?)),
             "$fill" => self.stages(&densify::fill(&element)?),
             "$documents" | "$collStats" | "$indexStats" => {
                 Ok(vec![Node::Source(source::Source::parse(&element, &self.names)?)])
@@ -241,6 +242,8 @@ fn plain_projection(stage: &Element<'_>) -> Option<RawDocumentBuf> {
 #[derive(Debug, Clone)]
 pub struct Pipeline {
     nodes: Vec<Node>,
+    /// How texts compare in what is searched for.
+    collation: Collation,
 }
 
 impl Pipeline {
@@ -316,7 +319,7 @@ impl Pipeline {
                 Filter::parse(&rawdoc! { "$and": all })?
             }
         };
-        Ok((query, used))
+        Ok((query.collated(&self.collation)?, used))
     }
 
     /// Runs the pipeline over the collection `namespace` (`database.collection`).
@@ -425,7 +428,8 @@ impl Pipeline {
 
     /// The same stages behind those of `front`.
     pub(super) fn behind(&self, front: Node) -> Pipeline {
-        Pipeline { nodes: std::iter::once(front).chain(self.nodes.iter().cloned()).collect() }
+        let nodes = std::iter::once(front).chain(self.nodes.iter().cloned()).collect();
+        Pipeline { nodes, collation: self.collation.clone() }
     }
 }
 

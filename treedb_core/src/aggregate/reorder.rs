@@ -13,8 +13,8 @@
 use std::sync::Arc;
 
 use crate::code::Result;
-use crate::doc::Value;
 use crate::doc::write::Writer;
+use crate::doc::{Collation, Value};
 use crate::query::filter::Node as Condition;
 use crate::query::{Filter, Sort};
 
@@ -87,7 +87,7 @@ fn drop_sorts(out: &mut Vec<Node>) {
 fn place_match(found: &Arc<Match>, out: &mut Vec<Node>) -> Result<()> {
     let (mut stay, mut go) = (Vec::new(), Vec::new());
     for piece in found.pieces()? {
-        match front(&piece, out)? {
+        match front(&piece, found.collation(), out)? {
             Some(better) => go.push(better),
             None => stay.push(piece),
         }
@@ -98,7 +98,7 @@ fn place_match(found: &Arc<Match>, out: &mut Vec<Node>) -> Result<()> {
         return Ok(());
     }
     if !stay.is_empty() {
-        out.push(Node::Match(Arc::new(Match::join(&stay)?)));
+        out.push(Node::Match(Arc::new(Match::join(&stay, found.collation())?)));
     }
     // Those furthest behind first, so that places in front of them stay what they are.
     go.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
@@ -107,20 +107,20 @@ fn place_match(found: &Arc<Match>, out: &mut Vec<Node>) -> Result<()> {
             Some(Node::Match(other)) => {
                 let mut all = vec![piece.clone()];
                 all.extend(other.pieces()?);
-                Some(Match::join(&all)?)
+                Some(Match::join(&all, found.collation())?)
             }
             _ => None,
         };
         match (joined, out.get_mut(at)) {
             (Some(joined), Some(place)) => *place = Node::Match(Arc::new(joined)),
-            _ => out.insert(at, Node::Match(Arc::new(Match::join(&[piece])?))),
+            _ => out.insert(at, Node::Match(Arc::new(Match::join(&[piece], found.collation())?))),
         }
     }
     Ok(())
 }
 
 /// The foremost place of a part and what it is there; `None` if that is the end.
-fn front(piece: &Piece, out: &[Node]) -> Result<Option<(usize, Piece)>> {
+fn front(piece: &Piece, collation: &Collation, out: &[Node]) -> Result<Option<(usize, Piece)>> {
     let (mut piece, mut best) = (piece.clone(), None);
     for (at, before) in out.iter().enumerate().rev() {
         let (names, computes) = match &piece {
@@ -142,7 +142,7 @@ fn front(piece: &Piece, out: &[Node]) -> Result<Option<(usize, Piece)>> {
             Node::Other(stage, _) => !computes && names.iter().all(|name| stage.leaves(name)),
             // Filters change places with filters only to go further.
             Node::Match(_) if !computes => continue,
-            Node::Group(group) => match through(&piece, group)? {
+            Node::Group(group) => match through(&piece, collation, group)? {
                 Some(renamed) => {
                     piece = renamed;
                     true
@@ -160,7 +160,7 @@ fn front(piece: &Piece, out: &[Node]) -> Result<Option<(usize, Piece)>> {
 }
 
 /// A condition on the `_id` of groups as one on the documents they are made of.
-fn through(piece: &Piece, group: &Group) -> Result<Option<Piece>> {
+fn through(piece: &Piece, collation: &Collation, group: &Group) -> Result<Option<Piece>> {
     let Piece::Plain(filter) = piece else { return Ok(None) };
     let mut elements = crate::doc::Doc::from(filter.source()).elements();
     let (Some(element), None) = (elements.next(), elements.next()) else { return Ok(None) };
@@ -174,7 +174,7 @@ fn through(piece: &Piece, group: &Group) -> Result<Option<Piece>> {
     let Some(path) = group.source_of(element.name_str()) else { return Ok(None) };
     let mut renamed = Writer::new(element.bytes.len() + 32);
     renamed.put(path.as_bytes(), &element);
-    Ok(Some(Piece::Plain(Filter::parse(&renamed.finish())?)))
+    Ok(Some(Piece::Plain(Filter::parse(&renamed.finish())?.collated(collation)?)))
 }
 
 /// True if a condition asks how the values at a path compare with constants, and nothing else.
@@ -182,7 +182,7 @@ fn compares(node: &Condition) -> bool {
     match node {
         Condition::And(nodes) => nodes.iter().all(compares),
         Condition::Not(node) => compares(node),
-        Condition::Compare { .. } | Condition::In { .. } => true,
+        Condition::Compare { .. } | Condition::In { .. } | Condition::Folded(_) => true,
         _ => false,
     }
 }

@@ -7,7 +7,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::Flow;
 use crate::code::Result;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Doc, Element, OwnedValue, Value};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Value};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::{Filter, Reshape};
 
@@ -19,6 +19,7 @@ use super::world::Context;
 #[derive(Debug)]
 pub(super) struct Match {
     filter: Filter,
+    collation: Collation,
     source: RawDocumentBuf,
     conditions: Vec<Condition>,
     /// Fields that a condition compares with a variable: `path`, variable's value.
@@ -51,13 +52,27 @@ impl Match {
             });
             equalities(condition, names, &mut equal)
         })?;
-        Ok(Match { filter: Filter::parse(&rest)?, source: rest, conditions, equal })
+        Self::new(rest, names.collation(), conditions, equal)
+    }
+
+    fn new(
+        source: RawDocumentBuf,
+        collation: &Collation,
+        conditions: Vec<Condition>,
+        equal: Vec<(String, Expr)>,
+    ) -> Result<Match> {
+        let filter = Filter::parse(&source)?.collated(collation)?;
+        Ok(Match { filter, collation: collation.clone(), source, conditions, equal })
     }
 
     /// The documents that `filter` matches.
-    pub(super) fn of(filter: &RawDocument) -> Result<Match> {
-        let (conditions, equal) = (Vec::new(), Vec::new());
-        Ok(Match { filter: Filter::parse(filter)?, source: filter.to_owned(), conditions, equal })
+    pub(super) fn of(filter: &RawDocument, collation: &Collation) -> Result<Match> {
+        Self::new(filter.to_owned(), collation, Vec::new(), Vec::new())
+    }
+
+    /// How texts compare.
+    pub(super) fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// The condition in MongoDB's notation.
@@ -85,7 +100,7 @@ impl Match {
     /// None: each part was read before.
     pub(super) fn pieces(&self) -> Result<Vec<Piece>> {
         let mut all = Vec::new();
-        add_pieces(Doc::from(&self.source), &mut all)?;
+        add_pieces(Doc::from(&self.source), &self.collation, &mut all)?;
         if let [condition] = self.conditions.as_slice() {
             all.push(Piece::Condition(condition.clone(), self.equal.clone()));
         } else {
@@ -104,7 +119,7 @@ impl Match {
     ///
     /// # Errors
     /// None: each part was read before.
-    pub(super) fn join(pieces: &[Piece]) -> Result<Match> {
+    pub(super) fn join(pieces: &[Piece], collation: &Collation) -> Result<Match> {
         let (mut plain, mut conditions, mut equal) = (Vec::new(), Vec::new(), Vec::new());
         for piece in pieces {
             match piece {
@@ -122,7 +137,7 @@ impl Match {
             plain.into_iter().for_each(|filter| all.push(filter));
             rawdoc! { "$and": all }
         };
-        Ok(Match { filter: Filter::parse(&source)?, source, conditions, equal })
+        Self::new(source, collation, conditions, equal)
     }
 
     /// The fields the condition reads at the top; `None` if it may read any.
@@ -170,20 +185,20 @@ impl Match {
 }
 
 /// The fields of a filter, each as a filter of its own, `$and`s opened.
-fn add_pieces(filter: Doc<'_>, all: &mut Vec<Piece>) -> Result<()> {
+fn add_pieces(filter: Doc<'_>, collation: &Collation, all: &mut Vec<Piece>) -> Result<()> {
     for element in filter.elements() {
         match (element.name, element.value()) {
             (b"$and", Value::Array(parts)) => {
                 for part in parts.elements() {
                     if let Value::Document(part) = part.value() {
-                        add_pieces(part, all)?;
+                        add_pieces(part, collation, all)?;
                     }
                 }
             }
             _ => {
                 let mut one = Writer::new(element.bytes.len() + 32);
                 one.copy(&element);
-                all.push(Piece::Plain(Filter::parse(&one.finish())?));
+                all.push(Piece::Plain(Filter::parse(&one.finish())?.collated(collation)?));
             }
         }
     }

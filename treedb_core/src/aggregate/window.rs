@@ -9,8 +9,7 @@ use bson::RawDocumentBuf;
 
 use crate::access::Flow;
 use crate::code::Result;
-use crate::doc::key::encode_value;
-use crate::doc::{Doc, Element, OwnedValue, Path, Value};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value};
 use crate::query::Sort;
 use crate::query::expr::date::{Unit, moved, utc};
 use crate::query::expr::number::Num;
@@ -28,6 +27,7 @@ use super::world::Context;
 pub(super) struct Window {
     partition: Option<Expr>,
     sort: Option<Sort>,
+    collation: Collation,
     outputs: Vec<(Path, Output)>,
 }
 
@@ -132,7 +132,9 @@ impl Window {
         let doc = super::document(stage)?;
         super::only(NAME, doc, &["partitionBy", "sortBy", "output"])?;
         let sort = match doc.get("sortBy") {
-            Some(Value::Document(sort)) => Sort::parse(raw(sort)?)?,
+            Some(Value::Document(sort)) => {
+                Sort::parse(raw(sort)?)?.map(|sort| sort.collated(names.collation()))
+            }
             None => None,
             Some(_) => return Err(super::failed("$setWindowFields: 'sortBy' must be a document")),
         };
@@ -145,7 +147,7 @@ impl Window {
             outputs.push((Path::new(field.name_str()), output(&field, sort.as_ref(), names)?));
         }
         let partition = doc.get("partitionBy").map(|by| Expr::parse(by, names)).transpose()?;
-        Ok(Window { partition, sort, outputs })
+        Ok(Window { partition, sort, collation: names.collation().clone(), outputs })
     }
 }
 
@@ -469,7 +471,7 @@ impl Sliding {
             if let Some(by) = &stage.partition {
                 arena.clear();
                 let value = by.eval(&mut Scope::new(Doc::from(document), &context.globals, &arena))?;
-                encode_value(value.unwrap_or(Value::Null), &mut partition);
+                stage.collation.encode(value.unwrap_or(Value::Null), &mut partition);
             }
             let key = stage.sort.as_ref().map(|sort| sort.key(document)).transpose()?.unwrap_or_default();
             bytes += document.as_bytes().len() + key.len() + 64;

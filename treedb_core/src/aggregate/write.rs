@@ -11,8 +11,8 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::{Change, Sink};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, OwnedValue, Path, Value, with_id};
-use crate::query::expr::{Arena, Expr, Globals, Names, Scope, check_variable, merged};
+use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value, with_id};
+use crate::query::expr::{Arena, Expr, Globals, Scope, check_variable, merged};
 use crate::query::{Filter, Query, delete, find_rows};
 
 use super::pipeline::{Parser, Pipeline, Stage};
@@ -35,7 +35,13 @@ pub(super) struct Write {
 #[derive(Debug)]
 enum How {
     Out,
-    Merge { on: Vec<Path>, matched: Matched, unmatched: Unmatched, variables: Vec<Expr> },
+    Merge {
+        on: Vec<Path>,
+        matched: Matched,
+        unmatched: Unmatched,
+        variables: Vec<Expr>,
+        collation: Collation,
+    },
 }
 
 #[derive(Debug)]
@@ -124,7 +130,7 @@ impl Write {
             Some(Value::String(b"keepExisting")) => Matched::Keep,
             Some(Value::String(b"fail")) => Matched::Fail,
             Some(stages @ Value::Array(_)) => {
-                Matched::Pipeline(parser.within(Names::new(names))?.pipeline(stages)?)
+                Matched::Pipeline(parser.within(parser.names.renamed(names))?.pipeline(stages)?)
             }
             Some(_) => {
                 return Err(super::failed(
@@ -138,7 +144,8 @@ impl Write {
             Some(Value::String(b"fail")) => Unmatched::Fail,
             Some(_) => return Err(super::failed("$merge: 'whenNotMatched' must be insert, discard or fail")),
         };
-        Ok(How::Merge { on, matched, unmatched, variables })
+        let collation = parser.names.collation().clone();
+        Ok(How::Merge { on, matched, unmatched, variables, collation })
     }
 
     /// The stage in MongoDB's notation, but for what is done with documents that are there.
@@ -183,7 +190,7 @@ impl Write {
     }
 
     fn merge_one(&self, sink: &mut dyn Sink, new: &RawDocument, context: &Context) -> Result<()> {
-        let How::Merge { on, matched, unmatched, variables } = &self.how else { return Ok(()) };
+        let How::Merge { on, matched, unmatched, variables, collation } = &self.how else { return Ok(()) };
         let doc = Doc::from(new);
         let mut filter = Writer::new(64);
         for path in on {
@@ -200,7 +207,8 @@ impl Write {
             filter.value(b"$eq", value);
             filter.close(open);
         }
-        let rows = find_rows(sink, &Query::new(Filter::parse(&filter.finish())?), 2)?;
+        let query = Query::new(Filter::parse(&filter.finish())?).collated(collation)?;
+        let rows = find_rows(sink, &query, 2)?;
         let row = match rows.as_slice() {
             [] => {
                 return match unmatched {

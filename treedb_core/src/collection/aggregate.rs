@@ -9,7 +9,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::Flow;
 use crate::aggregate::{Context, Docs, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, OwnedValue, Value, validate_with};
+use crate::doc::{Collation, Doc, OwnedValue, Value, validate_with};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
@@ -41,6 +41,8 @@ pub struct AggregateRequest {
     pub threads: Option<usize>,
     /// How writes of `$out` and `$merge` are acknowledged; `None` as the database does.
     pub durability: Option<Durability>,
+    /// How texts compare in all stages: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    pub collation: Option<RawDocumentBuf>,
 }
 
 impl AggregateRequest {
@@ -62,6 +64,7 @@ impl AggregateRequest {
             until: None,
             threads: None,
             durability: None,
+            collation: None,
         }
     }
 }
@@ -296,11 +299,19 @@ impl Database {
 
     fn prepare(&self, namespace: &str, request: &AggregateRequest) -> Result<Prepared> {
         let namespace = Namespace::parse(namespace)?;
-        let (names, globals) = variables(request)?;
+        let reads = self.inner.store.begin_read()?;
+        let collation = match request.collation.as_deref() {
+            Some(named) => Collation::parse(named)?,
+            None => match self.inner.catalog.find(&reads, &namespace)? {
+                Some(meta) => meta.collation.clone(),
+                None => Collation::Simple,
+            },
+        };
+        let (names, globals) = variables(request, collation)?;
         let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
         validate_with(stages.as_bytes(), crate::doc::MESSAGE)?;
         let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
-        let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
+        let reads = Arc::new(Mutex::new(reads));
         let work = Arc::default();
         let world = Arc::new(Native { db: self.clone(), reads, durability: request.durability, work });
         let context = Context {
@@ -363,10 +374,11 @@ impl super::Collection {
     }
 }
 
-/// The command's variables, evaluated once.
-fn variables(request: &AggregateRequest) -> Result<(Names, Globals)> {
-    let (mut names, mut globals) = (Vec::new(), Globals::now());
-    let Some(given) = &request.variables else { return Ok((Names::default(), globals)) };
+/// The command's variables, evaluated once; texts compare as `collation` says, in what they are used for too.
+fn variables(request: &AggregateRequest, collation: Collation) -> Result<(Names, Globals)> {
+    let (plain, mut globals) = (Names::default().collated(collation), Globals::now());
+    let Some(given) = &request.variables else { return Ok((plain, globals)) };
+    let mut names = Vec::new();
     validate_with(given.as_bytes(), crate::doc::MESSAGE)?;
     let (arena, empty) = (Arena::new(), globals.clone());
     for variable in Doc::from(given).elements() {
@@ -377,11 +389,11 @@ fn variables(request: &AggregateRequest) -> Result<(Names, Globals)> {
                 format!("let: '{name}' cannot name a variable"),
             ));
         }
-        let expr = Expr::parse_element(&variable, &Names::default())?;
+        let expr = Expr::parse_element(&variable, &plain)?;
         globals
             .values
             .push(expr.eval(&mut Scope::new(Doc::EMPTY, &empty, &arena))?.map(OwnedValue::from_value));
         names.push(name.to_owned());
     }
-    Ok((Names::new(names), globals))
+    Ok((plain.renamed(names), globals))
 }

@@ -15,7 +15,7 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Reads, Table, TableKind, WriteTxn};
 
-use super::meta::{IndexMeta, Meta, index_table, rows_table};
+use super::meta::{IndexMeta, Meta, collation_of, index_table, rows_table};
 use super::namespace::Namespace;
 use super::row::Format;
 use super::validator::Validator;
@@ -126,7 +126,7 @@ impl Catalog {
         &self,
         txn: &mut WriteTxn,
         namespace: &Namespace,
-        options: Document,
+        mut options: Document,
     ) -> Result<Meta> {
         if txn.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
             return Err(QueryError::new(
@@ -138,14 +138,21 @@ impl Catalog {
         let id = counters.next_collection;
         counters.next_collection += 1;
         txn.put(&self.table, b"", &counters.encode())?;
-        let def = IndexDef::id();
+        let collation = collation_of(&options)?;
+        match collation.document() {
+            Some(whole) => drop(options.insert("collation", Document::try_from(whole)?)),
+            None => drop(options.remove("collation")),
+        }
+        let mut def = IndexDef::id();
+        def.options.collation = collation.clone();
         let rows = txn.create_table(&rows_table(id), TableKind::Rows)?;
         let table = txn.create_table(&index_table(id, 0), TableKind::Ordered)?;
         let mut meta = Meta {
             namespace: namespace.clone(),
             id,
             uuid: bson::Uuid::new(),
-            validator: Validator::of(&options)?,
+            validator: Validator::of(&options, &collation)?,
+            collation,
             stored_as: Format::of(&options)?.rows(),
             options,
             next_index: 1,

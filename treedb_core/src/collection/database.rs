@@ -106,10 +106,11 @@ impl Database {
         Ok(Collection::new(self.clone(), Namespace::parse(namespace)?))
     }
 
-    /// Creates an empty collection.
+    /// Creates an empty collection. What is asked of a collection that has the option `collation`, and its indexes,
+    /// compare texts so unless they say otherwise; its `_id`s are different if they are so under it.
     ///
     /// # Errors
-    /// `NamespaceExists`, `InvalidNamespace`.
+    /// `NamespaceExists`, `InvalidNamespace`; those of the options.
     pub fn create_collection(&self, namespace: &str, options: Document) -> Result<Collection> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
@@ -122,15 +123,21 @@ impl Database {
     /// `validator`, `validationLevel` and `validationAction` decide about documents written from then on.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; those of the validator's filter.
+    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which stays as it is.
     pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
         let Some(mut meta) = self.inner.catalog.read(&txn, &namespace)? else {
             return Err(Self::missing(&namespace));
         };
+        if options.contains_key("collation") {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                "the collation of a collection cannot be changed: create another collection and copy the documents",
+            ));
+        }
         meta.options.extend(options);
-        meta.validator = Validator::of(&meta.options)?;
+        meta.validator = Validator::of(&meta.options, &meta.collation)?;
         self.inner.catalog.write(&mut txn, &meta)?;
         Ok(txn.commit()?)
     }

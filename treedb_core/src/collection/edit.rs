@@ -13,6 +13,7 @@ use crate::access::{
     VisitRow, Way,
 };
 use crate::code::Result;
+use crate::doc::Collation;
 use crate::kv::{Reads, Table, WriteTxn};
 
 use super::bulk;
@@ -241,6 +242,10 @@ impl Source for Edit<'_> {
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         self.view().estimate(index, range)
+    }
+
+    fn collation(&self) -> &Collation {
+        &self.meta.collation
     }
 
     fn entries_are_exact(&self) -> bool {

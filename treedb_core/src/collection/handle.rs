@@ -8,7 +8,7 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Flow, Sink};
 use crate::code::Result;
-use crate::doc::{OwnedValue, with_id};
+use crate::doc::{Collation, OwnedValue, with_id};
 use crate::kv::{Durability, ReadTxn};
 use crate::query::explain::{self, Wanted};
 use crate::query::{Counters, Execution, Plan, count, counted, distinct_by_index};
@@ -93,10 +93,13 @@ impl Collection {
     /// `BadValue` and others of the filter, sort and projection, each naming the field.
     pub fn find(&self, request: FindRequest) -> Result<Cursor> {
         if let Some(find) = ById::new(&request)? {
-            return match self.snapshot()? {
-                Some((reads, meta)) => Cursor::by_id(&reads, &meta, Box::new(find)),
-                None => Ok(Cursor::empty()),
-            };
+            match self.snapshot()? {
+                Some((reads, meta)) if meta.collation.is_simple() => {
+                    return Cursor::by_id(&reads, &meta, Box::new(find));
+                }
+                Some(_) => {}
+                None => return Ok(Cursor::empty()),
+            }
         }
         self.find_by_plan(request)
     }
@@ -107,12 +110,18 @@ impl Collection {
         if let Some(at) = request.as_of {
             let reads = self.db.inner.store.begin_read()?;
             return match Past::find(&self.db.inner.catalog, &reads, &self.namespace, at)? {
-                Some((meta, past)) => Cursor::open_past(reads, meta, past, query),
+                Some((meta, past)) => {
+                    let query = query.under(&meta.collation)?;
+                    Cursor::open_past(reads, meta, past, query)
+                }
                 None => Ok(Cursor::empty()),
             };
         }
         match self.snapshot()? {
-            Some((reads, meta)) => Cursor::open(reads, meta, query),
+            Some((reads, meta)) => {
+                let query = query.under(&meta.collation)?;
+                Cursor::open(reads, meta, query)
+            }
             None => Ok(Cursor::empty()),
         }
     }
@@ -129,7 +138,9 @@ impl Collection {
         }
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
         match self.snapshot()? {
-            Some((reads, meta)) => count(&View { reads: &reads, meta: &meta }, &query),
+            Some((reads, meta)) => {
+                count(&View { reads: &reads, meta: &meta }, &query.under(&meta.collation)?)
+            }
             None => Ok(0),
         }
     }
@@ -138,9 +149,15 @@ impl Collection {
     /// looked at. Values that compare equal are one, and a field that is not there has none.
     pub fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
         match self.snapshot()? {
+            Some((_, meta)) if !meta.collation.is_simple() => Ok(None),
             Some((reads, meta)) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
             None => Ok(Some(Vec::new())),
         }
+    }
+
+    /// How texts compare in what is asked of the collection without saying it; by their bytes if it does not exist.
+    pub fn collation(&self) -> Result<Collation> {
+        Ok(self.snapshot()?.map(|(_, meta)| meta.collation.clone()).unwrap_or_default())
     }
 
     /// Rows in the collection, without looking at them.
@@ -175,10 +192,12 @@ impl Collection {
     /// Those of [`Collection::find`].
     pub fn explained(&self, request: &FindRequest, counting: bool, execute: bool) -> Result<RawDocumentBuf> {
         let started = Instant::now();
-        let mut query = parse(request)?;
+        let query = parse(request)?;
         let Some((reads, meta)) = self.snapshot()? else {
+            let query = query.under(&Collation::Simple)?;
             return Ok(explain::of_nothing(self.namespace.as_str(), &query, execute));
         };
+        let mut query = query.under(&meta.collation)?;
         let view = View { reads: &reads, meta: &meta };
         let wanted = if counting { Wanted::Count } else { Wanted::Documents };
         if counting {
@@ -241,15 +260,14 @@ impl Collection {
     /// `DuplicateKey` if it is to be unique and is not, `CannotCreateIndex` naming the field,
     /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it clashes with another.
     pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
-        let def = spec.into().definition()?;
-        index_build::create(&self.db, &self.namespace, std::slice::from_ref(&def))?;
-        Ok(def.name)
+        let spec = spec.into();
+        index_build::create(&self.db, &self.namespace, std::slice::from_ref(&spec))?;
+        Ok(spec.definition(&Collation::Simple)?.name)
     }
 
     /// Creates several indexes: all of them, or none that was not there before.
     pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
-        let defs = specs.iter().map(IndexSpec::definition).collect::<Result<Vec<_>>>()?;
-        index_build::create(&self.db, &self.namespace, &defs)
+        index_build::create(&self.db, &self.namespace, specs)
     }
 
     /// Drops the index of this name.

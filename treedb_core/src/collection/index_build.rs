@@ -8,11 +8,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Collation;
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, TableKind};
 
 use super::database::Database;
 use super::edit::Edit;
+use super::index_spec::IndexSpec;
 use super::meta::{IndexMeta, index_table};
 use super::namespace::Namespace;
 
@@ -96,7 +98,12 @@ impl Database {
 
 /// Creates the indexes that are not there yet, and waits until they are ready. If one cannot be built (a duplicate
 /// key in a unique index), it is gone again when the error is returned.
-pub(crate) fn create(db: &Database, namespace: &Namespace, defs: &[IndexDef]) -> Result<IndexesCreated> {
+pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) -> Result<IndexesCreated> {
+    let definitions = |collation: &Collation| {
+        specs.iter().map(|spec| spec.definition(collation)).collect::<Result<Vec<_>>>()
+    };
+    // What is wrong with a specification shows before anything is locked.
+    let defs = definitions(&Collation::Simple)?;
     let existed = {
         let reads = db.inner.store.begin_read()?;
         db.inner.catalog.find(&reads, namespace)?.is_some()
@@ -105,7 +112,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, defs: &[IndexDef]) ->
         .edit(namespace, true, None, |edit| {
             let before = edit.meta.infos.len();
             let mut new = Vec::new();
-            for def in defs {
+            for def in &definitions(&edit.meta.collation)? {
                 if let Some(id) = add(edit, def)? {
                     new.push((id, def.name.clone()));
                 }

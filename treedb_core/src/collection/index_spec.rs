@@ -4,6 +4,7 @@ use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::Result;
+use crate::doc::Collation;
 use crate::index::ordered::IndexDef;
 use crate::query::index_of;
 
@@ -78,9 +79,17 @@ impl IndexSpec {
         self.with(cstr!("wildcardProjection"), projection)
     }
 
-    /// What is asked for, checked.
-    pub(crate) fn definition(&self) -> Result<IndexDef> {
-        index_of(&self.spec)
+    /// What is asked for, checked, in a collection whose texts compare by `collation`: so they do in an index that does
+    /// not name another.
+    pub(crate) fn definition(&self, collation: &Collation) -> Result<IndexDef> {
+        match collation.document() {
+            Some(own) if self.spec.get("collation")?.is_none() => {
+                let mut spec = self.spec.clone();
+                spec.append(cstr!("collation"), own);
+                index_of(&spec)
+            }
+            _ => index_of(&self.spec),
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, building: int64?, .. } ] }
 //! ```
 //!
-//! `v` is 1, or 2 if an index has options: those are in its part under the names that `createIndexes` has for them
+//! `v` is 1; 2 if an index has options; 3 if the collection has a collation (`options.collation`), which what is asked
+//! of it and its indexes inherit. The options of indexes are in its part under the names that `createIndexes` has for them
 //! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
 //! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`crate::doc::template`]), and `shapes` holds
 //! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
@@ -21,6 +22,7 @@ use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
 use crate::access::{IndexInfo, PlanMemory};
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Collation;
 use crate::index::ordered::{IndexDef, IndexOptions};
 use crate::kv::{Reads, Table};
 use crate::query::index_of;
@@ -33,6 +35,8 @@ use super::validator::Validator;
 const VERSION: i32 = 1;
 /// Version of one whose indexes have.
 const VERSION_OPTIONS: i32 = 2;
+/// Version of one with a collation.
+const VERSION_COLLATION: i32 = 3;
 
 /// One collection, as a snapshot's catalog has it.
 #[derive(Debug, Clone)]
@@ -43,6 +47,8 @@ pub(crate) struct Meta {
     /// What `create` and `collMod` said; `validator` and its like among them.
     pub(crate) options: Document,
     pub(crate) validator: Option<Validator>,
+    /// How texts compare where nothing else is asked for: an option, too.
+    pub(crate) collation: Collation,
     pub(crate) next_index: i64,
     /// The table of the rows.
     pub(crate) rows: Table,
@@ -78,6 +84,18 @@ pub(crate) fn index_table(id: i64, index: i64) -> String {
     format!("index/{id}/{index}")
 }
 
+/// The collation that a collection's options name.
+///
+/// # Errors
+/// Those of [`Collation::parse`].
+pub(crate) fn collation_of(options: &Document) -> Result<Collation> {
+    match options.get("collation") {
+        None | Some(Bson::Null) => Ok(Collation::Simple),
+        Some(Bson::Document(spec)) => Collation::parse(&RawDocumentBuf::try_from(spec)?),
+        Some(_) => Err(QueryError::new(ErrorCode::TypeMismatch, "the option 'collation' must be an object")),
+    }
+}
+
 impl Meta {
     /// Puts the indexes being built behind the ready ones and renews what queries see.
     pub(crate) fn arrange(&mut self) {
@@ -97,6 +115,7 @@ impl Meta {
             self.indexes.iter().map(|index| Ok(index.encode()?.into())).collect::<Result<_>>()?;
         let plain = IndexOptions::default();
         let version = match self.indexes.iter().all(|index| index.def.options == plain) {
+            _ if !self.collation.is_simple() => VERSION_COLLATION,
             true => VERSION,
             false => VERSION_OPTIONS,
         };
@@ -124,7 +143,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let stored_as = match format
-            .filter(|_| matches!(v, Some(VERSION | VERSION_OPTIONS)))
+            .filter(|_| matches!(v, Some(VERSION | VERSION_OPTIONS | VERSION_COLLATION)))
             .and_then(Rows::known)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -156,10 +175,12 @@ impl Meta {
             });
         }
         let options = entry.get_document("options").cloned().unwrap_or_default();
+        let collation = collation_of(&options)?;
         let mut meta = Meta {
             id,
             uuid,
-            validator: Validator::of(&options)?,
+            validator: Validator::of(&options, &collation)?,
+            collation,
             options,
             next_index: entry.get_i64("next_index").map_err(|e| damaged(&e.to_string()))?,
             rows: table(rows_table(id))?,

@@ -54,7 +54,7 @@ pub(super) fn insert<D: AsRef<RawDocument>>(
 
 /// An [`UpdateRequest`], read.
 pub(super) struct Updating {
-    query: Query,
+    query: Asked,
     update: Update,
     multi: bool,
     upsert: bool,
@@ -65,12 +65,13 @@ impl Updating {
         let update = Update::read(&request.update, &request.array_filters)?;
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
-        let query = collated(query, request.collation.as_deref())?;
+        let query = Asked::new(query, request.collation.as_deref())?;
         Ok(Updating { query, update, multi: request.multi, upsert: request.upsert })
     }
 
-    pub(super) fn run(&self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
-        let done = query::update(sink, &self.query, &self.update, self.multi, self.upsert)?;
+    pub(super) fn run(self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
+        let query = self.query.of(sink)?;
+        let done = query::update(sink, &query, &self.update, self.multi, self.upsert)?;
         let upserted = done.upserted.as_deref().map(id_of).transpose()?;
         Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
     }
@@ -78,7 +79,7 @@ impl Updating {
 
 /// A [`DeleteRequest`], read.
 pub(super) struct Deleting {
-    query: Query,
+    query: Asked,
     limit: u64,
 }
 
@@ -86,18 +87,19 @@ impl Deleting {
     pub(super) fn read(request: DeleteRequest) -> Result<Self> {
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
-        let query = collated(query, request.collation.as_deref())?;
+        let query = Asked::new(query, request.collation.as_deref())?;
         Ok(Deleting { query, limit: request.limit })
     }
 
-    pub(super) fn run(&self, sink: &mut dyn Sink) -> Result<u64> {
-        query::delete(sink, &self.query, self.limit)
+    pub(super) fn run(self, sink: &mut dyn Sink) -> Result<u64> {
+        let query = self.query.of(sink)?;
+        query::delete(sink, &query, self.limit)
     }
 }
 
 /// A [`FindAndModifyRequest`], read.
 pub(super) struct FindingAndModifying {
-    query: Query,
+    query: Asked,
     projection: Option<Projection>,
     /// `None` deletes.
     update: Option<Update>,
@@ -116,8 +118,10 @@ impl FindingAndModifying {
         }
         let projection = find.projection.take();
         let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
-        let projection =
-            projection.map(|fields| Projection::parse_for(&fields, &query.filter)).transpose()?.flatten();
+        let projection = projection
+            .map(|fields| Projection::parse_for(&fields, &query.query.filter))
+            .transpose()?
+            .flatten();
         let update = update.map(|update| Update::read(&update, &array_filters)).transpose()?;
         Ok(FindingAndModifying { query, projection, update, upsert, after })
     }
@@ -127,30 +131,33 @@ impl FindingAndModifying {
         self.upsert && self.update.is_some()
     }
 
-    pub(super) fn run(&self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
+    pub(super) fn run(self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
         let FindingAndModifying { query, projection, update, upsert, after } = self;
+        let query = query.of(sink)?;
+        let projection = projection.map(|fields| fields.collated(&query.collation)).transpose()?;
         let old = first(sink, query.clone())?;
         let mut outcome = FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
-        let new = match (&old, update) {
+        let new = match (&old, &update) {
             (Some(old), update) => {
                 let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
                 // What the search asked for tells which elements of arrays the update means.
-                let same = Query::new(Filter::parse(&same)?);
-                let both = Query::new(same.filter.clone().and(query.filter.clone()));
+                let same = Query::new(Filter::parse(&same)?).collated(sink.collation())?;
+                let both = same.filter.clone().and(query.filter.clone());
+                let both = Query { filter: both, ..same.clone() };
                 match update {
                     Some(update) => query::update(sink, &both, update, false, false).map(drop)?,
                     None => query::delete(sink, &same, 1).map(drop)?,
                 }
-                if *after { first(sink, same)? } else { None }
+                if after { first(sink, same)? } else { None }
             }
-            (None, Some(update)) if *upsert => {
-                let new = query::update(sink, query, update, false, true)?.upserted;
+            (None, Some(update)) if upsert => {
+                let new = query::update(sink, &query, update, false, true)?.upserted;
                 outcome.upserted = new.as_deref().map(id_of).transpose()?;
                 new
             }
             (None, _) => None,
         };
-        let document = if *after { new } else { old };
+        let document = if after { new } else { old };
         outcome.document = match (document, projection) {
             (Some(document), Some(projection)) => Some(projection.apply(&document)?),
             (document, _) => document,
@@ -178,7 +185,7 @@ pub(super) fn id_of(document: &RawDocument) -> Result<Bson> {
 }
 
 /// A request's parts, parsed.
-pub(super) fn parse(request: &FindRequest) -> Result<Query> {
+pub(super) fn parse(request: &FindRequest) -> Result<Asked> {
     let all = everything();
     let mut query = Query::parse(
         request.filter.as_ref().unwrap_or(&all),
@@ -188,13 +195,31 @@ pub(super) fn parse(request: &FindRequest) -> Result<Query> {
     query.skip = request.skip;
     query.limit = request.limit;
     query.hint = request.hint.clone();
-    collated(query, request.collation.as_deref())
+    Asked::new(query, request.collation.as_deref())
 }
 
-/// The query with its texts compared as `collation` says.
-fn collated(query: Query, collation: Option<&RawDocument>) -> Result<Query> {
-    match collation.map(Collation::parse).transpose()? {
-        Some(collation) => query.collated(&collation),
-        None => Ok(query),
+/// A query as a request has it.
+pub(super) struct Asked {
+    query: Query,
+    /// The request names a collation, which the query has.
+    named: bool,
+}
+
+impl Asked {
+    fn new(query: Query, collation: Option<&RawDocument>) -> Result<Self> {
+        Ok(match collation.map(Collation::parse).transpose()? {
+            Some(collation) => Asked { query: query.collated(&collation)?, named: true },
+            None => Asked { query, named: false },
+        })
+    }
+
+    /// The query, for a collection: with its collation if the request named none.
+    pub(super) fn of(self, source: &dyn Source) -> Result<Query> {
+        self.under(source.collation())
+    }
+
+    /// The query, with this collation if the request named none.
+    pub(super) fn under(self, own: &Collation) -> Result<Query> {
+        if self.named || own.is_simple() { Ok(self.query) } else { self.query.collated(own) }
     }
 }

@@ -9,7 +9,6 @@ use bson::{Bson, RawDocument};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::json::{from_json, to_json};
-use crate::doc::key::encode_value;
 use crate::doc::{Doc, with_id};
 use crate::kv::{ReadTxn, Reads};
 
@@ -89,7 +88,7 @@ fn stored_text(reads: &ReadTxn, meta: &Meta, document: &RawDocument) -> Result<O
         return Ok(None);
     };
     let mut key = Vec::new();
-    encode_value(id, &mut key);
+    meta.collation.encode(id, &mut key);
     let Some(entry) = reads.get(&index.table, &key)? else { return Ok(None) };
     let (_, row) = split_entry(index, &key, entry)?;
     let row = reads.row(&meta.rows, row.0)?;

@@ -3,6 +3,7 @@
 use bson::{Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Collation;
 use crate::query::Filter;
 
 /// A validator that refuses documents.
@@ -14,11 +15,11 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
-    /// The validator of a collection's options; `None` if there is none, or none that refuses.
+    /// The validator of a collection's options, its texts compared as `collation` says; `None` if there is none, or none that refuses.
     ///
     /// # Errors
     /// Those of the filter; `BadValue` for a level or action that does not exist.
-    pub(crate) fn of(options: &Document) -> Result<Option<Self>> {
+    pub(crate) fn of(options: &Document, collation: &Collation) -> Result<Option<Self>> {
         let option = |name: &str, known: &[&str]| match options.get(name).map(|value| value.as_str()) {
             None => Ok(None),
             Some(Some(value)) if known.contains(&value) => Ok(Some(value)),
@@ -31,7 +32,9 @@ impl Validator {
         let action = option("validationAction", &["error", "warn"])?;
         let filter = match options.get("validator") {
             None => return Ok(None),
-            Some(bson::Bson::Document(filter)) => Filter::parse(&RawDocumentBuf::try_from(filter)?)?,
+            Some(bson::Bson::Document(filter)) => {
+                Filter::parse(&RawDocumentBuf::try_from(filter)?)?.collated(collation)?
+            }
             Some(_) => {
                 return Err(QueryError::new(
                     ErrorCode::TypeMismatch,

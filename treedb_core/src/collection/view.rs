@@ -15,6 +15,7 @@ use crate::access::{
     VisitRow, Way,
 };
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Collation;
 use crate::kv::{Cursor, Reads};
 
 use super::meta::{IndexMeta, Meta};
@@ -225,6 +226,10 @@ impl<R: Reads> Source for View<'_, R> {
             range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
         );
         self.reads.estimate(table, bounds).ok()
+    }
+
+    fn collation(&self) -> &Collation {
+        &self.meta.collation
     }
 
     fn entries_are_exact(&self) -> bool {

@@ -15,10 +15,14 @@
 //! Unicode's root collation for the letters of one script; a language's own rules (Swedish å after z) are not
 //! known. Names of fields, code and regular expressions are not folded.
 
+use std::cmp::Ordering;
+
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+use super::compare::compare;
+use super::key::encode_value;
 use super::value::{Doc, Value};
 use super::write::Writer;
 use super::{OwnedValue, shown};
@@ -115,7 +119,26 @@ impl Collation {
 
     /// True if texts compare by their bytes.
     pub fn is_simple(&self) -> bool {
-        *self == Collation::Simple
+        matches!(self, Collation::Simple)
+    }
+
+    /// The order of two values.
+    #[inline]
+    pub fn compare(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
+        if self.is_simple() {
+            return compare(a, b);
+        }
+        let (x, y) = (self.fold(a), self.fold(b));
+        compare(x.as_ref().map_or(a, OwnedValue::value), y.as_ref().map_or(b, OwnedValue::value))
+    }
+
+    /// Appends the value's key: those of two values compare bytewise as the values do.
+    #[inline]
+    pub fn encode(&self, value: Value<'_>, key: &mut Vec<u8>) {
+        match self.fold(value) {
+            Some(folded) => encode_value(folded.value(), key),
+            None => encode_value(value, key),
+        }
     }
 
     /// The collation as `listIndexes` shows it; `None` for the simple one.
@@ -136,14 +159,12 @@ impl Collation {
     }
 
     /// The value whose plain comparison is this collation's comparison of `value`; `None` if that is `value` itself.
+    #[inline]
     pub fn fold(&self, value: Value<'_>) -> Option<OwnedValue> {
-        let Collation::Folded { strength, .. } = self else { return None };
-        if !holds_text(value) {
-            return None;
+        match self {
+            Collation::Simple => None,
+            Collation::Folded { strength, .. } => strength.fold(value),
         }
-        let mut folded = Writer::new(64);
-        strength.write(b"", value, &mut folded);
-        Some(OwnedValue::from_holder(folded))
     }
 }
 
@@ -154,6 +175,15 @@ impl Strength {
             Strength::Accents => 2,
             Strength::Case => 3,
         }
+    }
+
+    fn fold(self, value: Value<'_>) -> Option<OwnedValue> {
+        if !holds_text(value) {
+            return None;
+        }
+        let mut folded = Writer::new(64);
+        self.write(b"", value, &mut folded);
+        Some(OwnedValue::from_holder(folded))
     }
 
     fn write(self, name: &[u8], value: Value<'_>, out: &mut Writer) {
@@ -218,8 +248,6 @@ fn unsupported(name: &str, value: Value<'_>) -> QueryError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doc::compare::compare;
-    use std::cmp::Ordering;
 
     fn order(strength: i32, a: &str, b: &str) -> Ordering {
         let collation = Collation::parse(&rawdoc! { "locale": "en", "strength": strength }).unwrap();

@@ -82,10 +82,11 @@ impl Query {
     /// The same query, its texts compared by `collation`.
     ///
     /// # Errors
-    /// `NotImplemented` for a filter with `$expr`.
+    /// None: its parts were read before.
     pub fn collated(mut self, collation: &Collation) -> Result<Self> {
         self.filter = self.filter.collated(collation)?;
         self.sort = self.sort.map(|sort| sort.collated(collation));
+        self.projection = self.projection.map(|fields| fields.collated(collation)).transpose()?;
         self.collation = collation.clone();
         Ok(self)
     }

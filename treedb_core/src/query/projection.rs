@@ -8,7 +8,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, MAX_DEPTH, Value, validate};
+use crate::doc::{Collation, Doc, Element, MAX_DEPTH, Value, validate};
 
 use super::filter::Filter;
 
@@ -96,7 +96,33 @@ impl Fields {
     }
 }
 
+impl Fields {
+    fn collated(self, collation: &Collation) -> Result<Self> {
+        let one = |(name, named)| {
+            let named = match named {
+                Named::Part(inner) => Named::Part(inner.collated(collation)?),
+                Named::ElemMatch(filter) => Named::ElemMatch(filter.collated(collation)?),
+                named => named,
+            };
+            Ok((name, named))
+        };
+        self.0.into_iter().map(one).collect::<Result<_>>().map(Fields)
+    }
+}
+
 impl Projection {
+    /// The same fields, where texts that decide which elements of arrays are meant compare by `collation`.
+    pub(crate) fn collated(self, collation: &Collation) -> Result<Self> {
+        let positional = self.positional.map(|Positional { path, filter }| {
+            Ok::<_, QueryError>(Positional { path, filter: filter.collated(collation)? })
+        });
+        Ok(Projection {
+            fields: self.fields.collated(collation)?,
+            positional: positional.transpose()?,
+            ..self
+        })
+    }
+
     /// Reads a projection; an empty one is `None`: the whole document.
     ///
     /// # Errors

@@ -279,24 +279,23 @@ impl Collection {
         let Some(meta) = db.inner.catalog.find(&reads, self.namespace())? else { return Ok(Vec::new()) };
         let id = RawBson::try_from(id.into())?;
         let filter = Filter::parse(&rawdoc! { "_id": rawdoc! { "$eq": id } })?;
+        let query = Query::new(filter).collated(&meta.collation)?;
         let mut rows = BTreeSet::new();
         let view = View { reads: &reads, meta: &meta };
-        let mut search = Execution::new(&view, Query::new(filter.clone()))?;
+        let mut search = Execution::new(&view, query.clone())?;
         let mut current = None;
         search.run(&view, &mut |document| {
             current = Some(document);
             Flow::Continue(())
         })?;
-        rows.extend(
-            crate::query::find_rows(&view, &Query::new(filter.clone()), 0)?.into_iter().map(|row| row.0),
-        );
+        rows.extend(crate::query::find_rows(&view, &query, 0)?.into_iter().map(|row| row.0));
         let mut revisions = Vec::new();
         let mut names = HashMap::new();
         let mut collections = Collections::new(&db.inner.catalog, &mut names);
         // First the rows that had the `_id` and are gone, then what happened to them all.
         each_change(&reads, &log, meta.id, &mut |_, change| {
             if let What::Delete(old) = &change.what
-                && filter.matches(RawDocument::from_bytes(old)?)?
+                && query.filter.matches(RawDocument::from_bytes(old)?)?
             {
                 rows.insert(change.row);
             }

@@ -1,11 +1,12 @@
 //! Random pipelines give what their definitions give: with indexes and without, in memory and beyond it.
 
-use bson::RawDocumentBuf;
+use bson::{Bson, RawDocumentBuf, doc};
 
 use super::*;
 use crate::aggregate::oracle::{Case, case};
 use crate::collection::{AggregateRequest, Collection, IndexSpec};
 use crate::doc::testing::Rng;
+use crate::doc::{Collation, Doc, Value};
 use crate::query::oracle::{document, pattern, rounds};
 
 /// How often what was tried.
@@ -23,7 +24,11 @@ fn answer(collection: &Collection, case: &Case, memory: usize, threads: usize) -
     let mut request = AggregateRequest::new(case.stages.iter().map(raw));
     request.memory = memory;
     request.threads = Some(threads);
-    collection.aggregate(&request)?.map(|doc| Ok(Document::try_from(&*doc?)?)).collect()
+    answer_of(collection, &request)
+}
+
+fn answer_of(collection: &Collection, request: &AggregateRequest) -> Result<Vec<Document>> {
+    collection.aggregate(request)?.map(|doc| Ok(Document::try_from(&*doc?)?)).collect()
 }
 
 fn filled(db: &Database, name: &str, docs: &[Document]) -> Collection {
@@ -96,4 +101,148 @@ fn every_pipeline_gives_what_its_definition_gives() {
     assert!(seen.wrong.is_empty(), "{}", seen.wrong.join("\n\n"));
     println!("{seen:?}");
     assert!(seen.documents > 2000 && seen.ordered > 200 && seen.by_index > 50, "{seen:?}");
+}
+
+/// The text with its letters written in other ways, all the same at strength 1.
+fn respelled_text(rng: &mut Rng, text: &str) -> String {
+    let letter = |rng: &mut Rng, letter: char| match letter {
+        'a' => *rng.pick(&['a', 'A', '\u{e1}', '\u{c1}']),
+        'b' => *rng.pick(&['b', 'B']),
+        other => other,
+    };
+    text.chars().map(|one| letter(rng, one)).collect()
+}
+
+/// The same with all texts of a value; fields of expressions stay.
+fn respelled(rng: &mut Rng, value: &Bson) -> Bson {
+    match value {
+        Bson::String(text) if text.starts_with('$') => value.clone(),
+        Bson::String(text) => respelled_text(rng, text).into(),
+        Bson::Symbol(text) => Bson::Symbol(respelled_text(rng, text)),
+        Bson::Array(all) => all.iter().map(|one| respelled(rng, one)).collect::<Vec<_>>().into(),
+        Bson::Document(doc) => {
+            doc.iter().map(|(name, one)| (name.clone(), respelled(rng, one))).collect::<Document>().into()
+        }
+        other => other.clone(),
+    }
+}
+
+/// A stage with its constants in other ways.
+fn respelled_stage(rng: &mut Rng, value: &Bson) -> Bson {
+    match value {
+        Bson::Array(all) => all.iter().map(|one| respelled_stage(rng, one)).collect::<Vec<_>>().into(),
+        Bson::Document(doc) => {
+            let field = |(name, one): (&String, &Bson)| {
+                let new = match name.as_str() {
+                    "$match" | "$literal" => respelled(rng, one),
+                    _ => respelled_stage(rng, one),
+                };
+                (name.clone(), new)
+            };
+            doc.iter().map(field).collect::<Document>().into()
+        }
+        other => other.clone(),
+    }
+}
+
+/// The documents as the collation compares them.
+fn folded(collation: &Collation, docs: &[Document]) -> Vec<Document> {
+    let one = |doc: &Document| match collation.fold(Value::Document(Doc::from(&*raw(doc)))) {
+        Some(folded) => match folded.value() {
+            Value::Document(folded) => Document::from_reader(folded.as_bytes()).unwrap(),
+            other => panic!("{other:?}"),
+        },
+        None => doc.clone(),
+    };
+    docs.iter().map(one).collect()
+}
+
+fn documents(values: impl Iterator<Item = Bson>) -> Vec<Document> {
+    values.map(|value| value.as_document().unwrap().clone()).collect()
+}
+
+#[test]
+fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_in_one_way() {
+    let spec = doc! { "locale": "en", "strength": 1 };
+    let collation = Collation::parse(&raw(&spec)).unwrap();
+    let (mut wrong, mut compared, mut by_index, mut with_text) = (Vec::new(), 0, 0, 0);
+    for seed in 0..30 * rounds() {
+        let mut rng = Rng::new(seed + 5000);
+        let rng = &mut rng;
+        let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &[]]);
+        let [docs, other] =
+            [30, 12].map(|count| (0..count).map(|number| document(rng, number, arrays)).collect::<Vec<_>>());
+        // Half of the values are texts, so that there is something to compare.
+        let texts = |rng: &mut Rng, docs: Vec<Document>| {
+            let text = |rng: &mut Rng| Bson::from(*rng.pick(&["a", "b", "ab", "ba", ""]));
+            let one = |mut doc: Document| {
+                for name in ["n", "b"] {
+                    if rng.below(2) == 0 {
+                        doc.insert(name, text(rng));
+                    }
+                }
+                doc
+            };
+            docs.into_iter().map(one).collect::<Vec<_>>()
+        };
+        let (docs, other) = (texts(rng, docs), texts(rng, other));
+        let mut spell =
+            |docs: &[Document]| documents(docs.iter().map(|doc| respelled(rng, &doc.clone().into())));
+        let (spelled, spelled_other) = (spell(&docs), spell(&other));
+        let [asked, own] = [(); 2].map(|()| open(&SimDisk::new()).unwrap());
+        // One collection has the collation, of the other it is asked for.
+        own.create_collection("db.docs", doc! { "collation": spec.clone() }).unwrap();
+        let [asked, own] = [asked, own].map(|db| {
+            filled(&db, "db.other", &spelled_other);
+            filled(&db, "db.docs", &spelled)
+        });
+        for _ in 0..3 {
+            let index = IndexSpec::new(raw(&pattern(rng, &["n", "n", "a", "b", "b.x"])));
+            let index = if rng.below(4) > 0 { index.collation(raw(&spec)) } else { index };
+            let _ = asked.create_index(index);
+            let _ = own.create_index(IndexSpec::new(raw(&pattern(rng, &["n", "b", "c"]))));
+        }
+        for _ in 0..12 {
+            let case = case(rng, &docs, &other);
+            let shown = format!("{:?}", case.stages);
+            // These do not care for collations.
+            if ["egular", "$regex", "$jsonSchema"].iter().any(|word| shown.contains(word)) {
+                continue;
+            }
+            let stages =
+                documents(case.stages.iter().map(|stage| respelled_stage(rng, &stage.clone().into())));
+            with_text += usize::from(stages != case.stages);
+            let mut request = AggregateRequest::new(stages.iter().map(raw));
+            request.threads = Some(1 + rng.below(3));
+            let answers = [
+                ("of its own", answer_of(&own, &request)),
+                ("asked for", {
+                    request.collation = Some(raw(&spec));
+                    by_index += usize::from(asked.aggregate(&request).is_ok_and(|found| {
+                        let path = found.plan().map(|plan| &plan.path);
+                        matches!(path, Some(crate::query::Path::Index { .. }))
+                    }));
+                    answer_of(&asked, &request)
+                }),
+            ];
+            let wanted = case.answer.as_ref().map(|answer| folded(&collation, answer));
+            let case = Case { answer: wanted, ..case };
+            for (way, found) in answers {
+                compared += 1;
+                let problem = match (found, &case.answer) {
+                    (Ok(found), Some(_)) => case.disagreement(&folded(&collation, &found)),
+                    (Err(_), None) => None,
+                    (Err(error), _) if error.message.contains("parallel arrays") => None,
+                    (found, _) => Some(format!("{found:?}")),
+                };
+                wrong.extend(problem.map(|problem| format!("{seed} {way}: {stages:?}\n{problem}")));
+            }
+        }
+        if wrong.len() > 5 {
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    println!("{compared} compared, {by_index} by an index, {with_text} with texts in the stages");
+    assert!(compared > 300 && by_index > 10 && with_text > 30, "{compared} {by_index} {with_text}");
 }

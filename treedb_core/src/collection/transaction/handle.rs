@@ -67,7 +67,9 @@ impl<'t> TransactionCollection<'t> {
     /// See the type.
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
         of_now(request)?;
-        let execution = Execution::new(&self.txn.layer(&self.namespace)?, parse(request)?)?;
+        let query = parse(request)?;
+        let layer = self.txn.layer(&self.namespace)?;
+        let execution = Execution::new(&layer, query.of(&layer)?)?;
         let namespace = self.namespace.clone();
         Ok(TransactionCursor { namespace, execution, batch: Batch::begun() })
     }
@@ -87,7 +89,8 @@ impl<'t> TransactionCollection<'t> {
     pub fn count(&self, request: FindRequest) -> Result<u64> {
         of_now(&request)?;
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        count(&self.txn.layer(&self.namespace)?, &query)
+        let layer = self.txn.layer(&self.namespace)?;
+        count(&layer, &query.of(&layer)?)
     }
 
     /// Changes the documents that match.

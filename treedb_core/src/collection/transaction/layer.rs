@@ -11,6 +11,7 @@ use crate::collection::database::Database;
 use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
 use crate::collection::view::View;
+use crate::doc::Collation;
 use crate::kv::{ReadTxn, Reads};
 
 use super::overlay::{NEW, Op, Overlay};
@@ -169,6 +170,10 @@ impl Source for Layer<'_> {
         let base = self.view().map_or(0, |view| view.estimated_rows());
         base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
     }
+
+    fn collation(&self) -> &Collation {
+        self.meta.as_ref().map_or(&Collation::Simple, |meta| &meta.collation)
+    }
 }
 
 /// A collection that a transaction writes to.
@@ -268,6 +273,10 @@ impl Source for Writing<'_> {
 
     fn estimated_rows(&self) -> u64 {
         self.layer().estimated_rows()
+    }
+
+    fn collation(&self) -> &Collation {
+        self.overlay.base.as_ref().map_or(&Collation::Simple, |meta| &meta.collation)
     }
 }
 

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::options::Kind;
 use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
-use crate::doc::key::{encode_value, invert};
+use crate::doc::key::invert;
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, Value};
 
@@ -137,10 +137,7 @@ impl Coder<'_> {
         let mut out = Vec::with_capacity(16 * self.parts.len());
         for (at, (part, slot)) in self.parts.iter().zip(values).enumerate() {
             let start = out.len();
-            match self.collation.fold(slot.value) {
-                Some(folded) => encode_value(folded.value(), &mut out),
-                None => encode_value(slot.value, &mut out),
-            }
+            self.collation.encode(slot.value, &mut out);
             let Some(bytes) = out.get_mut(start..) else { continue };
             if self.hashed == Some(at) {
                 let hash = hashed(bytes);

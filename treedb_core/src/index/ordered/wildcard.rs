@@ -201,10 +201,7 @@ impl Walk<'_> {
     fn key(&mut self, value: Value<'_>) {
         if self.wildcard.holds(&self.path) {
             let mut key = path_prefix(&self.path);
-            match self.collation.fold(value) {
-                Some(folded) => encode_value(folded.value(), &mut key),
-                None => encode_value(value, &mut key),
-            }
+            self.collation.encode(value, &mut key);
             self.keys.push(key);
         }
     }

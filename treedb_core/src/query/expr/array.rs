@@ -4,8 +4,6 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::compare::compare;
-use crate::doc::key::encode_value;
 use crate::doc::write::ArrayWriter;
 use crate::doc::{Doc, Value};
 use crate::query::sort::Sort;
@@ -117,7 +115,7 @@ pub(super) fn slice<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'
     list(scope, values(input).skip(start).take(count))
 }
 
-pub(super) fn contains<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+pub(super) fn contains<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[value, input] = args else { return Ok(None) };
     let Some(Value::Array(input)) = input else {
         return Err(QueryError::new(
@@ -126,10 +124,10 @@ pub(super) fn contains<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a
         ));
     };
     let value = value.unwrap_or(Value::Undefined);
-    Ok(Some(Value::Bool(values(input).any(|one| compare(one, value).is_eq()))))
+    Ok(Some(Value::Bool(values(input).any(|one| scope.collation.compare(one, value).is_eq()))))
 }
 
-pub(super) fn index_of<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+pub(super) fn index_of<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let input = args.first().copied().flatten();
     if nullish(input) {
         return Ok(Some(Value::Null));
@@ -140,7 +138,7 @@ pub(super) fn index_of<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a
         return Ok(Some(Value::Int32(-1)));
     };
     let mut within = values(input).enumerate().take(end).skip(start);
-    let found = within.find(|(_, one)| compare(*one, value).is_eq());
+    let found = within.find(|(_, one)| scope.collation.compare(*one, value).is_eq());
     Ok(found.map_or(Some(Value::Int32(-1)), |(at, _)| int(at)))
 }
 
@@ -210,8 +208,7 @@ pub(super) fn sorted<'a>(
     for value in values(input) {
         let key = match sort {
             None => {
-                let mut key = Vec::new();
-                encode_value(value, &mut key);
+                let mut key = identity(scope, value);
                 if down {
                     crate::doc::key::invert(&mut key);
                 }
@@ -262,7 +259,10 @@ fn extreme_n<'a>(scope: &Scope<'a>, operator: &str, args: &[Found<'a>], greatest
     let &[input, n] = args else { return Ok(None) };
     let n = positive(operator, n)?;
     let mut all: Vec<_> = values(array(operator, input)?).filter(|value| !nullish(Some(*value))).collect();
-    all.sort_by(|a, b| if greatest { compare(*b, *a) } else { compare(*a, *b) });
+    all.sort_by(|a, b| {
+        let order = scope.collation.compare(*a, *b);
+        if greatest { order.reverse() } else { order }
+    });
     list(scope, all.into_iter().take(n))
 }
 
@@ -282,22 +282,22 @@ fn each<'a>(args: &[Found<'a>], mut visit: impl FnMut(Value<'a>)) {
     }
 }
 
-fn extreme<'a>(args: &[Found<'a>], wanted: Ordering) -> Found<'a> {
+fn extreme<'a>(scope: &Scope<'a>, args: &[Found<'a>], wanted: Ordering) -> Found<'a> {
     let mut best: Found<'a> = None;
     each(args, |value| {
-        if !nullish(Some(value)) && best.is_none_or(|best| compare(value, best) == wanted) {
+        if !nullish(Some(value)) && best.is_none_or(|best| scope.collation.compare(value, best) == wanted) {
             best = Some(value);
         }
     });
     best.or(Some(Value::Null))
 }
 
-pub(super) fn max<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    Ok(extreme(args, Ordering::Greater))
+pub(super) fn max<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(extreme(scope, args, Ordering::Greater))
 }
 
-pub(super) fn min<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    Ok(extreme(args, Ordering::Less))
+pub(super) fn min<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(extreme(scope, args, Ordering::Less))
 }
 
 fn summed(args: &[Found<'_>]) -> Sum {
@@ -355,14 +355,14 @@ pub(super) fn median<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>>
 }
 
 /// A value's bytes in a set: equal for equal values.
-fn identity(value: Value<'_>) -> Vec<u8> {
+fn identity(scope: &Scope<'_>, value: Value<'_>) -> Vec<u8> {
     let mut key = Vec::new();
-    encode_value(value, &mut key);
+    scope.collation.encode(value, &mut key);
     key
 }
 
-fn set(array: Doc<'_>) -> HashSet<Vec<u8>> {
-    values(array).map(identity).collect()
+fn set(scope: &Scope<'_>, array: Doc<'_>) -> HashSet<Vec<u8>> {
+    values(array).map(|value| identity(scope, value)).collect()
 }
 
 /// The operands as arrays; `None` if one is null.
@@ -385,16 +385,16 @@ fn arrays<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<Vec<Doc<'a>>>
 pub(super) fn set_union<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setUnion", args)? else { return Ok(Some(Value::Null)) };
     let mut seen = HashSet::new();
-    list(scope, all.into_iter().flat_map(values).filter(|value| seen.insert(identity(*value))))
+    list(scope, all.into_iter().flat_map(values).filter(|value| seen.insert(identity(scope, *value))))
 }
 
 pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setIntersection", args)? else { return Ok(Some(Value::Null)) };
     let Some((first, others)) = all.split_first() else { return list(scope, std::iter::empty()) };
-    let others: Vec<_> = others.iter().map(|other| set(*other)).collect();
+    let others: Vec<_> = others.iter().map(|other| set(scope, *other)).collect();
     let mut seen = HashSet::new();
     let common = values(*first).filter(|value| {
-        let key = identity(*value);
+        let key = identity(scope, *value);
         others.iter().all(|other| other.contains(&key)) && seen.insert(key)
     });
     list(scope, common)
@@ -403,20 +403,20 @@ pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Res
 pub(super) fn set_difference<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setDifference", args)? else { return Ok(Some(Value::Null)) };
     let &[a, b] = all.as_slice() else { return Ok(None) };
-    let mut gone = set(b);
-    list(scope, values(a).filter(|value| gone.insert(identity(*value))))
+    let mut gone = set(scope, b);
+    list(scope, values(a).filter(|value| gone.insert(identity(scope, *value))))
 }
 
-pub(super) fn set_equals<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+pub(super) fn set_equals<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setEquals", args)? else {
         return Err(wrong_type("All operands of $setEquals must be arrays. One argument is of type:", None));
     };
-    let mut sets = all.into_iter().map(set);
+    let mut sets = all.into_iter().map(|one| set(scope, one));
     let first = sets.next().unwrap_or_default();
     Ok(Some(Value::Bool(sets.all(|other| other == first))))
 }
 
-pub(super) fn set_is_subset<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+pub(super) fn set_is_subset<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setIsSubset", args)? else {
         return Err(wrong_type(
             "both operands of $setIsSubset must be arrays. One argument is of type:",
@@ -424,7 +424,7 @@ pub(super) fn set_is_subset<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Fou
         ));
     };
     let &[a, b] = all.as_slice() else { return Ok(None) };
-    Ok(Some(Value::Bool(set(a).is_subset(&set(b)))))
+    Ok(Some(Value::Bool(set(scope, a).is_subset(&set(scope, b)))))
 }
 
 pub(super) fn all_true<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {

@@ -3,22 +3,22 @@
 use crate::code::Result;
 use crate::doc::Value;
 
-use super::{Found, Scope, nullish, order, truthy, type_name};
+use super::{Found, Scope, nullish, truthy, type_name};
 
 macro_rules! comparisons {
     ($($name:ident $test:ident)*) => {
-        $(pub(super) fn $name<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+        $(pub(super) fn $name<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             let &[a, b] = args else { return Ok(None) };
-            Ok(Some(Value::Bool(order(a, b).$test())))
+            Ok(Some(Value::Bool(scope.order(a, b).$test())))
         })*
     };
 }
 
 comparisons! { eq is_eq ne is_ne lt is_lt lte is_le gt is_gt gte is_ge }
 
-pub(super) fn cmp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+pub(super) fn cmp<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, b] = args else { return Ok(None) };
-    Ok(Some(Value::Int32(order(a, b) as i32)))
+    Ok(Some(Value::Int32(scope.order(a, b) as i32)))
 }
 
 pub(super) fn not<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {

@@ -36,20 +36,20 @@ pub(crate) use object::merged;
 pub(crate) use parse::{check_path, check_variable};
 pub use scope::{Arena, Globals, Names, Scope};
 
-use std::cmp::Ordering;
-
 use crate::code::Result;
-use crate::doc::compare::compare;
-use crate::doc::{Element, OwnedValue, Path, Value};
+use crate::doc::{Collation, Element, OwnedValue, Path, Value};
 
 use table::Def;
 
 /// What an expression gives: `None` is MongoDB's "missing".
 pub type Found<'a> = Option<Value<'a>>;
 
-/// A parsed expression.
+/// A parsed expression. It knows how its texts compare.
 #[derive(Debug, Clone)]
-pub struct Expr(Node);
+pub struct Expr {
+    root: Node,
+    collation: Collation,
+}
 
 /// Where a path or a whole document begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,7 +91,8 @@ impl Expr {
     /// `InvalidPipelineOperator` for an unknown operator, `Location17276` for an unknown variable, `Location16020`
     /// and `FailedToParse` for operands an operator cannot have. Each names the operator.
     pub fn parse(value: Value<'_>, names: &Names) -> Result<Expr> {
-        Ok(Expr(parse::expression(value, &mut names.clone())?))
+        let root = parse::expression(value, &mut names.clone())?;
+        Ok(Expr { root, collation: names.collation().clone() })
     }
 
     /// [`Self::parse`] for the value of an element.
@@ -104,12 +105,12 @@ impl Expr {
 
     /// A constant.
     pub fn constant(value: Value<'_>) -> Expr {
-        Expr(Node::Const(OwnedValue::from_value(value)))
+        Expr { root: Node::Const(OwnedValue::from_value(value)), collation: Collation::Simple }
     }
 
     /// The field at `path` of the document.
     pub fn field(path: &str) -> Expr {
-        Expr(Node::Path(Base::Current, Path::new(path)))
+        Expr { root: Node::Path(Base::Current, Path::new(path)), collation: Collation::Simple }
     }
 
     /// The expression's value for the document of `scope`.
@@ -117,7 +118,8 @@ impl Expr {
     /// # Errors
     /// `TypeMismatch` and others, naming the operator and the type it met; `ExceededMemoryLimit`.
     pub fn eval<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
-        self.0.eval(scope)
+        scope.collation = &self.collation;
+        self.root.eval(scope)
     }
 
     /// The expression as a condition: false for null, missing, zero and `false`.
@@ -130,7 +132,7 @@ impl Expr {
 
     /// The value, if it does not depend on the document.
     pub fn as_constant(&self) -> Option<Value<'_>> {
-        match &self.0 {
+        match &self.root {
             Node::Const(value) => Some(value.value()),
             _ => None,
         }
@@ -149,10 +151,10 @@ impl Expr {
 
     /// The expression of a field, if it is a document of expressions.
     pub(crate) fn field_named(&self, name: &str) -> Option<Expr> {
-        match &self.0 {
+        match &self.root {
             Node::Object(fields) => {
                 let field = fields.iter().find(|(field, _)| field == name);
-                field.map(|(_, node)| Expr(node.clone()))
+                field.map(|(_, node)| Expr { root: node.clone(), collation: self.collation.clone() })
             }
             _ => None,
         }
@@ -160,7 +162,7 @@ impl Expr {
 
     /// The path, if the expression is a field of the document.
     pub fn as_field(&self) -> Option<&Path> {
-        match &self.0 {
+        match &self.root {
             Node::Path(Base::Current | Base::Root, path) => Some(path),
             _ => None,
         }
@@ -175,11 +177,6 @@ pub(crate) fn truthy(found: Found<'_>) -> bool {
 /// Null, undefined or missing.
 pub(crate) fn nullish(found: Found<'_>) -> bool {
     matches!(found, None | Some(Value::Null | Value::Undefined))
-}
-
-/// MongoDB's order, missing below null.
-pub(crate) fn order(a: Found<'_>, b: Found<'_>) -> Ordering {
-    compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined))
 }
 
 /// The type's name, `missing` included.

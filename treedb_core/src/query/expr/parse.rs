@@ -23,15 +23,16 @@ pub(super) fn expression(value: Value<'_>, names: &mut Names) -> Result<Node> {
             _ => object(doc, names),
         },
         Value::Array(array) => {
-            let items = array.elements().map(|item| expression(item.value(), names));
-            Ok(folded(Node::Array(items.collect::<Result<_>>()?)))
+            let items =
+                array.elements().map(|item| expression(item.value(), names)).collect::<Result<_>>()?;
+            Ok(folded(Node::Array(items), names))
         }
         value => Ok(Node::Const(OwnedValue::from_value(value))),
     }
 }
 
 /// A tree without anything to look up is its value. What fails is left for the evaluation to say so.
-fn folded(node: Node) -> Node {
+fn folded(node: Node, names: &Names) -> Node {
     let constant = |node: &Node| matches!(node, Node::Const(_));
     let fold = match &node {
         Node::Array(items) => items.iter().all(constant),
@@ -43,7 +44,9 @@ fn folded(node: Node) -> Node {
         return node;
     }
     let (arena, globals) = (Arena::new(), Globals::default());
-    let found = node.eval(&mut Scope::new(Doc::EMPTY, &globals, &arena)).ok();
+    let mut scope = Scope::new(Doc::EMPTY, &globals, &arena);
+    scope.collation = names.collation();
+    let found = node.eval(&mut scope).ok();
     let value = match found {
         Some(Some(value)) => Some(OwnedValue::from_value(value)),
         _ => None,
@@ -130,7 +133,7 @@ fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
         }
         fields.push((name.to_owned(), expression(element.value(), names)?));
     }
-    Ok(folded(Node::Object(fields)))
+    Ok(folded(Node::Object(fields), names))
 }
 
 fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node> {
@@ -197,7 +200,8 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
                     let sort = Sort::parse(by)?.ok_or_else(|| {
                         QueryError::bad_value("$sortArray: 'sortBy' must name a field or be 1 or -1")
                     })?;
-                    Ok(Node::SortArray { input, sort: Some(sort), down: false })
+                    let sort = Some(sort.collated(names.collation()));
+                    Ok(Node::SortArray { input, sort, down: false })
                 }
                 by => match by.as_integer() {
                     Some(1) => Ok(Node::SortArray { input, sort: None, down: false }),
@@ -272,7 +276,7 @@ fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
             }
         },
     };
-    Ok(folded(Node::Call(def, args)))
+    Ok(folded(Node::Call(def, args), names))
 }
 
 fn named_operands(

@@ -19,7 +19,7 @@ impl Expr {
     /// What the expression reads.
     pub(crate) fn reads(&self) -> Reads<'_> {
         let mut reads = Reads::default();
-        self.0.add_reads(&mut reads);
+        self.root.add_reads(&mut reads);
         reads
     }
 }

@@ -1,10 +1,12 @@
 //! What an evaluation knows: the document, the variables, and the memory its results live in.
 
+use std::cmp::Ordering;
+
 use bumpalo::Bump;
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Doc, OwnedValue, Value};
+use crate::doc::{Collation, Doc, OwnedValue, Value};
 
 use super::Found;
 
@@ -37,17 +39,33 @@ impl Arena {
     }
 }
 
-/// Names of the variables an expression may use, for the parser.
+/// What the parser of an expression knows: the names of the variables it may use, and how its texts compare.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     globals: Vec<String>,
     pub(super) locals: Vec<String>,
+    collation: Collation,
 }
 
 impl Names {
     /// The names `globals`, in the order of [`Globals::values`].
     pub fn new(globals: Vec<String>) -> Self {
-        Names { globals, locals: Vec::new() }
+        Names { globals, ..Self::default() }
+    }
+
+    /// The same names, texts compared as `collation` says.
+    pub fn collated(self, collation: Collation) -> Self {
+        Names { collation, ..self }
+    }
+
+    /// The names `globals` in the place of these; texts compare as here.
+    pub(crate) fn renamed(&self, globals: Vec<String>) -> Self {
+        Names::new(globals).collated(self.collation.clone())
+    }
+
+    /// How texts compare.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// The names of the whole pipeline.
@@ -85,13 +103,20 @@ pub struct Scope<'a> {
     pub(crate) globals: &'a Globals,
     arena: &'a Arena,
     pub(super) locals: Vec<Found<'a>>,
+    /// How texts compare: set by the expression that is asked.
+    pub(super) collation: &'a Collation,
 }
 
 impl<'a> Scope<'a> {
     /// The scope of `root`, whose results live in `arena`.
     pub fn new(root: Doc<'a>, globals: &'a Globals, arena: &'a Arena) -> Self {
         let root = Value::Document(root);
-        Scope { root, current: root, globals, arena, locals: Vec::new() }
+        Scope { root, current: root, globals, arena, locals: Vec::new(), collation: &Collation::Simple }
+    }
+
+    /// MongoDB's order, missing below null.
+    pub(super) fn order(&self, a: Found<'_>, b: Found<'_>) -> Ordering {
+        self.collation.compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined))
     }
 
     /// The same document, seen from `current`: `$$CURRENT`.

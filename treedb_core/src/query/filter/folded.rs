@@ -3,7 +3,7 @@
 use super::compare::{is_one_of, meets};
 use super::parse::{distinct, only};
 use super::{Filter, Node, Op};
-use crate::code::{ErrorCode, QueryError, Result};
+use crate::code::Result;
 use crate::doc::collation::holds_text;
 use crate::doc::{Collation, OwnedValue, Path, Value};
 
@@ -58,7 +58,7 @@ impl Filter {
     /// The same filter, its texts compared by `collation`.
     ///
     /// # Errors
-    /// `NotImplemented` for `$expr`, whose comparisons know no collation.
+    /// None: its expressions were read before.
     pub fn collated(mut self, collation: &Collation) -> Result<Self> {
         if !collation.is_simple() {
             self.root = fold(self.root, collation)?;
@@ -88,12 +88,8 @@ fn fold(node: Node, collation: &Collation) -> Result<Node> {
             let folded = Node::In { path: path.clone(), values };
             Node::Folded(Box::new(Folded { collation: collation.clone(), node: folded, asked: node }))
         }
-        Node::Expr(_) => {
-            return Err(QueryError::new(
-                ErrorCode::NotImplemented,
-                "$expr is not supported together with a collation: use the comparison operators of filters",
-            ));
-        }
+        Node::Expr(condition) => Node::Expr(Box::new(condition.collated(collation)?)),
+        // A schema compares by bytes whatever the collation: MongoDB's rule.
         node => node,
     })
 }

@@ -11,7 +11,7 @@ use super::Result;
 use super::find::hint;
 use super::list_collections::batch_size;
 use super::request::Request;
-use super::writes::{simple_collation, write_concern};
+use super::writes::write_concern;
 use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
@@ -34,6 +34,7 @@ fn read<'a>(
 ) -> std::result::Result<Asked, CommandError> {
     let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
+    let mut collation = None;
     for arg in args {
         let arg = arg?;
         match arg.name {
@@ -41,7 +42,7 @@ fn read<'a>(
             "cursor" => batch = batch_size(arg.document()?, batch)?,
             "hint" => by = Some(arg),
             "maxTimeMS" => until = Deadline::after(arg.count()?),
-            "collation" => simple_collation(&arg)?,
+            "collation" => collation = arg.some_document()?,
             "let" => variables = arg.some_document()?,
             "allowDiskUse" => disk = arg.bool()?,
             "explain" => explain = arg.bool()?,
@@ -57,6 +58,7 @@ fn read<'a>(
     let mut pipeline = AggregateRequest::of(stages.to_owned());
     pipeline.allow_disk_use = disk;
     pipeline.variables = variables;
+    pipeline.collation = collation;
     pipeline.until = until.instant();
     pipeline.durability = durability;
     if let (Some(arg), Some(collection)) = (by, collection) {

@@ -5,7 +5,7 @@ use treedb_core::query::ErrorCode;
 
 use super::Result;
 use super::request::{Request, done};
-use super::writes::{simple_collation, write_concern};
+use super::writes::write_concern;
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
@@ -21,7 +21,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             | "encryptedFields" | "size" | "max" => {
                 arg.unsupported()?;
             }
-            "collation" => simple_collation(&arg)?,
+            "collation" => {
+                if let Some(collation) = arg.some_document()? {
+                    options.insert(arg.name, Bson::Document(collation.try_into()?));
+                }
+            }
             "writeConcern" => {
                 write_concern(arg.document()?)?;
             }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBsonRef, rawdoc};
 use treedb_core::FindRequest;
-use treedb_core::doc::{Collation, MAX_DOCUMENT_SIZE, Value, key};
+use treedb_core::doc::{Collation, MAX_DOCUMENT_SIZE, Value};
 use treedb_core::query::ErrorCode;
 
 use super::Result;
@@ -31,7 +31,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         CommandError::location(40_414, "BSON field 'distinct.key' is missing but a required field")
     })?;
     let parts: Vec<&str> = path.split('.').collect();
-    let collation = find.collation.as_deref().map(Collation::parse).transpose()?.unwrap_or_default();
+    let collation = match find.collation.as_deref() {
+        Some(named) => Collation::parse(named)?,
+        None => collection.collation()?,
+    };
     let mut found = Distinct { collation, ..Distinct::default() };
     let all = find.filter.as_ref().is_none_or(|filter| filter.iter().next().is_none());
     if all
@@ -89,10 +92,7 @@ impl Distinct {
 
     fn push(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let mut encoded = Vec::new();
-        Value::with(value, |value| match self.collation.fold(value) {
-            Some(folded) => key::encode_value(folded.value(), &mut encoded),
-            None => key::encode_value(value, &mut encoded),
-        });
+        Value::with(value, |value| self.collation.encode(value, &mut encoded));
         // The key is about as long as the value: a good measure of what the reply will be.
         let bytes = encoded.len() + 8;
         if self.seen.insert(encoded) {

@@ -206,18 +206,6 @@ pub(super) fn check_statement(statement: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// `NotImplemented` for a collation other than the simple one, which is how everything compares here.
-pub(super) fn simple_collation(arg: &Arg<'_>) -> Result<()> {
-    let Some(collation) = arg.some_document()? else { return Ok(()) };
-    match collation.get("locale")? {
-        Some(RawBsonRef::String("simple")) => Ok(()),
-        _ => Err(CommandError::not_implemented(format!(
-            "'{}' is not supported but for the locale 'simple'",
-            arg.path()
-        ))),
-    }
-}
-
 /// The statements that failed, for a reply.
 #[derive(Default)]
 pub(super) struct WriteErrors {
