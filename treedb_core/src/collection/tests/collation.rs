@@ -213,7 +213,7 @@ fn a_pipeline_has_the_collation_it_names_or_that_of_its_collection() {
         [(1, 0, 1, false), (1, 0, 1, false), (1, 0, 1, false), (1, 1, 1, false)]
     );
     // The other collection has none: there texts are compared by their bytes.
-    assert_eq!(figures(&run(&plain, None)), [(1, 0, 1, false), (1, 1, 1, false)]);
+    assert_eq!(figures(&run(&plain, None)), [(1, 1, 1, false), (1, 1, 1, false)]);
     let mut merge = AggregateRequest::new([
         rawdoc! { "$match": { "w": "BANANA", "n": 3 } },
         rawdoc! { "$project": { "_id": 0, "w": 1, "merged": { "$literal": true } } },

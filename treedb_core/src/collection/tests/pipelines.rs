@@ -121,7 +121,11 @@ fn respelled(rng: &mut Rng, value: &Bson) -> Bson {
         Bson::Symbol(text) => Bson::Symbol(respelled_text(rng, text)),
         Bson::Array(all) => all.iter().map(|one| respelled(rng, one)).collect::<Vec<_>>().into(),
         Bson::Document(doc) => {
-            doc.iter().map(|(name, one)| (name.clone(), respelled(rng, one))).collect::<Document>().into()
+            let field = |(name, one): (&String, &Bson)| {
+                let new = if name == "$type" { one.clone() } else { respelled(rng, one) };
+                (name.clone(), new)
+            };
+            doc.iter().map(field).collect::<Document>().into()
         }
         other => other.clone(),
     }
@@ -206,7 +210,7 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
             let case = case(rng, &docs, &other);
             let shown = format!("{:?}", case.stages);
             // These do not care for collations.
-            if ["egular", "$regex", "$jsonSchema"].iter().any(|word| shown.contains(word)) {
+            if ["Regex", "$regex", "$jsonSchema"].iter().any(|word| shown.contains(word)) {
                 continue;
             }
             let stages =
