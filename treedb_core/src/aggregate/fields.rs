@@ -100,12 +100,7 @@ pub(super) fn depends_on(expr: &Expr, fields: &mut Fields) -> Option<Vec<usize>>
 
 /// The bytes of fields that tell apart what an object made of them alone is.
 #[inline]
-pub(super) fn identify_fields(
-    row: &Row<'_>,
-    places: &[usize],
-    collation: &Collation,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn identify_fields(row: &Row<'_>, places: &[usize], collation: &Collation, out: &mut Vec<u8>) {
     for place in places {
         match row.get(*place).copied().flatten() {
             Some(element) => drop(identify_by(collation, element.value(), out)),

@@ -140,7 +140,7 @@ impl Expr {
 
     /// The paths of its fields, if it is a document of nothing but fields and constants.
     pub(crate) fn fields(&self) -> Option<Vec<&Path>> {
-        let Node::Object(fields) = &self.0 else { return None };
+        let Node::Object(fields) = &self.root else { return None };
         let paths = fields.iter().filter_map(|(_, node)| match node {
             Node::Const(_) => None,
             Node::Path(Base::Current | Base::Root, path) => Some(Some(path)),
