@@ -8,7 +8,7 @@ use std::cell::Cell;
 use treedb_core::bson::rawdoc;
 use treedb_core::kv::{Reads, Store, TableKind};
 use treedb_core::query::Filter;
-use treedb_core::{Database, FindRequest, Format};
+use treedb_core::{Database, FindRequest, Format, IndexSpec};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -160,5 +160,30 @@ fn looking_through_rows_of_any_format_that_is_not_text_allocates_nothing_for_a_r
             spent.push(allocations(|| assert!(films.count(request.clone()).unwrap() > 0)));
         }
         assert_eq!(spent[0], spent[1], "{format:?}");
+    }
+}
+
+#[test]
+fn finding_a_document_by_an_indexed_value_allocates_the_document_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let people = db.collection("test.people").unwrap();
+    people.create_index(IndexSpec::new(rawdoc! { "email": 1 }).unique()).unwrap();
+    people.create_index(rawdoc! { "city": 1 }).unwrap();
+    let email = |n: i32| format!("user-{n:09}@example.com");
+    let person =
+        |n: i32| rawdoc! { "_id": n, "email": email(n), "city": n % 50, "score": f64::from(n), "ok": true };
+    people.insert_many(&(0..2000).map(person).collect::<Vec<_>>(), true).unwrap();
+    // A walk through an index of many rows for a key holds its way down and its key.
+    for (filter, each) in
+        [(rawdoc! { "_id": 1234 }, 1), (rawdoc! { "email": email(1234) }, 1), (rawdoc! { "city": 34 }, 3)]
+    {
+        let mut filters = vec![filter.clone(); 200];
+        let spent = allocations(|| {
+            for filter in filters.drain(..100) {
+                assert!(people.find_one(filter).unwrap().is_some());
+            }
+        });
+        assert_eq!(spent, 100 * each, "{filter:?}");
     }
 }

@@ -13,6 +13,22 @@ const DOCUMENTS: usize = 128;
 /// Bytes of documents after which a batch is long enough.
 const BYTES: usize = 1 << 20;
 
+/// What a batch holds already.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    documents: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Counts a document in; true if the batch is full with it.
+    pub(crate) fn is_full_with(&mut self, document: &RawDocumentBuf) -> bool {
+        self.documents += 1;
+        self.bytes += document.as_bytes().len();
+        self.documents >= DOCUMENTS || self.bytes >= BYTES
+    }
+}
+
 /// What is left of a batch, and whether there may be another.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -41,11 +57,10 @@ impl Batch {
         let Batch { ready, more } = self;
         // Nothing is handed out behind an error: the place of the walk is no longer known.
         *more = false;
-        let mut bytes = 0;
+        let mut room = Room::default();
         *more = execution.run(source, &mut |document| {
-            bytes += document.as_bytes().len();
+            let full = room.is_full_with(&document);
             ready.push_back(document);
-            let full = ready.len() >= DOCUMENTS || bytes >= BYTES;
             if full { Flow::Break(()) } else { Flow::Continue(()) }
         })?;
         Ok(())

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bson::Document;
@@ -47,6 +48,8 @@ impl Counters {
 /// Reads and changes the catalog's table; caches what it read.
 #[derive(Debug)]
 pub(crate) struct Catalog {
+    /// Tells it from all others of this process.
+    id: u64,
     table: Table,
     cache: Mutex<Cache>,
 }
@@ -69,13 +72,24 @@ impl Catalog {
                 table
             }
         };
-        Ok(Catalog { table, cache: Mutex::default() })
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Ok(Catalog { id: NEXT.fetch_add(1, Ordering::Relaxed), table, cache: Mutex::default() })
+    }
+
+    /// Tells it from all others of this process.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How often entries have changed until then.
+    pub(super) fn generation(&self, reads: &impl Reads) -> Result<u64> {
+        Ok(Counters::decode(reads.get(&self.table, b"")?).generation)
     }
 
     /// The collection of this name in a snapshot, or in a write transaction that has not changed the catalog yet:
     /// what is read here is kept for others, so it must be committed.
     pub(crate) fn find(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
-        let generation = Counters::decode(reads.get(&self.table, b"")?).generation;
+        let generation = self.generation(reads)?;
         {
             let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             if cache.generation == generation

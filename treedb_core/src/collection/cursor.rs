@@ -10,7 +10,7 @@ use crate::kv::ReadTxn;
 use crate::query::{Counters, Execution, Plan, Query};
 
 use super::batch::Batch;
-use super::by_id::ById;
+use super::by_key::ByKey;
 use super::changes::{Past, PastView};
 use super::meta::Meta;
 use super::view::View;
@@ -27,18 +27,21 @@ pub struct Cursor {
 enum State {
     /// The collection does not exist.
     Nothing,
-    /// What was looked for by its `_id` is in `ready` already.
-    ById(Box<ById>),
+    /// What was looked for is in the batch already.
+    One(Box<ByKey>),
+    Key(Box<Walked<ByKey>>),
     Walk(Box<Walk>),
     Past(Box<Walk>, Box<Past>),
 }
 
 /// Snapshot, collection and place.
-struct Walk {
+struct Walked<E> {
     reads: ReadTxn,
     meta: Arc<Meta>,
-    execution: Execution,
+    execution: E,
 }
+
+type Walk = Walked<Execution>;
 
 impl Cursor {
     /// A cursor over nothing: the answer of a collection that does not exist.
@@ -46,10 +49,14 @@ impl Cursor {
         Cursor { state: State::Nothing, batch: Batch::last([]) }
     }
 
-    /// The answer of a find by `_id` in `reads`.
-    pub(super) fn by_id(reads: &ReadTxn, meta: &Meta, mut find: Box<ById>) -> Result<Self> {
-        let batch = Batch::last(find.find(reads, meta)?);
-        Ok(Cursor { state: State::ById(find), batch })
+    /// The answer of a find by one key in `reads`.
+    pub(super) fn by_key(reads: ReadTxn, meta: Arc<Meta>, mut find: ByKey) -> Result<Self> {
+        if find.is_one(&meta) {
+            let batch = Batch::last(find.one(&reads, &meta)?);
+            return Ok(Cursor { state: State::One(Box::new(find)), batch });
+        }
+        let walk = Box::new(Walked { reads, meta, execution: find });
+        Ok(Cursor { state: State::Key(walk), batch: Batch::begun() })
     }
 
     /// Plans `query` over the collection in `reads`.
@@ -63,7 +70,8 @@ impl Cursor {
     pub(super) fn snapshot(&self) -> Option<(&ReadTxn, &Meta)> {
         match &self.state {
             State::Walk(walk) => Some((&walk.reads, &walk.meta)),
-            State::Nothing | State::ById(_) | State::Past(..) => None,
+            State::Key(walk) => Some((&walk.reads, &walk.meta)),
+            State::Nothing | State::One(_) | State::Past(..) => None,
         }
     }
 
@@ -78,7 +86,8 @@ impl Cursor {
     pub fn plan(&self) -> Option<&Plan> {
         match &self.state {
             State::Nothing => None,
-            State::ById(find) => Some(find.plan()),
+            State::One(find) => Some(find.plan()),
+            State::Key(walk) => Some(walk.execution.plan()),
             State::Walk(walk) | State::Past(walk, _) => Some(walk.execution.plan()),
         }
     }
@@ -87,7 +96,8 @@ impl Cursor {
     pub fn counters(&self) -> Counters {
         match &self.state {
             State::Nothing => Counters::default(),
-            State::ById(find) => find.counters(),
+            State::One(find) => find.counters(),
+            State::Key(walk) => walk.execution.counters(),
             State::Walk(walk) | State::Past(walk, _) => walk.execution.counters(),
         }
     }
@@ -104,7 +114,12 @@ impl Cursor {
             let (walk, past) = match &mut self.state {
                 State::Walk(walk) => (walk, None),
                 State::Past(walk, past) => (walk, Some(past)),
-                State::Nothing | State::ById(_) => return Ok(()),
+                State::Key(walk) => {
+                    let Walked { reads, meta, execution } = &mut **walk;
+                    execution.fetch(reads, meta, &mut self.batch)?;
+                    continue;
+                }
+                State::Nothing | State::One(_) => return Ok(()),
             };
             let Walk { reads, meta, execution } = &mut **walk;
             let source: &dyn Source = match past {

@@ -13,7 +13,7 @@ use crate::kv::{Durability, ReadTxn};
 use crate::query::explain::{self, Wanted};
 use crate::query::{Counters, Execution, Plan, count, counted, distinct_by_index};
 
-use super::by_id::ById;
+use super::by_key::{ByKey, Sought};
 use super::changes::Past;
 use super::cursor::Cursor;
 use super::database::Database;
@@ -92,14 +92,16 @@ impl Collection {
     /// # Errors
     /// `BadValue` and others of the filter, sort and projection, each naming the field.
     pub fn find(&self, request: FindRequest) -> Result<Cursor> {
-        if let Some(find) = ById::new(&request)? {
-            match self.snapshot()? {
-                Some((reads, meta)) if meta.collation.is_simple() => {
-                    return Cursor::by_id(&reads, &meta, Box::new(find));
+        if let Some(sought) = Sought::in_request(&request)?
+            && let Some((reads, meta)) = self.snapshot()?
+        {
+            return match ByKey::new(&sought, &request, &meta)? {
+                Some(find) => Cursor::by_key(reads, meta, find),
+                None => {
+                    let query = parse(&request)?.under(&meta.collation)?;
+                    Cursor::open(reads, meta, query)
                 }
-                Some(_) => {}
-                None => return Ok(Cursor::empty()),
-            }
+            };
         }
         self.find_by_plan(request)
     }
@@ -128,7 +130,16 @@ impl Collection {
 
     /// The first document that matches.
     pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
-        self.find(FindRequest::filter(filter).limit(1))?.next().transpose()
+        if let Some(sought) = Sought::by(&filter)? {
+            let reads = self.db.inner.store.snapshot()?;
+            let found = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
+                sought.index(meta).map(|index| sought.first(index, &reads, meta))
+            })?;
+            if let Some(Some(found)) = found {
+                return found;
+            }
+        }
+        self.find_by_plan(FindRequest::filter(filter).limit(1))?.next().transpose()
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.
@@ -291,7 +302,8 @@ impl Collection {
 
     pub(super) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
         let reads = self.db.inner.store.begin_read()?;
-        Ok(self.db.inner.catalog.find(&reads, &self.namespace)?.map(|meta| (reads, meta)))
+        let meta = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, Arc::clone)?;
+        Ok(meta.map(|meta| (reads, meta)))
     }
 
     pub(super) fn edit<T>(

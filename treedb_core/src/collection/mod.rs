@@ -7,11 +7,12 @@
 //! | `request` | what those calls take and return |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
 //! | `batch` | documents found and not handed out yet |
-//! | `by_id` | a find by `_id`, which needs no plan |
+//! | `by_key` | a find by one value of an indexed field, which needs no plan |
 //! | `text` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
+//! | `known` | what a thread remembers of the catalog |
 //! | `validator` | what a collection's documents must match |
 //! | `row` | how documents are stored as rows |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
@@ -32,7 +33,7 @@
 mod aggregate;
 mod batch;
 mod bulk;
-mod by_id;
+mod by_key;
 mod catalog;
 mod change;
 pub mod changes;
@@ -45,6 +46,7 @@ mod handle;
 mod index_build;
 mod index_change;
 mod index_spec;
+mod known;
 mod meta;
 mod namespace;
 mod parts;

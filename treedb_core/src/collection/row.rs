@@ -260,7 +260,7 @@ impl Row for Lent<'_, '_> {
 /// Memory that rows are encoded to and decoded to, used again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    row: Vec<u8>,
+    pub(super) row: Vec<u8>,
     picks: Picks,
 }
 

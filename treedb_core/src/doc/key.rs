@@ -118,7 +118,12 @@ fn encode_fields(doc: Doc<'_>, out: &mut Vec<u8>) {
 }
 
 fn encode_text(text: &[u8], out: &mut Vec<u8>) {
+    out.reserve(text.len() + 1);
     let mut rest = text;
+    if is_plain(text) {
+        out.extend_from_slice(text);
+        return out.push(0);
+    }
     while let Some(at) = rest.iter().position(|&byte| byte <= 1) {
         let (plain, special) = rest.split_at(at);
         out.extend_from_slice(plain);
@@ -129,6 +134,17 @@ fn encode_text(text: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.push(0);
+}
+
+/// True if no byte of a text is 0 or 1; eight of them are looked at at once.
+fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let none = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        // The top bit of a byte is set if it was below 2, or it stands above such a byte.
+        word.wrapping_sub(0x0202_0202_0202_0202) & !word & 0x8080_8080_8080_8080 == 0
+    };
+    words.iter().all(none) && rest.iter().all(|&byte| byte > 1)
 }
 
 fn encode_number(number: Number, out: &mut Vec<u8>) {
