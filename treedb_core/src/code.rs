@@ -116,16 +116,24 @@ codes! {
     InvalidPipelineOperator = 168,
     /// Two arrays under one compound index.
     CannotIndexParallelArrays = 171,
+    /// A retried write's number belongs to a transaction.
+    IncompleteTransactionHistory = 217,
+    /// The session has begun a newer transaction, or retryable write.
+    TransactionTooOld = 225,
     /// Not built (yet).
     NotImplemented = 238,
     /// The moment asked for lies before what is kept.
     SnapshotTooOld = 239,
     /// No such transaction.
     NoSuchTransaction = 251,
+    /// The transaction has been committed: nothing more can be done in it.
+    TransactionCommitted = 256,
     /// A transaction's changes take more memory than it may have.
     TransactionTooLarge = 257,
     /// A change stream cannot go on from this place.
     InvalidResumeToken = 260,
+    /// More sessions with transactions or retryable writes than there may be.
+    TooManyLogicalSessions = 261,
     /// Not possible inside a transaction.
     OperationNotSupportedInTransaction = 263,
     /// A change stream cannot go on.

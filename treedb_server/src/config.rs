@@ -31,6 +31,8 @@ pub struct Config {
     pub changes: Changes,
     /// Where MongoDB's drivers connect.
     pub mongo: Address,
+    /// The name of the replica set of which the server is the only member, for drivers; `None`: it is a standalone.
+    pub replica_set: Option<String>,
     /// Where native clients connect.
     pub native: Option<Address>,
     /// Where `/livez`, `/readyz` and `/metrics` answer.
@@ -67,6 +69,14 @@ pub struct Limits {
     pub cursor_idle: Duration,
     /// Cursors open at a time.
     pub cursors: usize,
+    /// Transactions of the Mongo protocol open at a time.
+    pub transactions: usize,
+    /// Bytes of changes that all of them may hold; one may hold [`treedb_core::MAX_TRANSACTION_BYTES`].
+    pub transaction_bytes: usize,
+    /// How long one may take before it is undone; it pins a snapshot.
+    pub transaction_life: Duration,
+    /// Sessions known at a time: those that have begun a transaction, or sent a write that may be sent again.
+    pub sessions: usize,
     /// How long running commands get to finish when the server stops.
     pub drain: Duration,
 }
@@ -80,6 +90,10 @@ impl Default for Limits {
             stall: Duration::from_secs(30),
             cursor_idle: Duration::from_secs(600),
             cursors: 10_000,
+            transactions: 1_000,
+            transaction_bytes: 1 << 30,
+            transaction_life: Duration::from_secs(60),
+            sessions: 100_000,
             drain: Duration::from_secs(10),
         }
     }

@@ -13,6 +13,8 @@ use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::mongo::cursors::Cursors;
+use crate::mongo::identity::Identity;
+use crate::mongo::sessions::Sessions;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -28,6 +30,10 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// Results of the Mongo protocol that take more than one message.
     pub(crate) cursors: Cursors,
+    /// Sessions of the Mongo protocol.
+    pub(crate) sessions: Sessions,
+    /// As what drivers see the server.
+    pub(crate) identity: Identity,
     /// Backups under way.
     pub(crate) backups: Backups,
     /// When the server began.
@@ -38,13 +44,21 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(database: Database, dir: PathBuf, durability: Durability, limits: Limits) -> Self {
+    pub(crate) fn new(
+        database: Database,
+        dir: PathBuf,
+        durability: Durability,
+        limits: Limits,
+        identity: Identity,
+    ) -> Self {
         let metrics = Metrics::new();
         Context {
             database,
             dir,
             durability,
             cursors: Cursors::new(limits.cursors, limits.blocking_threads / 2, metrics.cursors.clone()),
+            sessions: Sessions::new(limits.sessions),
+            identity,
             metrics,
             backups: Backups::default(),
             started: Instant::now(),
@@ -125,7 +139,9 @@ pub(crate) mod tests {
     pub(crate) fn context(limits: Limits) -> (Arc<Context>, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let database = Database::open(dir.path()).unwrap();
-        (Arc::new(Context::new(database, dir.path().to_owned(), Durability::Durable, limits)), dir)
+        let context =
+            Context::new(database, dir.path().to_owned(), Durability::Durable, limits, Identity::Standalone);
+        (Arc::new(context), dir)
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use treedb_core::{ChangeLogOptions, Database, QueryError};
 use crate::config::{Address, Changes, Config};
 use crate::context::Context;
 use crate::listener::Listener;
+use crate::mongo::identity::Identity;
 use crate::{admin, mongo, native};
 
 pub use crate::drain::Stopper;
@@ -81,7 +82,9 @@ impl Server {
             Some(address) => Some(Listener::bind("admin", address).await?),
             None => None,
         };
-        let context = Arc::new(Context::new(database, config.dir, config.durability, config.limits));
+        let identity = Identity::new(config.replica_set, mongo.address);
+        let context =
+            Arc::new(Context::new(database, config.dir, config.durability, config.limits, identity));
         Ok(Server { context, stopper: Stopper::new(), mongo, native, admin })
     }
 
@@ -119,12 +122,14 @@ impl Server {
                 listener.run(Arc::clone(&context), stopper.drain(), admin::connection).await;
             }
         };
-        let reaper = tokio::spawn(reap(Arc::clone(&context)));
+        let reapers =
+            [tokio::spawn(reap(Arc::clone(&context))), tokio::spawn(reap_sessions(Arc::clone(&context)))];
         tokio::join!(mongo, native, admin);
-        reaper.abort();
+        reapers.iter().for_each(tokio::task::JoinHandle::abort);
         tokio::task::spawn_blocking(move || {
             // Cursors hold snapshots of what is about to be closed.
             context.cursors.clear();
+            context.sessions.end(None, &context.cursors);
             match Arc::try_unwrap(context) {
                 Ok(context) => context.database.close(),
                 // A command outlived the drain. It may read on; what it writes is in the log.
@@ -136,6 +141,9 @@ impl Server {
         Ok(())
     }
 }
+
+/// Seconds between two looks for sessions that nobody uses any more.
+const FORGET_ROUNDS: u64 = 300;
 
 /// Closes cursors that nobody asks for any more.
 async fn reap(context: Arc<Context>) {
@@ -154,6 +162,31 @@ async fn reap(context: Arc<Context>) {
         .await;
         if let Ok(count @ 1..) = reaped {
             tracing::info!(cursors = count, "closed idle cursors");
+        }
+    }
+}
+
+/// Undoes transactions whose time is over, and forgets sessions.
+async fn reap_sessions(context: Arc<Context>) {
+    let mut rounds = 0_u64;
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        rounds += 1;
+        let context = Arc::clone(&context);
+        let forgetful = rounds.is_multiple_of(FORGET_ROUNDS);
+        if context.sessions.open() == 0 && !forgetful {
+            continue;
+        }
+        // The end of a transaction is the end of a snapshot, which may have pages to free.
+        let reaped = tokio::task::spawn_blocking(move || {
+            if forgetful && let Err(error) = context.sessions.forget(&context.database) {
+                tracing::warn!(error = error.message, "old records of sessions could not be deleted");
+            }
+            context.sessions.expire(context.limits.transaction_life, &context.cursors)
+        })
+        .await;
+        if let Ok(count @ 1..) = reaped {
+            tracing::info!(transactions = count, "undid transactions whose time was over");
         }
     }
 }

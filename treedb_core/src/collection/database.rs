@@ -262,7 +262,10 @@ impl Database {
 
     /// A collection inside a write transaction, its changes to be recorded if the database records any.
     pub(crate) fn edit_in<'t>(&'t self, txn: &'t mut WriteTxn, meta: Arc<Meta>) -> Result<Edit<'t>> {
-        let pending = self.inner.changes.begin(txn, meta.id)?;
+        let pending = match meta.namespace.is_recorded() {
+            true => self.inner.changes.begin(txn, meta.id)?,
+            false => None,
+        };
         Ok(Edit { txn, catalog: &self.inner.catalog, meta, pending, replaces: false })
     }
 

@@ -57,6 +57,12 @@ impl Namespace {
         }
     }
 
+    /// False for what the server keeps for itself, in the database `config`: nobody watches that, and the change log
+    /// does not hold it.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.database() != "config"
+    }
+
     /// The database's name.
     pub fn database(&self) -> &str {
         self.full.get(..self.dot).unwrap_or_default()

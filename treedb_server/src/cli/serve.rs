@@ -41,6 +41,10 @@ pub(super) struct Serve {
     /// Where MongoDB drivers connect
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:27017")]
     mongo: Address,
+    /// Tell MongoDB drivers that this is the only member of the replica set NAME: they begin transactions and send writes
+    /// again after a lost connection only to such servers [default: a standalone server]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    replica_set: Option<String>,
     /// Where native clients connect [default: not served]
     #[arg(long, value_name = "HOST:PORT")]
     native: Option<Address>,
@@ -63,6 +67,9 @@ pub(super) struct Serve {
     /// Seconds that a cursor may lie unused before it is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     cursor_seconds: u64,
+    /// Seconds that a transaction may take before it is undone
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    transaction_seconds: u64,
     /// Seconds that running commands get to finish when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_seconds: u64,
@@ -128,6 +135,7 @@ impl Serve {
                 DurabilityFlag::None => Durability::None,
             },
             mongo: self.mongo,
+            replica_set: self.replica_set,
             native: self.native,
             admin: self.admin,
             limits: Limits {
@@ -135,6 +143,7 @@ impl Serve {
                 inflight_bytes: self.max_inflight_bytes,
                 stall: Duration::from_secs(self.stall_seconds),
                 cursor_idle: Duration::from_secs(self.cursor_seconds),
+                transaction_life: Duration::from_secs(self.transaction_seconds),
                 drain: Duration::from_secs(self.drain_seconds),
                 ..Limits::default()
             },

@@ -25,6 +25,7 @@ const GENERIC: &[&str] = &[
     "apiDeprecationErrors",
     "apiStrict",
     "apiVersion",
+    "autocommit",
     "clientOperationKey",
     "comment",
     "databaseVersion",
@@ -34,6 +35,8 @@ const GENERIC: &[&str] = &[
     "rawData",
     "readConcern",
     "shardVersion",
+    "startTransaction",
+    "txnNumber",
     "writeConcern",
 ];
 

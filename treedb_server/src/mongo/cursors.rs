@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::gauge::Gauge;
-use treedb_core::ChangeStream;
 use treedb_core::query::ErrorCode;
+use treedb_core::{ChangeStream, TransactionCursor};
 
 use super::error::CommandError;
 use super::reply::BatchReply;
+use super::sessions::{Open, SessionId};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -73,6 +74,13 @@ enum Content {
         /// Read already, for the next batch.
         ahead: Option<RawDocumentBuf>,
     },
+    /// Of a transaction, in which it is read on.
+    Transaction {
+        documents: Box<TransactionCursor>,
+        ahead: Option<RawDocumentBuf>,
+        /// Which session's, and its number.
+        key: (SessionId, i64),
+    },
     /// Has no end, but for what it watches being dropped.
     Changes(Box<ChangeStream>),
 }
@@ -81,6 +89,17 @@ impl Cursor {
     /// A cursor over the events of a change stream.
     pub(crate) fn changes(namespace: impl Into<String>, stream: ChangeStream) -> Self {
         Cursor { namespace: namespace.into(), content: Content::Changes(Box::new(stream)), keep: false }
+    }
+
+    /// A cursor over what a find in the transaction `open` finds.
+    pub(crate) fn of_transaction(
+        namespace: impl Into<String>,
+        documents: TransactionCursor,
+        open: &Open,
+    ) -> Self {
+        let documents = Box::new(documents);
+        let content = Content::Transaction { documents, ahead: None, key: open.key };
+        Cursor { namespace: namespace.into(), content, keep: true }
     }
 
     /// A cursor over `documents`, called `namespace` in its replies.
@@ -94,17 +113,50 @@ impl Cursor {
         Cursor { keep, ..self }
     }
 
+    /// Refuses to go on where it was not opened: in another transaction, or outside of its own.
+    fn belongs_to(&self, id: i64, open: Option<&Open>) -> Result<()> {
+        let own = match &self.content {
+            Content::Transaction { key, .. } => Some(*key),
+            _ => None,
+        };
+        let refuse = |code, what: String| {
+            Err(CommandError::location(code, format!("Cannot run getMore on cursor {id}, which was {what}")))
+        };
+        match (own, open.map(|open| open.key)) {
+            (Some(own), Some(here)) if own == here => Ok(()),
+            (None, None) => Ok(()),
+            (None, Some((_, number))) => {
+                refuse(50_739, format!("not created in a transaction, in transaction {number}"))
+            }
+            (Some((_, own)), None) => {
+                refuse(50_740, format!("created in transaction {own}, without a txnNumber"))
+            }
+            (Some((own, _)), Some((here, _))) if own != here => {
+                refuse(50_738, format!("created in session {own}, in session {here}"))
+            }
+            (Some((_, own)), Some((_, here))) => {
+                refuse(50_741, format!("created in transaction {own}, in transaction {here}"))
+            }
+        }
+    }
+
     /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more. A change stream
-    /// waits for its first event as long as `wait`.
+    /// waits for its first event as long as `wait`; a cursor of a transaction needs that.
     fn fill(
         &mut self,
         reply: &mut BatchReply,
         limit: Option<usize>,
         until: Deadline,
         mut wait: Duration,
+        open: Option<&Open>,
     ) -> Result<bool> {
-        let (documents, ahead) = match &mut self.content {
-            Content::Documents { documents, ahead } => (documents, ahead),
+        type Next<'n> = Box<dyn FnMut() -> Result<Option<RawDocumentBuf>> + 'n>;
+        let (mut next, ahead): (Next<'_>, _) = match &mut self.content {
+            Content::Documents { documents, ahead } => (Box::new(|| documents.next().transpose()), ahead),
+            Content::Transaction { documents, ahead, .. } => match open {
+                Some(open) => (Box::new(|| Ok(documents.next(&open.txn)?)), ahead),
+                None => return Ok(false),
+            },
             Content::Changes(stream) => {
                 while limit.is_none_or(|limit| reply.len() < limit)
                     && let Some(event) = stream.wait(wait)?
@@ -121,12 +173,12 @@ impl Cursor {
         loop {
             until.check()?;
             // Looking one document ahead tells the client at once when it has seen everything.
-            let next = match ahead.take() {
+            let document = match ahead.take() {
                 Some(document) => Some(document),
                 None if limit == Some(0) => return Ok(true),
-                None => documents.next().transpose()?,
+                None => next()?,
             };
-            let Some(document) = next else { return Ok(false) };
+            let Some(document) = document else { return Ok(false) };
             if limit.is_some_and(|limit| reply.len() >= limit) || !reply.has_room_for(&document) {
                 *ahead = Some(document);
                 return Ok(true);
@@ -170,15 +222,30 @@ impl Cursors {
     /// The reply with the first batch of `cursor`, which is kept if there is more (and `single` does not forbid it).
     pub(crate) fn first(
         &self,
+        cursor: Cursor,
+        batch: usize,
+        single: bool,
+        until: Deadline,
+    ) -> Result<RawDocumentBuf> {
+        self.first_in(None, cursor, batch, single, until)
+    }
+
+    /// The same, of a cursor of the transaction `open`.
+    pub(crate) fn first_in(
+        &self,
+        mut open: Option<&mut Open>,
         mut cursor: Cursor,
         batch: usize,
         single: bool,
         until: Deadline,
     ) -> Result<RawDocumentBuf> {
         let mut reply = BatchReply::new("firstBatch");
-        let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO)?;
+        let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO, open.as_deref())?;
         let namespace = cursor.namespace.clone();
         let id = if more && !single { self.insert(cursor)? } else { 0 };
+        if let Some(open) = open.as_mut().filter(|_| id != 0) {
+            open.cursors.push(id);
+        }
         reply.finish(id, &namespace)
     }
 
@@ -190,13 +257,18 @@ impl Cursors {
         namespace: &str,
         batch: Option<usize>,
         wait: Duration,
+        open: Option<&Open>,
     ) -> Result<RawDocumentBuf> {
         let mut cursor = self.take(id, namespace)?;
+        if let Err(error) = cursor.belongs_to(id, open) {
+            self.put_back(id, cursor);
+            return Err(error);
+        }
         let mut reply = BatchReply::new("nextBatch");
         // Who waits has a thread. There are to be some left for those who do not.
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let wait = if waiting < self.waiters { wait } else { wait.min(CROWDED) };
-        let filled = cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER, wait);
+        let filled = cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER, wait, open);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         match filled {
             Ok(true) => {
@@ -223,6 +295,11 @@ impl Cursors {
         // Dropping a cursor ends a snapshot: not under the lock.
         drop(slots);
         killed.is_some()
+    }
+
+    /// Closes the cursor `id`, if there still is one.
+    pub(crate) fn close(&self, id: i64) {
+        self.remove(id);
     }
 
     /// Closes the cursors that have not been used for `idle`. Returns how many.
@@ -281,11 +358,8 @@ impl Cursors {
                 ),
             ));
         }
-        slot.cursor.take().ok_or_else(|| CommandError {
-            code: 143,
-            name: "CursorInUse".into(),
-            message: format!("cursor id {id} is already in use"),
-            duplicate: None,
+        slot.cursor.take().ok_or_else(|| {
+            CommandError::named(143, "CursorInUse", format!("cursor id {id} is already in use"))
         })
     }
 
@@ -354,9 +428,9 @@ mod tests {
         let cursors = cursors();
         let (id, n) = parts(cursors.first(numbers(25), 10, false, Deadline::NEVER));
         assert!(id > 0 && n == 10);
-        assert_eq!(parts(cursors.next(id, "a.b", Some(10), Duration::ZERO)), (id, 10));
-        assert_eq!(parts(cursors.next(id, "a.b", None, Duration::ZERO)), (0, 5));
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 43);
+        assert_eq!(parts(cursors.next(id, "a.b", Some(10), Duration::ZERO, None)), (id, 10));
+        assert_eq!(parts(cursors.next(id, "a.b", None, Duration::ZERO, None)), (0, 5));
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
         assert_eq!(parts(cursors.first(numbers(10), 10, false, Deadline::NEVER)), (0, 10));
         assert_eq!(parts(cursors.first(numbers(11), 10, true, Deadline::NEVER)), (0, 10));
     }
@@ -366,7 +440,7 @@ mod tests {
         let cursors = cursors();
         let (id, n) = parts(cursors.first(numbers(2), 0, false, Deadline::NEVER));
         assert!(id > 0 && n == 0);
-        assert_eq!(parts(cursors.next(id, "a.b", Some(0), Duration::ZERO)), (0, 2));
+        assert_eq!(parts(cursors.next(id, "a.b", Some(0), Duration::ZERO, None)), (0, 2));
     }
 
     #[test]
@@ -374,7 +448,7 @@ mod tests {
         let cursors = cursors();
         let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
         assert!(!cursors.kill(id, "a.other"));
-        assert_eq!(cursors.next(id, "a.other", None, Duration::ZERO).unwrap_err().code, 13);
+        assert_eq!(cursors.next(id, "a.other", None, Duration::ZERO, None).unwrap_err().code, 13);
         assert!(cursors.kill(id, "a.b"));
         assert!(!cursors.kill(id, "a.b"));
         cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap();
@@ -392,11 +466,11 @@ mod tests {
         let cursors = cursors();
         let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
         let taken = cursors.take(id, "a.b").unwrap();
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 143);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 143);
         assert_eq!(cursors.reap(Duration::ZERO), 0);
         assert!(cursors.kill(id, "a.b"));
         cursors.put_back(id, taken);
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 43);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
     }
 
     #[test]
@@ -420,7 +494,7 @@ mod tests {
         });
         let (id, _) =
             parts(cursors.first(Cursor::new("a.b", Box::new(documents)), 1, false, Deadline::NEVER));
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 17);
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO).unwrap_err().code, 43);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 17);
+        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
     }
 }

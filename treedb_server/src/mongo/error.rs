@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_core::query::{DuplicateKey, ErrorCode, QueryError};
 
 /// An error reply: `{ok: 0, errmsg, code, codeName}`.
@@ -16,27 +16,39 @@ pub(crate) struct CommandError {
     pub(crate) message: String,
     /// For a duplicate key: which.
     pub(crate) duplicate: Option<Box<DuplicateKey>>,
+    /// Its transaction may be run again.
+    transient: bool,
 }
 
 impl CommandError {
     /// An error of the table.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        CommandError {
-            code: code.number(),
-            name: Cow::Borrowed(code.name()),
-            message: message.into(),
-            duplicate: None,
-        }
+        Self::of(code.number(), Cow::Borrowed(code.name()), message)
+    }
+
+    /// One that only the wire knows.
+    pub(crate) fn named(code: i32, name: &'static str, message: impl Into<String>) -> Self {
+        Self::of(code, Cow::Borrowed(name), message)
     }
 
     /// One of MongoDB's numbered assertions, which have no name but `LocationN`.
     pub(crate) fn location(number: i32, message: impl Into<String>) -> Self {
-        CommandError {
-            code: number,
-            name: Cow::Owned(format!("Location{number}")),
-            message: message.into(),
-            duplicate: None,
-        }
+        Self::of(number, Cow::Owned(format!("Location{number}")), message)
+    }
+
+    fn of(code: i32, name: Cow<'static, str>, message: impl Into<String>) -> Self {
+        CommandError { code, name, message: message.into(), duplicate: None, transient: false }
+    }
+
+    /// True if others were in the way, and it may be tried again.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code == ErrorCode::WriteConflict.number()
+    }
+
+    /// The error as the end of a transaction: labelled, if that may be run again.
+    pub(crate) fn of_transaction(self) -> Self {
+        let transient = self.is_conflict() || self.code == ErrorCode::NoSuchTransaction.number();
+        CommandError { transient, ..self }
     }
 
     /// A `ProtocolError`.
@@ -58,6 +70,11 @@ impl CommandError {
             "codeName": &*self.name,
         };
         self.append_duplicate(&mut reply);
+        if self.transient {
+            let mut labels = RawArrayBuf::new();
+            labels.push("TransientTransactionError");
+            reply.append(bson::raw::cstr!("errorLabels"), labels);
+        }
         reply
     }
 

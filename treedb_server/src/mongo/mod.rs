@@ -9,6 +9,9 @@
 //! | [`commands`] | the table of commands, one file each |
 //! | [`args`] | reading a command's arguments |
 //! | [`reply`], [`error`] | what goes back |
+//! | [`identity`] | as what drivers see the server: a standalone, or a replica set of one |
+//! | [`place`] | where a statement writes: a collection, or a transaction |
+//! | [`sessions`] | transactions, and writes that may be sent twice |
 //! | [`cursors`] | results that take more than one message |
 //!
 //! A message whose frame cannot be trusted (length, opcode, sections, checksum) ends its connection, with an error
@@ -20,9 +23,12 @@ pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod cursors;
 pub(crate) mod error;
+pub(crate) mod identity;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
+pub(crate) mod place;
 pub(crate) mod reply;
+pub(crate) mod sessions;
 pub(crate) mod wire;
 
 pub(crate) use connection::connection;

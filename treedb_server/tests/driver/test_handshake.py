@@ -6,6 +6,8 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
+from wire import Wire
+
 
 def test_hello_describes_a_standalone(client):
     hello = client.admin.command("hello")
@@ -110,14 +112,13 @@ def test_sessions_are_accepted(client, db):
         assert db.c.find_one({}, session=session) == {"_id": 1}
 
 
-def test_transactions_and_retryable_writes_are_refused_and_change_nothing(client, db):
-    """A number of a transaction promises that a retry is recognised; until it is, it must not be accepted."""
-    with pytest.raises(OperationFailure) as failure:
-        db.command({"insert": "c", "documents": [{"_id": 1}], "txnNumber": bson.Int64(1),
-                    "lsid": {"id": bson.Binary(bytes(16), 4)}})
-    assert failure.value.code == 20
-    with client.start_session() as session, pytest.raises(OperationFailure) as failure:
-        session.start_transaction()
+def test_a_standalone_carries_out_transactions_and_numbered_writes_too(server, client, db):
+    write = {"insert": "c", "documents": [{"_id": 1}], "txnNumber": bson.Int64(1),
+             "lsid": {"id": bson.Binary(bytes(16), 4)}, "$db": db.name}
+    with Wire(server) as wire:
+        for _ in range(2):
+            assert wire.command(write)["n"] == 1
+    with client.start_session() as session, session.start_transaction():
         db.c.insert_one({"_id": 2}, session=session)
-    assert failure.value.code == 20
-    assert db.c.count_documents({}) == 0
+        assert db.c.find_one({"_id": 2}) is None
+    assert db.c.count_documents({}) == 2

@@ -79,6 +79,7 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         key: None,
         cache_bytes: None,
         mongo: "127.0.0.1:0".parse().unwrap(),
+        replica_set: None,
         native: Some("127.0.0.1:0".parse().unwrap()),
         admin: None,
         durability: Default::default(),

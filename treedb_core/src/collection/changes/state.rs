@@ -10,6 +10,7 @@ use crate::kv::{Reads, TableKind, WriteTxn};
 use super::super::database::Database;
 use super::super::meta::{Meta, rows_table};
 use super::dropped::Dropped;
+use super::event::cluster_time;
 use super::log::{CHANGES, DROPPED, Log, TRAIL};
 use super::pending::Pending;
 use super::settings::{ChangeLogOptions, ChangeLogStatus, Settings};
@@ -77,7 +78,8 @@ impl ChangeLog {
 
     /// Tells that a collection has been dropped; its rows, whose table is still there, are kept or go.
     pub(crate) fn dropped(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
-        let Some(log) = self.current(txn)? else {
+        let log = if meta.namespace.is_recorded() { self.current(txn)? } else { None };
+        let Some(log) = log else {
             txn.drop_table(&rows_table(meta.id))?;
             return Ok(());
         };
@@ -217,6 +219,18 @@ impl Database {
             oldest: first.map_or(end.time, |first| first.time),
             bytes: end.total.saturating_sub(before.unwrap_or(end.total)),
         }))
+    }
+
+    /// MongoDB's time of the last change there was; `None` if changes are not recorded. A change stream that begins at it
+    /// shows that change first.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn operation_time(&self) -> Result<Option<bson::Timestamp>> {
+        let reads = self.inner.store.begin_read()?;
+        let Some(log) = Log::find(&reads)? else { return Ok(None) };
+        let end = log.end(&reads)?;
+        Ok(Some(cluster_time(end.time, end.next.saturating_sub(1))))
     }
 
     /// True if somebody has decided whether changes are recorded: [`Self::record_changes`] was called once.

@@ -133,6 +133,11 @@ impl Transaction {
         self.ops.len()
     }
 
+    /// Bytes its changes take in memory, of [`MAX_BYTES`].
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// True if a statement has failed, so that it cannot go on.
     pub fn has_failed(&self) -> bool {
         self.failed

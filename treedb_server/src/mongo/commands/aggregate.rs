@@ -132,6 +132,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
         return watch(request, asked, batch);
     }
+    if request.transaction().is_some() {
+        return Err(CommandError::new(
+            ErrorCode::OperationNotSupportedInTransaction,
+            "aggregate cannot be run in a transaction here: use find",
+        ));
+    }
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
     let (namespace, shown) = match request.subject()?.as_str() {

@@ -1,4 +1,4 @@
-//! `delete`: each statement is one transaction; the command waits for the disk once, behind the last.
+//! `delete`.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
@@ -8,20 +8,19 @@ use treedb_core::{Collection, DeleteRequest};
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement};
+use super::writes::{append_count, check_statement, each_statement, not_many};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let mut deleted = 0;
-    let errors = each_statement(request, "deletes", |_, statement, collection| {
-        let count = collection.delete(parse(collection, statement)?)?;
-        deleted += count;
-        Ok(count > 0)
+    let tally = each_statement(request, "deletes", &mut |_, statement, place| {
+        let asked = parse(place.collection(), statement)?;
+        not_many(request, asked.limit == 0)?;
+        place.delete(asked)
     })?;
     let mut reply = RawDocumentBuf::new();
-    append_count(&mut reply, cstr!("n"), deleted);
-    errors.append_to(&mut reply);
+    append_count(&mut reply, cstr!("n"), tally.found);
+    tally.errors.append_to(&mut reply);
     Ok(reply)
 }
 

@@ -37,6 +37,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     };
     let mut found = Distinct { collation, ..Distinct::default() };
     let all = find.filter.as_ref().is_none_or(|filter| filter.iter().next().is_none());
+    if let Some(mut open) = request.transaction() {
+        let mut documents = open.txn.collection(collection.namespace().as_str())?.find(&find)?;
+        while let Some(document) = documents.next(&open.txn)? {
+            found.walk(RawBsonRef::Document(&document), &parts)?;
+        }
+        return Ok(rawdoc! { "values": found.values });
+    }
     if all
         && find.hint.is_none()
         && find.collation.is_none()

@@ -24,9 +24,15 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
     let find = parse(&collection, "find", request.body())?;
     let namespace = collection.namespace().to_string();
+    let cursors = &request.context.cursors;
+    if let Some(mut open) = request.transaction() {
+        let found = open.txn.collection(&namespace)?.find(&find.request)?;
+        let cursor = Cursor::of_transaction(namespace, found, &open);
+        return cursors.first_in(Some(&mut *open), cursor, find.batch, find.single, find.until);
+    }
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    request.context.cursors.first(cursor, find.batch, find.single, find.until)
+    cursors.first(cursor, find.batch, find.single, find.until)
 }
 
 /// Reads the arguments of a `find`.

@@ -11,6 +11,8 @@ use super::request::Request;
 use super::update::changes;
 use super::writes::Options;
 use crate::mongo::error::CommandError;
+use crate::mongo::place::Place;
+use crate::mongo::sessions::Work;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
@@ -51,8 +53,21 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Err(CommandError::new(ErrorCode::FailedToParse, message));
     }
     let collection = options.acknowledge(collection);
-    let done =
-        collection.find_and_modify(FindAndModifyRequest { find, update, array_filters, upsert, after })?;
+    let asked = FindAndModifyRequest { find, update, array_filters, upsert, after };
+    match request.work {
+        Work::Alone => carry_out(&mut Place::Now(&collection), asked),
+        Work::Transaction(open) => carry_out(&mut Place::In(&mut open.borrow_mut().txn, &collection), asked),
+        Work::Retryable(retries) => {
+            let durability = options.promised(request);
+            retries.borrow_mut().once(durability, &collection, &mut |place| carry_out(place, asked.clone()))
+        }
+    }
+}
+
+/// Carries it out, and makes the reply.
+fn carry_out(place: &mut Place<'_>, asked: FindAndModifyRequest) -> Result {
+    let remove = asked.update.is_none();
+    let done = place.find_and_modify(asked)?;
     let mut last = rawdoc! { "n": i32::from(done.matched || done.upserted.is_some()) };
     if !remove {
         last.append(cstr!("updatedExisting"), done.matched);

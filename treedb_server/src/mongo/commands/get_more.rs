@@ -35,7 +35,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = collection.ok_or_else(|| {
         CommandError::location(40_414, "BSON field 'getMore.collection' is missing but a required field")
     })?;
-    request.context.cursors.next(id, &cursor_namespace(request.database, collection)?, batch, wait)
+    let namespace = cursor_namespace(request.database, collection)?;
+    let open = request.transaction();
+    request.context.cursors.next(id, &namespace, batch, wait, open.as_deref())
 }
 
 /// The namespace a cursor goes by. Listings have cursors too, under names that no collection can have.

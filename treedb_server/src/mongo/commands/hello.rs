@@ -1,9 +1,7 @@
 //! `hello`, and `isMaster`, its name of old.
 //!
-//! The server presents itself as a standalone: no `setName`, no `hosts`. That is what it is as long as it has
-//! neither multi-document transactions nor change streams; a replica set identity would make drivers retry writes
-//! with transaction numbers and offer transactions. Compressors and authentication are not offered, so the reply
-//! has neither `compression` nor `saslSupportedMechs`.
+//! As what the server presents itself, [`crate::mongo::identity`] tells. Compressors and authentication are not offered,
+//! so the reply has neither `compression` nor `saslSupportedMechs`.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
@@ -12,13 +10,14 @@ use treedb_core::doc::MAX_DOCUMENT_SIZE;
 use super::Result;
 use super::request::Request;
 use crate::config::MAX_MESSAGE_BYTES;
+use crate::mongo::sessions;
 
 /// Statements in one write command.
 pub(super) const MAX_WRITE_BATCH: usize = 100_000;
 /// MongoDB 7.0's: drivers choose the form of commands by it.
 pub(super) const MAX_WIRE_VERSION: i32 = 21;
 /// How long drivers may take a session to live, in minutes. Without it they assume that there are no sessions.
-pub(super) const SESSION_MINUTES: i32 = 30;
+pub(super) const SESSION_MINUTES: i32 = sessions::MINUTES.cast_signed();
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     greeting(request, "isWritablePrimary")
@@ -53,6 +52,7 @@ fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
         let (name, value) = element?;
         reply.append(name, value);
     }
+    request.context.identity.greet(&mut reply);
     Ok(reply)
 }
 

@@ -5,9 +5,17 @@ use bson::raw::cstr;
 
 use super::Result;
 use super::request::Request;
-use super::writes::{Options, WriteErrors, append_count, statements};
+use super::writes::{Options, WriteErrors, append_count, each_statement, statements};
+use crate::mongo::sessions::Work;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut reply = RawDocumentBuf::new();
+    if !matches!(request.work, Work::Alone) {
+        let tally = each_statement(request, "documents", &mut |_, document, place| place.insert(document))?;
+        append_count(&mut reply, cstr!("n"), tally.found);
+        tally.errors.append_to(&mut reply);
+        return Ok(reply);
+    }
     let mut options = Options::new();
     for arg in request.args() {
         let arg = arg?;
@@ -18,7 +26,6 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let documents = statements(request, "documents")?;
     let collection = options.acknowledge(request.collection()?);
     let outcome = collection.insert_many(&documents, options.ordered)?;
-    let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), outcome.inserted);
     let mut errors = WriteErrors::default();
     for (index, error) in outcome.errors {

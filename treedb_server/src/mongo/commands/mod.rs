@@ -34,6 +34,7 @@ mod ping;
 mod request;
 mod server_status;
 mod sessions;
+mod transactions;
 mod update;
 mod whatsmyuri;
 mod writes;
@@ -45,11 +46,13 @@ use std::time::Instant;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_core::query::ErrorCode;
 
-use self::request::Request;
+pub(crate) use self::request::Request;
+pub(crate) use self::writes::write_concern;
 use super::connection::Session;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
+use super::sessions::Work;
 use crate::context::{Context, Reserved};
 
 type Result<T = RawDocumentBuf> = std::result::Result<T, CommandError>;
@@ -66,13 +69,30 @@ pub(crate) struct Command {
     admin: bool,
     /// Never waits, for the disk or otherwise: run where the message was read.
     quick: bool,
+    /// Which numbers of a session it may carry.
+    numbers: Numbers,
     run: fn(&Request<'_>) -> Result,
+}
+
+/// Which numbers of a session a command may carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// None.
+    Never,
+    /// Its transaction's.
+    Inside,
+    /// Its transaction's, or its own, so that it may be sent again.
+    Write,
+    /// That of the transaction it commits.
+    Commit,
+    /// That of the transaction it aborts.
+    Abort,
 }
 
 impl Command {
     /// A command that may read or write: it runs on a thread that may wait.
     const fn new(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
-        Command { name, aliases: &[], help, admin: false, quick: false, run }
+        Command { name, aliases: &[], help, admin: false, quick: false, numbers: Numbers::Never, run }
     }
 
     /// A command that only looks at what is in memory.
@@ -84,6 +104,10 @@ impl Command {
         Command { admin: true, ..self }
     }
 
+    const fn numbered(self, numbers: Numbers) -> Self {
+        Command { numbers, ..self }
+    }
+
     const fn also(self, aliases: &'static [&'static str]) -> Self {
         Command { aliases, ..self }
     }
@@ -91,45 +115,55 @@ impl Command {
 
 /// Every command, by name.
 pub(crate) static COMMANDS: &[Command] = &[
-    Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run),
+    Command::new("abortTransaction", "Undo a transaction", transactions::run)
+        .admin()
+        .numbered(Numbers::Abort),
+    Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run)
+        .numbered(Numbers::Inside),
     Command::quick("backupStatus", "The backups under way", backup_to::status).admin(),
     Command::new("backupTo", "Copy the database into a new directory", backup_to::run).admin(),
     Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
     Command::new("collMod", "Change what the documents of a collection must match", coll_mod::run),
+    Command::new("commitTransaction", "Make the changes of a transaction", transactions::run)
+        .admin()
+        .numbered(Numbers::Commit),
     Command::quick("connectionStatus", "Who is logged in: nobody", connection_status::run),
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),
     Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
     Command::quick("currentOp", "The indexes that are being built", current_op::run).admin(),
-    Command::new("delete", "Delete documents", delete::run),
-    Command::new("distinct", "The different values of a field", distinct::run),
+    Command::new("delete", "Delete documents", delete::run).numbered(Numbers::Write),
+    Command::new("distinct", "The different values of a field", distinct::run).numbered(Numbers::Inside),
     Command::new("drop", "Drop a collection", drop::run),
     Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
     Command::new("dropIndexes", "Drop indexes", drop_indexes::run).also(&["deleteIndexes"]),
-    Command::quick("endSessions", "Accepted: sessions hold nothing here", sessions::end),
+    Command::new("endSessions", "End sessions", sessions::end),
     Command::new("explain", "The plan of a find, count or aggregate", explain::run),
-    Command::new("find", "Find documents", find::run),
+    Command::new("find", "Find documents", find::run).numbered(Numbers::Inside),
     Command::new("findAndModify", "Change or delete one document and return it", find_and_modify::run)
-        .also(&["findandmodify"]),
+        .also(&["findandmodify"])
+        .numbered(Numbers::Write),
     Command::new("fsync", "Make a checkpoint", fsync::run).admin(),
     Command::quick("getCmdLineOpts", "How the server was started", get_cmd_line_opts::run).admin(),
     Command::quick("getLog", "Log lines kept in memory: none", get_log::run).admin(),
-    Command::new("getMore", "The next batch of a cursor", get_more::run),
+    Command::new("getMore", "The next batch of a cursor", get_more::run).numbered(Numbers::Inside),
     Command::quick("getParameter", "Parameters of the server", get_parameter::run).admin(),
     Command::quick("hello", "Handshake", hello::run),
     Command::quick("hostInfo", "The machine", host_info::run),
-    Command::new("insert", "Insert documents", insert::run),
+    Command::new("insert", "Insert documents", insert::run).numbered(Numbers::Write),
     Command::quick("isMaster", "Handshake of old clients", hello::run_legacy).also(&["ismaster"]),
-    Command::new("killCursors", "Close cursors", kill_cursors::run),
+    Command::new("killAllSessions", "End every session", sessions::kill_all),
+    Command::new("killCursors", "Close cursors", kill_cursors::run).numbered(Numbers::Inside),
+    Command::new("killSessions", "End sessions", sessions::end),
     Command::new("listCollections", "The collections of a database", list_collections::run),
     Command::quick("listCommands", "The commands", list_commands::run),
     Command::new("listDatabases", "The databases", list_databases::run).admin(),
     Command::new("listIndexes", "The indexes of a collection", list_indexes::run),
     Command::quick("ping", "Answers", ping::run),
-    Command::quick("refreshSessions", "Accepted: sessions hold nothing here", sessions::refresh),
+    Command::quick("refreshSessions", "Accepted: a session lives as long as it is used", sessions::refresh),
     Command::new("serverStatus", "Counters of the server", server_status::run),
     Command::quick("startSession", "A session id", sessions::start),
-    Command::new("update", "Update documents", update::run),
+    Command::new("update", "Update documents", update::run).numbered(Numbers::Write),
     Command::quick("whatsmyuri", "The client's address", whatsmyuri::run),
 ];
 
@@ -152,7 +186,8 @@ pub(crate) async fn run(
     let (name, done) = match find(&message) {
         Err(error) => ("unknown", Err(error)),
         Ok((command, database)) if command.quick => {
-            let request = Request { context, session, message: &message, command, database: &database };
+            let work = Work::Alone;
+            let request = Request { context, session, message: &message, command, database: &database, work };
             (command.name, request.run())
         }
         Ok((command, database)) => {
@@ -170,6 +205,7 @@ pub(crate) async fn run(
                     message: &message,
                     command,
                     database: &database,
+                    work: Work::Alone,
                 }
                 .run()
             });
@@ -181,7 +217,7 @@ pub(crate) async fn run(
         }
     };
     context.metrics.observe("mongo", name, started.elapsed(), done.is_err());
-    match done {
+    let mut reply = match done {
         Ok(mut reply) => {
             reply.append(bson::raw::cstr!("ok"), 1.0);
             reply
@@ -196,7 +232,11 @@ pub(crate) async fn run(
             );
             error.reply()
         }
+    };
+    if let Err(error) = context.identity.tell_time(&context.database, &mut reply) {
+        tracing::debug!(error = error.message, "the time of the last change cannot be read");
     }
+    reply
 }
 
 /// The command that a message asks for, and the database it is about.
@@ -220,23 +260,7 @@ fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
             format!("{name} may only be run against the admin database."),
         ));
     }
-    refuse_transactions(body)?;
     Ok((command, database.to_owned()))
-}
-
-/// This server presents itself as one that is not a replica set member, which is what tells drivers not to retry
-/// writes and not to begin transactions. Should one do so anyway, it is refused with the words of such a server:
-/// running a retried write twice would be worse than any error.
-fn refuse_transactions(body: &RawDocument) -> Result<()> {
-    for field in ["txnNumber", "autocommit", "startTransaction"] {
-        if body.get(field)?.is_some() {
-            return Err(CommandError::new(
-                ErrorCode::IllegalOperation,
-                "Transaction numbers are only allowed on a replica set member or mongos",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The reply to a command in a legacy message: the handshake only.
@@ -253,7 +277,8 @@ pub(crate) fn handshake(
     let found = lookup(name).filter(|command| matches!(command.name, "hello" | "isMaster"));
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
     let message = OpMsg::of(command);
-    let mut reply = Request { context, session, message: &message, command: found, database }.run()?;
+    let work = Work::Alone;
+    let mut reply = Request { context, session, message: &message, command: found, database, work }.run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);
     Ok(reply)
 }

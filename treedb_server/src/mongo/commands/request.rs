@@ -1,17 +1,19 @@
 //! A command being run: its arguments, and what it may use.
 
+use std::cell::RefMut;
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_core::query::ErrorCode;
 use treedb_core::{Collection, Namespace};
 
-use super::{Command, Result};
+use super::{Command, Numbers, Result};
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
 use crate::mongo::connection::Session;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
+use crate::mongo::sessions::{Numbered, Open, Work};
 
 /// A command being run.
 pub(crate) struct Request<'a> {
@@ -20,12 +22,44 @@ pub(crate) struct Request<'a> {
     pub(crate) message: &'a OpMsg,
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
+    pub(crate) work: Work<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// Runs it.
+    /// Runs it, as part of what its number says.
     pub(crate) fn run(&self) -> Result {
+        match Numbered::read(self.body())? {
+            None => self.carry_out(),
+            Some(numbered) => self.context.sessions.run(self, numbered),
+        }
+    }
+
+    /// Runs it as part of what has been found for it.
+    pub(crate) fn carry_out(&self) -> Result {
         (self.command.run)(self)
+    }
+
+    /// The same, as part of `work`.
+    pub(crate) fn part_of<'w>(&'w self, work: Work<'w>) -> Request<'w> {
+        Request { work, ..*self }
+    }
+
+    /// Which numbers it may have.
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.command.numbers
+    }
+
+    /// True if it needs a cursor rather than a collection.
+    pub(crate) fn is_about_cursors(&self) -> bool {
+        matches!(self.command.name, "getMore" | "killCursors")
+    }
+
+    /// The transaction it is part of.
+    pub(crate) fn transaction(&self) -> Option<RefMut<'a, Open>> {
+        match self.work {
+            Work::Transaction(open) => Some(open.borrow_mut()),
+            _ => None,
+        }
     }
 
     /// The whole command document.

@@ -35,6 +35,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         },
         "network": { "bytesIn": bytes(&metrics.received), "bytesOut": bytes(&metrics.sent) },
         "metrics": { "cursor": { "open": { "total": metrics.cursors.get() } } },
+        "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
         "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
     })

@@ -1,13 +1,13 @@
-//! Sessions: ids that clients make up and send along. A cursor may outlive its session and there are no transactions,
-//! so the server keeps nothing about them.
+//! Sessions: ids that clients make up and send along. The server knows of those that have numbered a command.
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, rawdoc};
+use bson::{Binary, RawArray, rawdoc};
 
 use super::Result;
 use super::hello::SESSION_MINUTES;
 use super::request::{Request, done};
 use crate::mongo::error::CommandError;
+use crate::mongo::sessions::SessionId;
 use treedb_core::query::ErrorCode;
 
 pub(super) fn start(_request: &Request<'_>) -> Result {
@@ -15,21 +15,36 @@ pub(super) fn start(_request: &Request<'_>) -> Result {
     Ok(rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_MINUTES })
 }
 
+/// `endSessions` and `killSessions`: what the sessions have not committed is undone.
 pub(super) fn end(request: &Request<'_>) -> Result {
-    accept(request)
+    let ids: std::result::Result<Vec<_>, _> =
+        list(request)?.into_iter().map(|id| SessionId::read(id?)).collect();
+    request.context.sessions.end(Some(&ids?), &request.context.cursors);
+    done()
+}
+
+/// `killAllSessions: []`.
+pub(super) fn kill_all(request: &Request<'_>) -> Result {
+    if list(request)?.into_iter().next().is_some() {
+        return Err(CommandError::not_implemented(
+            "killAllSessions of some users only is not supported: there are none",
+        ));
+    }
+    request.context.sessions.end(None, &request.context.cursors);
+    done()
 }
 
 pub(super) fn refresh(request: &Request<'_>) -> Result {
-    accept(request)
+    list(request)?;
+    done()
 }
 
-fn accept(request: &Request<'_>) -> Result {
-    if request.subject()?.as_array().is_none() {
+fn list<'a>(request: &Request<'a>) -> std::result::Result<&'a RawArray, CommandError> {
+    request.subject()?.as_array().ok_or_else(|| {
         let name = request.command.name;
-        return Err(CommandError::new(
+        CommandError::new(
             ErrorCode::TypeMismatch,
             format!("BSON field '{name}.{name}' must be an array of session ids"),
-        ));
-    }
-    done()
+        )
+    })
 }

@@ -1,43 +1,30 @@
-//! `update`: each statement is one transaction; the command waits for the disk once, behind the last.
+//! `update`.
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_core::query::{Changes, ErrorCode};
 use treedb_core::{Collection, UpdateRequest};
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement};
+use super::writes::{append_count, check_statement, each_statement, not_many};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let (mut matched, mut modified) = (0, 0);
-    let mut upserted = RawArrayBuf::new();
-    let mut any_upserted = false;
-    let errors = each_statement(request, "updates", |index, statement, collection| {
-        let outcome = collection.update(parse(collection, statement)?)?;
-        matched += outcome.matched;
-        modified += outcome.modified;
-        let wrote = outcome.modified > 0 || outcome.upserted.is_some();
-        if let Some(id) = outcome.upserted {
-            matched += 1;
-            any_upserted = true;
-            let mut entry = RawDocumentBuf::new();
-            entry.append(cstr!("index"), i32::try_from(index).unwrap_or(i32::MAX));
-            entry.append(cstr!("_id"), RawBson::try_from(id)?);
-            upserted.push(entry);
-        }
-        Ok(wrote)
+    let tally = each_statement(request, "updates", &mut |_, statement, place| {
+        let asked = parse(place.collection(), statement)?;
+        not_many(request, asked.multi)?;
+        place.update(asked)
     })?;
     let mut reply = RawDocumentBuf::new();
-    append_count(&mut reply, cstr!("n"), matched);
-    append_count(&mut reply, cstr!("nModified"), modified);
-    if any_upserted {
+    append_count(&mut reply, cstr!("n"), tally.found);
+    append_count(&mut reply, cstr!("nModified"), tally.modified);
+    if let Some(upserted) = tally.upserted {
         reply.append(cstr!("upserted"), upserted);
     }
-    errors.append_to(&mut reply);
+    tally.errors.append_to(&mut reply);
     Ok(reply)
 }
 

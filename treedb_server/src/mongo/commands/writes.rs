@@ -12,6 +12,8 @@ use super::hello::MAX_WRITE_BATCH;
 use super::request::Request;
 use crate::mongo::args::{Arg, number};
 use crate::mongo::error::CommandError;
+use crate::mongo::place::{Outcome, Place};
+use crate::mongo::sessions::{Each, Statements, Work};
 
 /// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
 const ERROR_BYTES: usize = 8 << 20;
@@ -22,12 +24,22 @@ pub(super) struct Options {
     pub(super) ordered: bool,
     /// When the write is acknowledged; `None` for the database's own default.
     pub(super) durability: Option<Durability>,
+    /// The number of the first statement; the others follow.
+    first: i32,
+    /// The number of each.
+    numbers: Vec<i32>,
 }
 
 impl Options {
     /// What holds when the command does not say.
     pub(super) fn new() -> Self {
-        Options { ordered: true, durability: None }
+        Options { ordered: true, durability: None, first: 0, numbers: Vec::new() }
+    }
+
+    /// The number that a retry knows the statement at place `at` by.
+    fn number(&self, at: usize) -> i32 {
+        let follows = || self.first.saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
+        self.numbers.get(at).copied().unwrap_or_else(follows)
     }
 
     /// `collection`, writing as the command asks.
@@ -39,7 +51,7 @@ impl Options {
     }
 
     /// What the command's last acknowledgement promises.
-    fn promised(&self, request: &Request<'_>) -> Durability {
+    pub(super) fn promised(&self, request: &Request<'_>) -> Durability {
         self.durability.unwrap_or(request.context.durability)
     }
 
@@ -66,11 +78,24 @@ impl Options {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
             "bypassDocumentValidation" => arg.unsupported()?,
-            "stmtId" | "stmtIds" | "isTimeseriesNamespace" => {}
+            "stmtId" => self.first = statement_number(arg.integer()?)?,
+            "stmtIds" => {
+                for number in arg.array()? {
+                    let number = crate::mongo::args::number(number?).unwrap_or(-1.0);
+                    self.numbers.push(statement_number(number as i64)?);
+                }
+            }
+            "isTimeseriesNamespace" => {}
             _ => return Ok(false),
         }
         Ok(true)
     }
+}
+
+fn statement_number(number: i64) -> Result<i32> {
+    i32::try_from(number).ok().filter(|&number| number >= 0).ok_or_else(|| {
+        CommandError::new(ErrorCode::BadValue, "the number of a statement is an int that is not negative")
+    })
 }
 
 /// The durability that a write concern asks for.
@@ -84,7 +109,7 @@ impl Options {
 ///
 /// # Errors
 /// `w` greater than 1: there are no other members that could acknowledge.
-pub(super) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>> {
+pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>> {
     let (mut w0, mut journal) = (false, None);
     for element in concern {
         let (name, value) = element?;
@@ -156,14 +181,15 @@ pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'
     Ok(statements)
 }
 
-/// Carries out a command that is a list `name` of statements, each one transaction. The command waits for the disk once,
-/// behind the last. `each` gets a statement's number, the statement and the collection to write to, and tells whether it
-/// wrote. Returns what was refused; with `ordered` the first refusal ends the list.
-pub(super) fn each_statement(
-    request: &Request<'_>,
-    name: &str,
-    mut each: impl FnMut(usize, &RawDocument, &Collection) -> Result<bool>,
-) -> Result<WriteErrors> {
+/// Carries out a command that is a list `name` of statements. `each` gets a statement's number, the statement and the
+/// place to write to. With `ordered` the first refusal ends the list.
+///
+/// | the command is | |
+/// |---|---|
+/// | by itself | each statement is one transaction; it waits for the disk once, behind the last |
+/// | numbered | its statements are one transaction, up to one that fails: see [`Retries`](crate::mongo::sessions::Retries) |
+/// | in a transaction | the first statement that fails has ended the transaction |
+pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<'_>) -> Result<Tally> {
     let mut options = Options::new();
     for arg in request.args() {
         let arg = arg?;
@@ -176,27 +202,101 @@ pub(super) fn each_statement(
     }
     let statements = statements(request, name)?;
     let collection = options.acknowledge(request.collection()?);
-    let relaxed = options.in_between(request, &collection);
-    let mut errors = WriteErrors::default();
-    let last = statements.len() - 1;
-    // Written by statements that nobody has waited for yet.
-    let mut unsettled = false;
-    for (index, statement) in statements.into_iter().enumerate() {
-        match each(index, statement, if index == last { &collection } else { &relaxed }) {
-            Ok(true) => unsettled = index != last,
-            Ok(false) => {}
-            Err(error) => {
-                errors.push(index, error);
-                if options.ordered {
+    let mut tally = Tally::default();
+    match request.work {
+        Work::Alone => {
+            let relaxed = options.in_between(request, &collection);
+            let last = statements.len() - 1;
+            // Written by statements that nobody has waited for yet.
+            let mut unsettled = false;
+            for (index, statement) in statements.into_iter().enumerate() {
+                let to = if index == last { &collection } else { &relaxed };
+                let done = each(index, statement, &mut Place::Now(to));
+                unsettled = match &done {
+                    Ok(outcome) if outcome.wrote() => index != last,
+                    _ => unsettled,
+                };
+                let failed = done.is_err();
+                tally.add(index, done);
+                if failed && options.ordered {
+                    break;
+                }
+            }
+            if unsettled {
+                options.settle(request)?;
+            }
+        }
+        Work::Retryable(retries) => {
+            let promised = options.promised(request);
+            let between = if promised == Durability::Durable { Durability::Relaxed } else { promised };
+            let statements = Statements {
+                all: &statements,
+                number: &|at| options.number(at),
+                ordered: options.ordered,
+                durability: (promised, between),
+            };
+            let unsettled = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {
+                tally.add(at, done);
+            })?;
+            if unsettled {
+                options.settle(request)?;
+            }
+        }
+        Work::Transaction(open) => {
+            let mut open = open.borrow_mut();
+            for (index, statement) in statements.into_iter().enumerate() {
+                match each(index, statement, &mut Place::In(&mut open.txn, &collection)) {
+                    Err(error) if error.is_conflict() => return Err(error),
+                    done => {
+                        open.failed = done.is_err();
+                        tally.add(index, done);
+                    }
+                }
+                if open.failed {
                     break;
                 }
             }
         }
     }
-    if unsettled {
-        options.settle(request)?;
+    Ok(tally)
+}
+
+/// What became of the statements of a command.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) found: u64,
+    pub(super) modified: u64,
+    pub(super) upserted: Option<RawArrayBuf>,
+    pub(super) errors: WriteErrors,
+}
+
+impl Tally {
+    fn add(&mut self, index: usize, done: Result<Outcome>) {
+        match done {
+            Ok(outcome) => {
+                self.found += outcome.found;
+                self.modified += outcome.modified;
+                if let Some(id) = outcome.upserted {
+                    let mut entry = RawDocumentBuf::new();
+                    entry.append(cstr!("index"), i32::try_from(index).unwrap_or(i32::MAX));
+                    entry.append(cstr!("_id"), id);
+                    self.upserted.get_or_insert_with(RawArrayBuf::new).push(entry);
+                }
+            }
+            Err(error) => self.errors.push(index, error),
+        }
     }
-    Ok(errors)
+}
+
+/// Refuses a statement about many documents in a write that may be sent again: that would find others.
+pub(super) fn not_many(request: &Request<'_>, many: bool) -> Result<()> {
+    match request.work {
+        Work::Retryable(_) if many => Err(CommandError::new(
+            ErrorCode::InvalidOptions,
+            "Cannot use retryable writes with statements about many documents (multi: true, limit: 0)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Checks a statement of a section all through, which nothing has done yet.

@@ -1,0 +1,100 @@
+//! As what drivers see the server: a standalone, or a replica set of one member.
+//!
+//! Drivers decide by it what they ask for. Of a standalone they expect no transactions and no memory of writes, and do not
+//! send a write again whose answer was lost. A member of a replica set they look for at the address it gives itself (`me`,
+//! `hosts`) instead of the one they were told, so that a tunnel needs `directConnection=true`; that, and the record of
+//! each write that it costs, is why being one has to be asked for. The server does the same either way.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bson::oid::ObjectId;
+use bson::raw::cstr;
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, RawDocumentBuf, Timestamp, rawdoc};
+use treedb_core::Database;
+
+use super::error::CommandError;
+
+/// The election that made the only member primary: it never changes, as the primary does not.
+const ELECTION: [u8; 12] = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1];
+
+/// As what drivers see the server.
+#[derive(Debug)]
+pub(crate) enum Identity {
+    Standalone,
+    Member(Member),
+}
+
+/// The only member of a replica set.
+#[derive(Debug)]
+pub(crate) struct Member {
+    set: String,
+    address: String,
+    /// The greatest time that was told, so that none comes after a greater one.
+    told: AtomicU64,
+}
+
+impl Identity {
+    /// The member of the replica set `set`, if that is given, that listens on `address`.
+    pub(crate) fn new(set: Option<String>, address: SocketAddr) -> Self {
+        match set {
+            Some(set) => {
+                Identity::Member(Member { set, address: address.to_string(), told: AtomicU64::new(0) })
+            }
+            None => Identity::Standalone,
+        }
+    }
+
+    /// What `hello` tells of it.
+    pub(crate) fn greet(&self, reply: &mut RawDocumentBuf) {
+        let Identity::Member(member) = self else { return };
+        let address = member.address.as_str();
+        reply.append(cstr!("setName"), member.set.as_str());
+        reply.append(cstr!("setVersion"), 1);
+        reply.append(cstr!("secondary"), false);
+        reply.append(cstr!("hosts"), rawdoc_array(address));
+        reply.append(cstr!("primary"), address);
+        reply.append(cstr!("me"), address);
+        reply.append(cstr!("electionId"), ObjectId::from_bytes(ELECTION));
+        let now = Timestamp { time: seconds(), increment: 1 };
+        reply.append(
+            cstr!("lastWrite"),
+            rawdoc! { "opTime": { "ts": now, "t": 1_i64 }, "lastWriteDate": DateTime::now() },
+        );
+    }
+
+    /// Adds to a reply what the time is in the replica set: that of the last change, from which a change stream can be
+    /// begun.
+    pub(crate) fn tell_time(
+        &self,
+        database: &Database,
+        reply: &mut RawDocumentBuf,
+    ) -> Result<(), CommandError> {
+        let Identity::Member(member) = self else { return Ok(()) };
+        let last = database.operation_time()?.unwrap_or(Timestamp { time: seconds(), increment: 1 });
+        let last = u64::from(last.time) << 32 | u64::from(last.increment);
+        let time = last.max(member.told.fetch_max(last, Ordering::Relaxed));
+        let time = Timestamp { time: (time >> 32) as u32, increment: time as u32 };
+        // There is no key to sign it with, and nobody to look at the signature.
+        let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] };
+        reply.append(
+            cstr!("$clusterTime"),
+            rawdoc! { "clusterTime": time, "signature": { "hash": hash, "keyId": 0_i64 } },
+        );
+        reply.append(cstr!("operationTime"), time);
+        Ok(())
+    }
+}
+
+fn rawdoc_array(address: &str) -> bson::RawArrayBuf {
+    let mut hosts = bson::RawArrayBuf::new();
+    hosts.push(address);
+    hosts
+}
+
+fn seconds() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,86 @@
+//! Where a statement writes: a collection as it is, or as a transaction has it.
+
+use bson::{RawBson, RawDocument};
+use treedb_core::{
+    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction, UpdateRequest,
+};
+
+use super::error::CommandError;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// Where a statement writes.
+pub(crate) enum Place<'t> {
+    /// At once.
+    Now(&'t Collection),
+    /// In a transaction. The collection tells its name and its indexes.
+    In(&'t mut Transaction, &'t Collection),
+}
+
+/// What became of a statement.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Outcome {
+    /// Documents found, inserted, upserted or deleted.
+    pub(crate) found: u64,
+    /// Documents that are different now.
+    pub(crate) modified: u64,
+    /// `_id` of the document that an upsert inserted.
+    pub(crate) upserted: Option<RawBson>,
+}
+
+impl Place<'_> {
+    /// The collection as it is.
+    pub(crate) fn collection(&self) -> &Collection {
+        match self {
+            Place::Now(collection) | Place::In(_, collection) => collection,
+        }
+    }
+
+    /// Inserts a document.
+    pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
+        match self {
+            Place::Now(collection) => collection.insert_one(document)?,
+            Place::In(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.insert_one(document)?
+            }
+        };
+        Ok(Outcome { found: 1, ..Outcome::default() })
+    }
+
+    /// Changes documents.
+    pub(crate) fn update(&mut self, request: UpdateRequest) -> Result<Outcome> {
+        let done = match self {
+            Place::Now(collection) => collection.update(request)?,
+            Place::In(txn, collection) => txn.collection(collection.namespace().as_str())?.update(request)?,
+        };
+        let upserted = done.upserted.map(RawBson::try_from).transpose()?;
+        let found = done.matched + u64::from(upserted.is_some());
+        Ok(Outcome { found, modified: done.modified, upserted })
+    }
+
+    /// Deletes documents.
+    pub(crate) fn delete(&mut self, request: DeleteRequest) -> Result<Outcome> {
+        let found = match self {
+            Place::Now(collection) => collection.delete(request)?,
+            Place::In(txn, collection) => txn.collection(collection.namespace().as_str())?.delete(request)?,
+        };
+        Ok(Outcome { found, ..Outcome::default() })
+    }
+
+    /// Changes or deletes a document and hands it out.
+    pub(crate) fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
+        Ok(match self {
+            Place::Now(collection) => collection.find_and_modify(request)?,
+            Place::In(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.find_and_modify(request)?
+            }
+        })
+    }
+}
+
+impl Outcome {
+    /// True if something was written.
+    pub(crate) fn wrote(&self) -> bool {
+        self.found > 0 || self.modified > 0
+    }
+}

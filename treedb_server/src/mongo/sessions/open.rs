@@ -1,0 +1,115 @@
+//! A transaction that has begun, and its share of what all of them may take.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use treedb_core::Transaction;
+use treedb_core::query::ErrorCode;
+
+use super::SessionId;
+use crate::mongo::error::CommandError;
+
+/// What the open transactions take, all together.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    open: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// One transaction's share of it, given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    usage: Arc<Usage>,
+    bytes: usize,
+}
+
+impl Usage {
+    /// Transactions open now.
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// A share for one more transaction, `limit` at most.
+    fn share(self: &Arc<Self>, limit: usize) -> Result<Share, CommandError> {
+        let open = self.open.fetch_add(1, Ordering::Relaxed);
+        let share = Share { usage: Arc::clone(self), bytes: 0 };
+        if open >= limit {
+            return Err(CommandError::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!("{limit} transactions are open already: commit or abort some"),
+            ));
+        }
+        Ok(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.usage.open.fetch_sub(1, Ordering::Relaxed);
+        self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A transaction that has begun.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// The session it is of, and its number there.
+    pub(crate) key: (SessionId, i64),
+    pub(crate) txn: Transaction,
+    /// Cursors that read in it.
+    pub(crate) cursors: Vec<i64>,
+    /// A statement failed that is reported within its command's reply.
+    pub(crate) failed: bool,
+    pub(super) began: Instant,
+    share: Share,
+}
+
+impl Open {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` if `limit` are open; those of the storage engine.
+    pub(super) fn begin(
+        key: (SessionId, i64),
+        database: &treedb_core::Database,
+        usage: &Arc<Usage>,
+        limit: usize,
+    ) -> Result<Self, CommandError> {
+        let share = usage.share(limit)?;
+        let txn = database.begin()?;
+        Ok(Open { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
+    }
+
+    /// Counts what its changes take now.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` if the changes of all open transactions take more than `limit` bytes and this one has grown.
+    pub(super) fn count(&mut self, limit: usize) -> Result<(), CommandError> {
+        let (before, now) = (self.share.bytes, self.txn.bytes());
+        let Some(more) = now.checked_sub(before).filter(|&more| more > 0) else { return Ok(()) };
+        self.share.bytes = now;
+        if self.share.usage.bytes.fetch_add(more, Ordering::Relaxed) + more > limit {
+            return Err(CommandError::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!("the changes of all open transactions take more than {limit} bytes"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_given_back() {
+        let usage = Arc::new(Usage::default());
+        let first = usage.share(1).unwrap();
+        assert_eq!(usage.share(1).unwrap_err().code, 146);
+        assert_eq!(usage.open(), 1);
+        drop(first);
+        assert_eq!(usage.open(), 0);
+    }
+}

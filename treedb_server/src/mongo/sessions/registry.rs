@@ -1,0 +1,242 @@
+//! The sessions of a server.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bson::RawDocumentBuf;
+use treedb_core::Database;
+use treedb_core::query::ErrorCode;
+
+use super::numbered::Kind;
+use super::open::{Open, Usage};
+use super::state::Session;
+use super::{Numbered, SessionId, Work, record};
+use crate::config::Limits;
+use crate::mongo::commands::{Numbers, Request, write_concern};
+use crate::mongo::cursors::Cursors;
+use crate::mongo::error::CommandError;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// How long a session is known that nobody uses: what drivers are told.
+pub(crate) const MINUTES: u32 = 30;
+/// How long a session is known in any case when there are too many.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// The sessions of a server that have numbered something.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    slots: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
+    usage: Arc<Usage>,
+    limit: usize,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A command that panicked has left its session with an aborted transaction, and the map whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sessions {
+    /// No sessions, at most `limit`.
+    pub(crate) fn new(limit: usize) -> Self {
+        Sessions { slots: Mutex::default(), usage: Arc::default(), limit }
+    }
+
+    /// Transactions open now.
+    pub(crate) fn open(&self) -> usize {
+        self.usage.open()
+    }
+
+    /// Runs a command that has a number.
+    ///
+    /// # Errors
+    /// The command's, with the label that tells whether its transaction may be run again; those of numbers that do not
+    /// fit.
+    pub(crate) fn run(&self, request: &Request<'_>, numbered: Numbered) -> Result<RawDocumentBuf> {
+        self.check(request, numbered.kind)?;
+        let context = request.context;
+        let database = &context.database;
+        let slot = self.slot(numbered.session)?;
+        let mut session = locked(&slot);
+        session.used = Instant::now();
+        session.load(database)?;
+        let number = numbered.number;
+        if numbered.kind == Kind::Retryable {
+            let (retries, before) = session.write(number, database)?;
+            before.into_iter().for_each(|open| close(open, &context.cursors));
+            let retries = RefCell::new(retries);
+            let done = request.part_of(Work::Retryable(&retries)).carry_out();
+            session.has_written(&retries.into_inner());
+            return done;
+        }
+        if request.numbers() == Numbers::Commit && session.has_committed(number) {
+            return Ok(RawDocumentBuf::new());
+        }
+        if numbered.kind == Kind::Begin {
+            let Limits { transactions, .. } = context.limits;
+            let before = session.begin(number, database, &self.usage, transactions)?;
+            before.into_iter().for_each(|open| close(open, &context.cursors));
+        }
+        let open = session.take(number).map_err(CommandError::of_transaction)?;
+        match request.numbers() {
+            Numbers::Commit => {
+                let concern = request.body().get("writeConcern")?.and_then(|value| value.as_document());
+                let asked = concern.map(write_concern).transpose();
+                open.cursors.iter().for_each(|&id| context.cursors.close(id));
+                let done = asked
+                    .and_then(|asked| session.commit(open, asked.flatten().unwrap_or(context.durability)));
+                done.map(|()| RawDocumentBuf::new()).map_err(CommandError::of_transaction)
+            }
+            Numbers::Abort => {
+                close(open, &context.cursors);
+                Ok(RawDocumentBuf::new())
+            }
+            _ => {
+                let open = RefCell::new(open);
+                let done = request.part_of(Work::Transaction(&open)).carry_out();
+                let mut open = open.into_inner();
+                let done =
+                    done.and_then(|reply| open.count(context.limits.transaction_bytes).map(|()| reply));
+                if done.is_ok() && !open.failed {
+                    session.put_back(open);
+                } else {
+                    close(open, &context.cursors);
+                }
+                done.map_err(CommandError::of_transaction)
+            }
+        }
+    }
+
+    /// Whether the command may have such a number, and what its arguments may say then.
+    fn check(&self, request: &Request<'_>, kind: Kind) -> Result<()> {
+        let name = request.command.name;
+        let numbers = request.numbers();
+        if kind == Kind::Retryable {
+            return match numbers {
+                Numbers::Write => Ok(()),
+                Numbers::Commit | Numbers::Abort => Err(CommandError::new(
+                    ErrorCode::InvalidOptions,
+                    format!("'{name}' ends a transaction: it needs 'autocommit': false"),
+                )),
+                _ => Err(CommandError::location(
+                    50_768,
+                    format!(
+                        "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+                         autocommit:false was not provided, and {name} is not a retryable write command."
+                    ),
+                )),
+            };
+        }
+        if numbers == Numbers::Never {
+            return Err(CommandError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!("Cannot run '{name}' in a multi-document transaction."),
+            ));
+        }
+        let invalid = |message: &str| Err(CommandError::new(ErrorCode::InvalidOptions, message));
+        if matches!(numbers, Numbers::Commit | Numbers::Abort) {
+            if kind == Kind::Begin {
+                return invalid("a transaction cannot begin with the command that ends it");
+            }
+            return Ok(());
+        }
+        if matches!(request.database, "config" | "admin" | "local") && !request.is_about_cursors() {
+            return Err(CommandError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!("Cannot run command against the '{}' database in a transaction.", request.database),
+            ));
+        }
+        if request.body().get("writeConcern")?.is_some() {
+            return invalid(
+                "writeConcern is not allowed within a multi-statement transaction: give it to commitTransaction",
+            );
+        }
+        let Some(concern) = request.body().get("readConcern")? else { return Ok(()) };
+        if kind == Kind::Continue {
+            return invalid("Only the first command in a transaction may specify a readConcern");
+        }
+        let level = concern.as_document().map(|concern| concern.get("level")).transpose()?.flatten();
+        match level.map(|level| level.as_str()) {
+            None | Some(Some("local" | "majority" | "snapshot")) => Ok(()),
+            _ => invalid("The readConcern level in a transaction must be local, majority or snapshot"),
+        }
+    }
+
+    fn slot(&self, id: SessionId) -> Result<Arc<Mutex<Session>>> {
+        let mut slots = locked(&self.slots);
+        if let Some(slot) = slots.get(&id) {
+            return Ok(Arc::clone(slot));
+        }
+        if slots.len() >= self.limit {
+            drop_idle(&mut slots, FRESH);
+        }
+        if slots.len() >= self.limit {
+            return Err(CommandError::new(
+                ErrorCode::TooManyLogicalSessions,
+                format!("{} sessions are in use already: end some", self.limit),
+            ));
+        }
+        let slot = Arc::new(Mutex::new(Session::new(id)));
+        slots.insert(id, Arc::clone(&slot));
+        Ok(slot)
+    }
+
+    /// Ends sessions, all of them for `None`: what they have not committed is undone. One that is busy is ended by the
+    /// time limit.
+    pub(crate) fn end(&self, ids: Option<&[SessionId]>, cursors: &Cursors) {
+        let ended: Vec<_> = {
+            let mut slots = locked(&self.slots);
+            match ids {
+                Some(ids) => ids.iter().filter_map(|id| slots.remove(id).map(|slot| (*id, slot))).collect(),
+                None => slots.drain().collect(),
+            }
+        };
+        for (id, slot) in ended {
+            match slot.try_lock() {
+                Ok(mut session) => {
+                    let open = session.end();
+                    drop(session);
+                    open.into_iter().for_each(|open| close(open, cursors));
+                }
+                Err(_) => {
+                    locked(&self.slots).entry(id).or_insert(Arc::clone(&slot));
+                }
+            }
+        }
+    }
+
+    /// Undoes the transactions that began more than `life` ago. Returns how many.
+    pub(crate) fn expire(&self, life: Duration, cursors: &Cursors) -> usize {
+        if self.open() == 0 {
+            return 0;
+        }
+        let slots: Vec<_> = locked(&self.slots).values().map(Arc::clone).collect();
+        let old = slots.iter().filter_map(|slot| slot.try_lock().ok()?.expire(life));
+        old.map(|open| close(open, cursors)).count()
+    }
+
+    /// Forgets the sessions that nobody has used for [`MINUTES`], and what the database keeps of them.
+    ///
+    /// # Errors
+    /// Those of deleting.
+    pub(crate) fn forget(&self, database: &Database) -> Result<u64> {
+        let age = Duration::from_secs(60 * u64::from(MINUTES));
+        drop_idle(&mut locked(&self.slots), age);
+        record::forget(database, age)
+    }
+}
+
+/// Forgets the sessions that nobody uses, or has used for `age`, and that have no transaction open.
+fn drop_idle(slots: &mut HashMap<SessionId, Arc<Mutex<Session>>>, age: Duration) {
+    slots.retain(|_, slot| {
+        Arc::strong_count(slot) > 1
+            || slot.try_lock().is_ok_and(|session| session.is_open() || session.used.elapsed() < age)
+    });
+}
+
+/// Ends a transaction without a change.
+fn close(open: Open, cursors: &Cursors) {
+    open.cursors.iter().for_each(|&id| cursors.close(id));
+}

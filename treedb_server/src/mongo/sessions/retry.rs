@@ -1,0 +1,246 @@
+//! Statements that are applied once, however often they arrive.
+//!
+//! A command's statements are one transaction with the record of what they did. Where one fails, those before it are; the
+//! others come after it, unless the command ends there.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf};
+use treedb_core::kv::Durability;
+use treedb_core::query::ErrorCode;
+use treedb_core::{Collection, Database, Transaction};
+
+use super::SessionId;
+use super::record::{self, Done};
+use crate::mongo::error::CommandError;
+use crate::mongo::place::{Outcome, Place};
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// How often statements are tried that others get in the way of: many together, and one alone.
+const ATTEMPTS: (u32, u32) = (4, 2_000);
+
+/// What the database keeps of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Written {
+    /// The number it is about.
+    pub(super) number: i64,
+    /// Documents; 0 if there is nothing.
+    pub(super) parts: i32,
+}
+
+/// A write that may have been carried out already.
+pub(crate) struct Retries {
+    key: (SessionId, i64),
+    database: Database,
+    written: Written,
+    /// The number has been seen before.
+    again: bool,
+}
+
+/// The statements of a command.
+pub(crate) struct Statements<'s> {
+    pub(crate) all: &'s [&'s RawDocument],
+    /// The number of each, by its place.
+    pub(crate) number: &'s dyn Fn(usize) -> i32,
+    /// Whether the first that fails is the last.
+    pub(crate) ordered: bool,
+    /// How the last is acknowledged, and how the others are.
+    pub(crate) durability: (Durability, Durability),
+}
+
+/// Carries out a statement, of which it is told the place.
+pub(crate) type Each<'e> = dyn FnMut(usize, &RawDocument, &mut Place<'_>) -> Result<Outcome> + 'e;
+
+/// Why statements were not carried out together.
+enum Failed {
+    /// Because of this one.
+    At(usize, CommandError),
+    /// Because they are so many.
+    Together,
+}
+
+impl Retries {
+    pub(super) fn new(key: (SessionId, i64), database: Database, written: Written, again: bool) -> Self {
+        Retries { key, database, written, again }
+    }
+
+    pub(super) fn written(&self) -> Written {
+        self.written
+    }
+
+    /// What was done when the number was seen before.
+    fn done(&mut self) -> Result<Done> {
+        if !self.again {
+            return Ok(Done::default());
+        }
+        let Some(record) = record::load(&self.database, self.key.0)? else {
+            self.written = Written::default();
+            return Ok(Done::default());
+        };
+        self.written = Written { number: record.number, parts: record.parts };
+        Ok(if record.number == self.key.1 { record.done } else { Done::default() })
+    }
+
+    /// Carries out statements that have not been, and tells of each, by its place, what became of it: now or then.
+    /// Returns true if there are writes that are not acknowledged as the last was to be.
+    ///
+    /// # Errors
+    /// Those of reading the record.
+    pub(crate) fn run(
+        &mut self,
+        statements: &Statements<'_>,
+        collection: &Collection,
+        each: &mut Each<'_>,
+        tell: &mut dyn FnMut(usize, Result<Outcome>),
+    ) -> Result<bool> {
+        let done = self.done()?;
+        let total = statements.all.len();
+        let (mut from, mut unsettled) = (0, false);
+        while from < total {
+            if let Some(outcome) = done.get((statements.number)(from)) {
+                tell(from, Ok(outcome.clone()));
+                from += 1;
+                continue;
+            }
+            let is_done = |at: &usize| done.get((statements.number)(*at)).is_some();
+            let mut end = (from..total).find(is_done).unwrap_or(total);
+            let mut failed = None;
+            while from < end {
+                match self.together(from..end, statements, collection, each) {
+                    Ok(outcomes) => {
+                        unsettled = end != total;
+                        (from..).zip(outcomes).for_each(|(at, outcome)| tell(at, Ok(outcome)));
+                        from = end;
+                    }
+                    Err(Failed::At(at, error)) => {
+                        // Not its fault, if it is the others that leave no room.
+                        let full = at > from && error.code == ErrorCode::TransactionTooLarge.number();
+                        end = at;
+                        failed = if full { None } else { Some(error) };
+                    }
+                    Err(Failed::Together) => {
+                        end = from + (end - from) / 2;
+                        failed = None;
+                    }
+                }
+            }
+            if let Some(error) = failed {
+                tell(end, Err(error));
+                if statements.ordered {
+                    break;
+                }
+                from = end + 1;
+            }
+        }
+        Ok(unsettled)
+    }
+
+    /// Carries out a command that is one statement, unless it has been, and returns its reply.
+    ///
+    /// # Errors
+    /// The command's.
+    pub(crate) fn once(
+        &mut self,
+        durability: Durability,
+        collection: &Collection,
+        work: &mut dyn FnMut(&mut Place<'_>) -> Result<RawDocumentBuf>,
+    ) -> Result<RawDocumentBuf> {
+        if let Some(reply) = self.done()?.reply()? {
+            return Ok(reply);
+        }
+        let mut conflict = None;
+        for attempt in 0..ATTEMPTS.1 {
+            pause(attempt);
+            let mut txn = self.database.begin()?;
+            let reply = match work(&mut Place::In(&mut txn, collection)) {
+                Ok(reply) => reply,
+                Err(error) if error.is_conflict() => {
+                    conflict = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            match self.commit(txn, durability, || record::reply(&reply)) {
+                Ok(()) => return Ok(reply),
+                Err(error) if error.is_conflict() => conflict = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(conflict.unwrap_or_else(no_attempts))
+    }
+
+    /// Carries out the statements in `range` in one transaction.
+    fn together(
+        &mut self,
+        range: Range<usize>,
+        statements: &Statements<'_>,
+        collection: &Collection,
+        each: &mut Each<'_>,
+    ) -> std::result::Result<Vec<Outcome>, Failed> {
+        let alone = range.len() == 1;
+        let last = range.end == statements.all.len();
+        let durability = if last { statements.durability.0 } else { statements.durability.1 };
+        let mut conflict = None;
+        'attempts: for attempt in 0..if alone { ATTEMPTS.1 } else { ATTEMPTS.0 } {
+            pause(attempt);
+            let mut txn = self.database.begin().map_err(|error| Failed::At(range.start, error.into()))?;
+            let mut outcomes = Vec::with_capacity(range.len());
+            for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default())
+            {
+                match each(at, statement, &mut Place::In(&mut txn, collection)) {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(error) if error.is_conflict() => {
+                        conflict = Some(error);
+                        continue 'attempts;
+                    }
+                    Err(error) => return Err(Failed::At(at, error)),
+                }
+            }
+            let numbered = || (range.start..).map(statements.number).zip(&outcomes);
+            match self.commit(txn, durability, || record::statements(numbered())) {
+                Ok(()) => return Ok(outcomes),
+                Err(error) if error.is_conflict() => conflict = Some(error),
+                Err(error) if alone => return Err(Failed::At(range.start, error)),
+                Err(_) => return Err(Failed::Together),
+            }
+        }
+        match alone {
+            true => Err(Failed::At(range.start, conflict.unwrap_or_else(no_attempts))),
+            false => Err(Failed::Together),
+        }
+    }
+
+    /// Commits what statements have done, and the record of it; nothing if they have done nothing.
+    fn commit(
+        &mut self,
+        mut txn: Transaction,
+        durability: Durability,
+        parts: impl FnOnce() -> Vec<RawDocumentBuf>,
+    ) -> Result<()> {
+        if txn.changes() == 0 {
+            return Ok(());
+        }
+        let parts = parts();
+        let Written { number, parts: old } = self.written;
+        let goes_on = old > 0 && number == self.key.1;
+        let from = if goes_on { old } else { 0 };
+        let many = from.saturating_add(i32::try_from(parts.len()).unwrap_or(i32::MAX));
+        record::write(&mut txn, self.key, from, old, parts)?;
+        txn.commit_with(durability)?;
+        self.written = Written { number: self.key.1, parts: many };
+        Ok(())
+    }
+}
+
+/// Before attempt number `attempt`: not before the first, and longer and longer up to some milliseconds.
+fn pause(attempt: u32) {
+    if attempt > 0 {
+        std::thread::sleep(Duration::from_micros(50 << attempt.min(6)));
+    }
+}
+
+fn no_attempts() -> CommandError {
+    CommandError::new(ErrorCode::WriteConflict, "WriteConflict: others are in the way of this write")
+}

@@ -1,0 +1,211 @@
+//! One session: which number it is at, and what has become of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use treedb_core::Database;
+use treedb_core::kv::Durability;
+use treedb_core::query::ErrorCode;
+
+use super::open::{Open, Usage};
+use super::retry::{Retries, Written};
+use super::{SessionId, record};
+use crate::mongo::error::CommandError;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: SessionId,
+    /// The greatest there was; -1 before the first.
+    number: i64,
+    state: State,
+    written: Written,
+    /// What the database keeps of it has been looked at.
+    loaded: bool,
+    /// When it was last asked for.
+    pub(super) used: Instant,
+}
+
+/// What the number is about.
+#[derive(Debug)]
+enum State {
+    /// A write that may be sent again; or nothing, before the first number.
+    Writes,
+    Open(Box<Open>),
+    Committed,
+    Aborted,
+}
+
+impl Session {
+    pub(super) fn new(id: SessionId) -> Self {
+        Session {
+            id,
+            number: -1,
+            state: State::Writes,
+            written: Written::default(),
+            loaded: false,
+            used: Instant::now(),
+        }
+    }
+
+    /// Learns what the database keeps of it, if nobody has looked yet.
+    pub(super) fn load(&mut self, database: &Database) -> Result<()> {
+        if self.loaded {
+            return Ok(());
+        }
+        if let Some(record) = record::load(database, self.id)? {
+            self.number = record.number;
+            self.state = if record.committed { State::Committed } else { State::Writes };
+            self.written = Written { number: record.number, parts: record.parts };
+        }
+        self.loaded = true;
+        Ok(())
+    }
+
+    /// Begins the transaction `number`. The one before it is to be closed if it is still open.
+    ///
+    /// # Errors
+    /// `TransactionTooOld`, `ConflictingOperationInProgress` if the number was used; those of [`Open::begin`].
+    pub(super) fn begin(
+        &mut self,
+        number: i64,
+        database: &Database,
+        usage: &Arc<Usage>,
+        limit: usize,
+    ) -> Result<Option<Open>> {
+        self.not_too_old(number)?;
+        if number == self.number {
+            return Err(CommandError::named(
+                117,
+                "ConflictingOperationInProgress",
+                format!(
+                    "transaction {number} of session {} has begun already: take a greater number",
+                    self.id
+                ),
+            ));
+        }
+        let before = self.end();
+        self.number = number;
+        self.state = State::Aborted;
+        self.state = State::Open(Box::new(Open::begin((self.id, number), database, usage, limit)?));
+        Ok(before)
+    }
+
+    /// The transaction `number`. It counts as aborted until it is [put back](Self::put_back).
+    ///
+    /// # Errors
+    /// `TransactionTooOld`, `TransactionCommitted`, `NoSuchTransaction`.
+    pub(super) fn take(&mut self, number: i64) -> Result<Open> {
+        self.not_too_old(number)?;
+        let no_such = |message: String| CommandError::new(ErrorCode::NoSuchTransaction, message);
+        if number > self.number || matches!(self.state, State::Writes) {
+            return Err(no_such(format!(
+                "Given transaction number {number} does not match any in-progress transactions. The active transaction \
+                 number is {}",
+                self.number
+            )));
+        }
+        match std::mem::replace(&mut self.state, State::Aborted) {
+            State::Open(open) => Ok(*open),
+            State::Committed => {
+                self.state = State::Committed;
+                Err(CommandError::new(
+                    ErrorCode::TransactionCommitted,
+                    format!("Transaction {number} has been committed."),
+                ))
+            }
+            State::Writes | State::Aborted => Err(no_such(format!("Transaction {number} has been aborted."))),
+        }
+    }
+
+    /// The transaction goes on.
+    pub(super) fn put_back(&mut self, open: Open) {
+        self.state = State::Open(Box::new(open));
+    }
+
+    /// Commits a transaction that was taken. It is aborted if that fails.
+    pub(super) fn commit(&mut self, open: Open, durability: Durability) -> Result<()> {
+        let Open { key, mut txn, .. } = open;
+        let changes = txn.changes() > 0;
+        if changes {
+            record::write(&mut txn, key, 0, self.written.parts, record::committed())?;
+        }
+        txn.commit_with(durability)?;
+        if changes {
+            self.written = Written { number: key.1, parts: 1 };
+        }
+        self.state = State::Committed;
+        Ok(())
+    }
+
+    /// True if the transaction `number` was committed.
+    pub(super) fn has_committed(&self, number: i64) -> bool {
+        number == self.number && matches!(self.state, State::Committed)
+    }
+
+    /// Begins the write `number`, or goes on with it. A transaction before it is to be closed if it is still open.
+    ///
+    /// # Errors
+    /// `TransactionTooOld`, `IncompleteTransactionHistory` if the number is a transaction's.
+    pub(super) fn write(&mut self, number: i64, database: &Database) -> Result<(Retries, Option<Open>)> {
+        self.not_too_old(number)?;
+        let again = number == self.number;
+        if again && !matches!(self.state, State::Writes) {
+            return Err(CommandError::new(
+                ErrorCode::IncompleteTransactionHistory,
+                format!(
+                    "number {number} of session {} is a transaction's, and not a retryable write's",
+                    self.id
+                ),
+            ));
+        }
+        let before = self.end();
+        self.number = number;
+        self.state = State::Writes;
+        Ok((Retries::new((self.id, number), database.clone(), self.written, again), before))
+    }
+
+    /// Notes what [`Self::write`]'s write has left in the database.
+    pub(super) fn has_written(&mut self, retries: &Retries) {
+        self.written = retries.written();
+    }
+
+    /// Ends the transaction that is open, if one is; it is to be closed.
+    pub(super) fn end(&mut self) -> Option<Open> {
+        if !self.is_open() {
+            return None;
+        }
+        match std::mem::replace(&mut self.state, State::Aborted) {
+            State::Open(open) => Some(*open),
+            _ => None,
+        }
+    }
+
+    /// The same, if it began more than `life` ago.
+    pub(super) fn expire(&mut self, life: Duration) -> Option<Open> {
+        match &self.state {
+            State::Open(open) if open.began.elapsed() >= life => self.end(),
+            _ => None,
+        }
+    }
+
+    /// True while a transaction is open.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    fn not_too_old(&self, number: i64) -> Result<()> {
+        if number < self.number {
+            return Err(CommandError::new(
+                ErrorCode::TransactionTooOld,
+                format!(
+                    "Cannot start transaction {number} on session {} because a newer transaction {} has already started.",
+                    self.id, self.number
+                ),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+"""Transactions and retryable writes, as PyMongo and the wire use them."""
+import concurrent.futures
+import contextlib
+import signal
+import socket
+import threading
+import time
+import uuid
+
+import bson
+import pymongo
+import pytest
+from pymongo.errors import ConnectionFailure, DuplicateKeyError, OperationFailure
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from server import Server
+from wire import Wire
+
+TRANSIENT = "TransientTransactionError"
+
+
+def connect(server, **options):
+    """A client that finds the replica set by itself, as one does that is given nothing but the address."""
+    return pymongo.MongoClient(*server.addresses["mongo"], **{"serverSelectionTimeoutMS": 5000, "socketTimeoutMS": 30000, **options})
+
+
+@pytest.fixture(scope="module")
+def member(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("member"), "--replica-set", "rs0", "--transaction-seconds", "2")
+    yield server
+    assert server.stop() == 0
+    assert not [line for line in server.log if "panic" in line]
+
+
+@pytest.fixture(scope="module")
+def client(member):
+    with connect(member) as client:
+        yield client
+
+
+def numbered(number, kind, session=None, **more):
+    """The fields of a command of a session: 'write', 'begin' or 'continue'."""
+    fields = {"lsid": {"id": bson.Binary(session or bytes(16), 4)}, "txnNumber": bson.Int64(number), **more}
+    if kind != "write":
+        fields["autocommit"] = False
+    if kind == "begin":
+        fields["startTransaction"] = True
+    return fields
+
+
+def code(work, *args, **options):
+    with pytest.raises(OperationFailure) as failure:
+        work(*args, **options)
+    return failure.value.code
+
+
+class Raw:
+    """Commands as they are: a driver would put a session of its own in the place of theirs."""
+
+    def __init__(self, server, database):
+        self.wire, self.database = Wire(server), database
+
+    def __call__(self, command, database=None):
+        reply = self.wire.command({**command, "$db": database or self.database})
+        if reply["ok"] != 1.0:
+            raise OperationFailure(reply["errmsg"], reply["code"], reply)
+        return reply
+
+    def admin(self, command):
+        return self(command, "admin")
+
+
+@pytest.fixture
+def raw(member, db):
+    raw = Raw(member, db.name)
+    with raw.wire:
+        yield raw
+
+
+def test_drivers_see_a_replica_set_of_one(member, client):
+    hello = client.admin.command("hello")
+    address = "{}:{}".format(*member.addresses["mongo"])
+    assert hello["setName"] == "rs0" and hello["me"] == hello["primary"] == address and hello["hosts"] == [address]
+    assert client.topology_description.topology_type_name == "ReplicaSetWithPrimary"
+    assert client.topology_description.replica_set_name == "rs0"
+    with pymongo.MongoClient(*member.addresses["mongo"], replicaSet="other", serverSelectionTimeoutMS=300) as wrong:
+        with pytest.raises(ConnectionFailure):
+            wrong.admin.command("ping")
+
+
+def test_a_transaction_reads_its_own_writes_and_nobody_else_does_before_the_commit(db):
+    db.a.insert_one({"_id": 0, "n": 1})
+    with db.client.start_session() as session:
+        with session.start_transaction():
+            db.a.insert_many([{"_id": i} for i in range(1, 300)], session=session)
+            db.b.insert_one({"_id": 1, "x": 1}, session=session)
+            assert db.a.update_one({"_id": 0}, {"$inc": {"n": 1}}, session=session).modified_count == 1
+            assert db.a.update_many({"_id": {"$gt": 290}}, {"$set": {"z": 1}}, session=session).modified_count == 9
+            assert db.a.delete_many({"_id": {"$gt": 295}}, session=session).deleted_count == 4
+            assert db.b.find_one_and_update({}, {"$inc": {"x": 1}}, session=session, return_document=True)["x"] == 2
+            # More than one batch.
+            assert len(list(db.a.find({}, session=session, batch_size=50))) == 296
+            assert sorted(db.a.distinct("n", session=session)) == [2]
+            assert db.a.count_documents({}) == 1 and db.b.count_documents({}) == 0
+        assert db.a.count_documents({}) == 296 and db.a.find_one({"_id": 0})["n"] == 2
+        assert db.b.find_one() == {"_id": 1, "x": 2}
+
+
+def test_an_aborted_transaction_leaves_nothing_and_its_cursors_are_closed(db):
+    db.a.insert_many([{"_id": i} for i in range(10)])
+    with db.client.start_session() as session:
+        session.start_transaction()
+        db.a.insert_one({"_id": 99}, session=session)
+        cursor = db.a.find({}, session=session, batch_size=2)
+        next(cursor)
+        outside = {"getMore": bson.Int64(cursor.cursor_id), "collection": "a"}
+        assert code(db.command, outside) == 50740
+        session.abort_transaction()
+        assert db.a.find_one({"_id": 99}) is None
+        assert code(db.command, outside) == 43
+        # The session goes on.
+        with session.start_transaction():
+            db.a.insert_one({"_id": 100}, session=session)
+    assert db.a.find_one({"_id": 100})
+
+
+def test_the_second_of_two_that_change_one_document_gets_a_conflict_it_may_retry(db):
+    db.a.insert_one({"_id": 0, "n": 0})
+    with db.client.start_session() as one, db.client.start_session() as two:
+        one.start_transaction()
+        two.start_transaction()
+        for session in one, two:
+            assert db.a.find_one({}, session=session)["n"] == 0
+        db.a.update_one({"_id": 0}, {"$set": {"n": 1}}, session=one)
+        db.b.insert_one({"_id": 2}, session=two)
+        one.commit_transaction()
+        with pytest.raises(OperationFailure) as failure:
+            db.a.update_one({"_id": 0}, {"$set": {"n": 2}}, session=two)
+        assert failure.value.code == 112 and failure.value.has_error_label(TRANSIENT)
+        with pytest.raises(OperationFailure) as failure:
+            two.commit_transaction()
+        assert failure.value.code == 251 and failure.value.has_error_label(TRANSIENT)
+    assert db.a.find_one()["n"] == 1 and db.b.find_one() is None
+
+
+def test_with_transaction_runs_what_conflicts_again(db):
+    db.a.insert_one({"_id": 0, "n": 0})
+    db.a.insert_one({"_id": 1, "n": 0})
+    attempts = []
+
+    def work(session):
+        attempts.append(1)
+        n = db.a.find_one({"_id": 0}, session=session)["n"]
+        db.a.update_one({"_id": 0}, {"$set": {"n": n + 1}}, session=session)
+        db.a.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
+
+    def client_of_its_own(_):
+        for _ in range(10):
+            with db.client.start_session() as session:
+                session.with_transaction(work, ReadConcern("snapshot"), WriteConcern("majority"))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(client_of_its_own, range(4)))
+    assert [document["n"] for document in db.a.find().sort("_id")] == [40, 40]
+    assert len(attempts) >= 40
+
+
+def test_a_statement_that_fails_ends_the_transaction(db):
+    db.a.insert_one({"_id": 1})
+    with db.client.start_session() as session:
+        session.start_transaction()
+        db.a.insert_one({"_id": 2}, session=session)
+        with pytest.raises(DuplicateKeyError):
+            db.a.insert_one({"_id": 1}, session=session)
+        assert code(db.a.insert_one, {"_id": 3}, session=session) == 251
+        session.abort_transaction()
+    assert db.a.count_documents({}) == 1
+
+
+def test_numbers_that_do_not_fit_are_told_apart(db, raw):
+    session = uuid.uuid4().bytes
+    def insert(number, kind):
+        return {"insert": "a", "documents": [{"_id": bson.ObjectId()}], **numbered(number, kind, session)}
+    def end(name, number):
+        return {name: 1, **numbered(number, "continue", session)}
+    assert code(raw, insert(1, "continue")) == 251
+    raw(insert(5, "begin"))
+    assert code(raw, insert(5, "begin")) == 117
+    assert code(raw, insert(4, "begin")) == 225
+    assert code(raw, insert(4, "write")) == 225
+    assert code(raw, insert(6, "continue")) == 251
+    assert code(raw, insert(5, "write")) == 217
+    raw.admin(end("commitTransaction", 5))
+    raw.admin(end("commitTransaction", 5))
+    assert code(raw, insert(5, "continue")) == 256
+    assert code(raw.admin, end("abortTransaction", 5)) == 256
+    raw(insert(6, "begin"))
+    raw.admin(end("abortTransaction", 6))
+    assert code(raw.admin, end("commitTransaction", 6)) == 251
+    # A greater number ends what was open.
+    raw(insert(7, "begin"))
+    raw(insert(8, "begin"))
+    assert code(raw.admin, end("commitTransaction", 7)) == 225
+    raw.admin(end("commitTransaction", 8))
+    assert db.a.count_documents({}) == 2
+    assert code(raw.admin, {"commitTransaction": 1}) == 125
+    assert code(raw, end("commitTransaction", 8)) == 13
+    assert code(raw, {**insert(9, "begin"), "writeConcern": {"w": 1}}) == 72
+    assert code(raw, {"find": "a", **numbered(9, "begin", session, readConcern={"level": "linearizable"})}) == 72
+    assert code(raw, {"find": "a", **numbered(9, "write", session)}) == 50768
+    for command in ({"create": "c"}, {"count": "a"}, {"drop": "a"}, {"ping": 1}, {"hello": 1}):
+        assert code(raw, {**command, **numbered(9, "begin", session)}) == 263
+    assert code(raw, insert(9, "begin"), "config") == 263
+
+
+def test_a_transaction_that_nobody_goes_on_with_is_undone(db, raw):
+    db.a.insert_one({"_id": 0})
+    session, ended = uuid.uuid4().bytes, uuid.uuid4().bytes
+    for number, of in (1, session), (1, ended):
+        raw({"insert": "a", "documents": [{"_id": of}], **numbered(number, "begin", of)})
+    cursor = raw({"find": "a", "batchSize": 1, **numbered(1, "continue", session)})["cursor"]["id"]
+    raw.admin({"endSessions": [{"id": bson.Binary(ended, 4)}]})
+    assert raw.admin({"serverStatus": 1})["transactions"]["currentOpen"] == 1
+    assert code(raw.admin, {"commitTransaction": 1, **numbered(1, "continue", ended)}) == 251
+    until = time.monotonic() + 10
+    while raw.admin({"serverStatus": 1})["transactions"]["currentOpen"] and time.monotonic() < until:
+        time.sleep(0.1)
+    assert code(raw, {"getMore": cursor, "collection": "a"}) == 43
+    assert code(raw, {"insert": "a", "documents": [{}], **numbered(1, "continue", session)}) == 251
+    assert db.a.count_documents({}) == 1
+
+
+def test_a_write_that_is_sent_again_is_not_applied_again(db, raw):
+    session, numbers = uuid.uuid4().bytes, iter(range(1, 100))
+    def twice(command):
+        command = {**command, **numbered(next(numbers), "write", session)}
+        first = raw(command)
+        again = raw(command)
+        for reply in first, again:
+            del reply["$clusterTime"], reply["operationTime"]
+        assert first == again
+        return first
+    assert twice({"insert": "a", "documents": [{"n": i} for i in range(3)]})["n"] == 3
+    assert twice({"insert": "a", "documents": [{"_id": i, "n": 0} for i in range(3)]})["n"] == 3
+    assert db.a.count_documents({}) == 6
+    reply = twice({"update": "a", "updates": [
+        {"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}, {"q": {"_id": "new"}, "u": {"$inc": {"n": 1}}, "upsert": True},
+        {"q": {"_id": "none"}, "u": {"$inc": {"n": 1}}}, {"q": {"_id": 1}, "u": {"$inc": {"n": 5}}}]})
+    assert (reply["n"], reply["nModified"], reply["upserted"]) == (3, 2, [{"index": 1, "_id": "new"}])
+    assert [db.a.find_one({"_id": i})["n"] for i in (0, 1, "new")] == [1, 5, 1]
+    reply = twice({"findAndModify": "a", "query": {"_id": 0}, "update": {"$inc": {"n": 1}}, "new": True})
+    assert reply["value"]["n"] == 2 == db.a.find_one({"_id": 0})["n"]
+    assert twice({"delete": "a", "deletes": [{"q": {"n": 0}, "limit": 1}]})["n"] == 1
+    assert db.a.count_documents({}) == 6
+    many = {"q": {}, "u": {"$inc": {"n": 1}}, "multi": True}
+    refused = raw({"update": "a", "updates": [many], **numbered(next(numbers), "write", session)})
+    assert refused["writeErrors"][0]["code"] == 72
+
+
+def test_of_a_command_that_half_succeeded_the_rest_is_done_when_it_is_sent_again(db, raw):
+    session = uuid.uuid4().bytes
+    db.a.insert_one({"_id": 3})
+    documents = [{"_id": i} for i in range(6)]
+    for number, ordered, n, after in (1, True, 3, 4), (2, False, 2, 6):
+        command = {"insert": "a", "documents": documents, "ordered": ordered, **numbered(number, "write", session)}
+        first = raw(command)
+        assert first["n"] == n and first["writeErrors"][0]["code"] == 11000
+        assert db.a.count_documents({}) == after
+    # What failed is tried again, what was done is not.
+    db.a.delete_many({})
+    again = raw(command)
+    assert again["n"] == 6 and "writeErrors" not in again
+    assert sorted(document["_id"] for document in db.a.find()) == [0, 1, 2, 3]
+
+
+def test_the_driver_itself_sends_a_write_again_whose_answer_was_lost(member, tmp_path):
+    """A wire in between that breaks when the answer comes."""
+    cut = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def pump(source, sink, answers):
+        try:
+            while data := source.recv(65536):
+                if answers and cut.is_set() and b"nModified" in data:
+                    cut.clear()
+                    break
+                # The driver is to find the server under the address of the wire.
+                sink.sendall(data.replace(b"%d\0" % member.addresses["mongo"][1], b"%d\0" % port) if answers else data)
+        except OSError:
+            pass
+        for end in source, sink:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def accept():
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(member.addresses["mongo"])
+            threading.Thread(target=pump, args=(near, far, False), daemon=True).start()
+            threading.Thread(target=pump, args=(far, near, True), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    assert len(str(port)) == len(str(member.addresses["mongo"][1]))
+    with pymongo.MongoClient("127.0.0.1", port, serverSelectionTimeoutMS=5000) as client:
+        db = client[f"lost{port}"]
+        db.a.insert_one({"_id": 0, "n": 0})
+        cut.set()
+        assert db.a.update_one({"_id": 0}, {"$inc": {"n": 1}}).modified_count == 1
+        assert not cut.is_set()
+        assert db.a.find_one()["n"] == 1
+    listener.close()
+
+
+def test_a_change_stream_begins_at_the_time_of_a_session(db, client):
+    with client.start_session(causal_consistency=True) as session:
+        db.a.insert_one({"_id": 1}, session=session)
+        at = session.operation_time
+        assert db.a.find_one({"_id": 1}, session=session)
+        db.a.insert_one({"_id": 2}, session=session)
+    # A transaction's changes are there with its commit.
+    with client.start_session() as session, session.start_transaction():
+        db.a.insert_one({"_id": 3}, session=session)
+        db.b.insert_one({"_id": 4}, session=session)
+    with client.watch([{"$match": {"ns.db": {"$in": [db.name, "config"]}}}], start_at_operation_time=at,
+                      max_await_time_ms=200) as stream:
+        events = []
+        until = time.monotonic() + 10
+        while len(events) < 4 and time.monotonic() < until:
+            event = stream.try_next()
+            events += [event["documentKey"]["_id"]] if event else []
+        assert sorted(events) == [1, 2, 3, 4] and stream.try_next() is None
+
+
+def test_what_was_committed_is_known_after_a_kill_and_what_was_not_is_gone(tmp_path):
+    session = uuid.uuid4().bytes
+    write = {"update": "a", "updates": [{"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}], **numbered(1, "write", session)}
+    commit = {"commitTransaction": 1, **numbered(2, "continue", session)}
+
+    def again():
+        server = Server(tmp_path, "--replica-set", "rs0")
+        return server, Raw(server, "db")
+
+    def documents(raw):
+        return [(d["_id"], d.get("n")) for d in raw({"find": "a", "sort": {"_id": 1}})["cursor"]["firstBatch"]]
+
+    server, raw = again()
+    raw({"insert": "a", "documents": [{"_id": 0, "n": 0}]})
+    raw(write)
+    server.stop(signal.SIGKILL)
+
+    server, raw = again()
+    assert raw(write)["nModified"] == 1
+    assert documents(raw) == [(0, 1)]
+    raw({"insert": "a", "documents": [{"_id": 1}], **numbered(2, "begin", session)})
+    raw.admin(commit)
+    server.stop(signal.SIGKILL)
+
+    server, raw = again()
+    assert documents(raw) == [(0, 1), (1, None)]
+    raw.admin(commit)
+    raw({"insert": "a", "documents": [{"_id": 2}], **numbered(3, "begin", session)})
+    server.stop(signal.SIGKILL)
+
+    server, raw = again()
+    with pytest.raises(OperationFailure) as failure:
+        raw.admin({"commitTransaction": 1, **numbered(3, "continue", session)})
+    assert failure.value.code == 251 and failure.value.has_error_label(TRANSIENT)
+    assert code(raw, write) == 225
+    assert documents(raw) == [(0, 1), (1, None)]
+    raw.wire.socket.close()
+    assert server.stop() == 0
