@@ -1,4 +1,4 @@
-//! Groups over a million documents beside SQLite's `GROUP BY` over native columns.
+//! Groups, sorts and joins over a million documents beside SQLite's over native columns.
 
 use bson::{RawDocumentBuf, rawdoc};
 use rusqlite::{Connection, params};
@@ -13,16 +13,24 @@ use crate::sides::{Class, Folder};
 
 pub(super) const ABOUT: &str = "A million people with a name, an address, one of 64 cities, an age, a score and a \
     filler, as documents that are not sealed and as rows of a table with native columns; no index but that of the key, \
-    everything in memory. The answer is decoded inside the timer, and a checksum over it has to agree. One row says that \
-    TreeDB used one thread, as SQLite does; the others let it use as many as it chooses.";
+    everything in memory; and 100,000 visits of theirs in no order, each with three tags (SQLite: a JSON text). The answer \
+    is decoded inside the timer, and a checksum over it has to agree. One row says that TreeDB used one thread, as SQLite \
+    does; the others let it use as many as it chooses. Figures are for each document of the collection that is begun with. \
+    A stage may hold 1 GiB where nothing else is said.";
 
 const GOALS: Goals<'_> = &[("SQLite, columns", 1.0)];
 const PEOPLE: u64 = 1_000_000;
+const VISITS: u64 = 100_000;
 const BATCH: u64 = 10_000;
+const ROOMY: usize = 1 << 30;
 
 /// A question: its name, TreeDB's stages and SQLite's statement. Each answer is a text or number and some numbers.
 struct Question {
     name: &'static str,
+    /// The collection that the stages begin with.
+    over: &'static str,
+    /// Bytes a stage may hold.
+    memory: usize,
     stages: fn() -> Vec<RawDocumentBuf>,
     sql: &'static str,
 }
@@ -30,6 +38,8 @@ struct Question {
 const QUESTIONS: &[Question] = &[
     Question {
         name: "match and group: count, mean and greatest of 64 cities",
+        over: "people",
+        memory: ROOMY,
         stages: || {
             vec![
                 rawdoc! { "$match": { "age": { "$gte": 18 } } },
@@ -41,6 +51,8 @@ const QUESTIONS: &[Question] = &[
     },
     Question {
         name: "group: sum of 90 ages",
+        over: "people",
+        memory: ROOMY,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$age", "sum": { "$sum": "$score" } } },
@@ -51,6 +63,8 @@ const QUESTIONS: &[Question] = &[
     },
     Question {
         name: "group: every document a group of its own, the first ten",
+        over: "people",
+        memory: ROOMY,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$email", "sum": { "$sum": "$age" } } },
@@ -60,41 +74,111 @@ const QUESTIONS: &[Question] = &[
         },
         sql: "SELECT email, sum(age) FROM people GROUP BY email ORDER BY email LIMIT 10",
     },
+    Question {
+        name: "group: every document a group of its own, the first ten, in 100 MB (default) and scratch files",
+        over: "people",
+        memory: treedb_core::aggregate::MEMORY,
+        stages: || {
+            vec![
+                rawdoc! { "$group": { "_id": "$email", "sum": { "$sum": "$age" }, "mean": { "$avg": "$score" }, "who": { "$first": "$name" } } },
+                rawdoc! { "$sort": { "_id": 1 } },
+                rawdoc! { "$limit": 10 },
+            ]
+        },
+        sql: "SELECT email, sum(age), avg(score), name FROM people GROUP BY email ORDER BY email LIMIT 10",
+    },
+    Question {
+        name: "sort: the first ten by an address",
+        over: "people",
+        memory: ROOMY,
+        stages: || {
+            vec![
+                rawdoc! { "$sort": { "email": 1 } },
+                rawdoc! { "$limit": 10 },
+                rawdoc! { "$project": { "_id": 0, "email": 1, "age": 1 } },
+            ]
+        },
+        sql: "SELECT email, age FROM people ORDER BY email LIMIT 10",
+    },
+    Question {
+        name: "unwind and group: count of 31 tags (SQLite: json_each)",
+        over: "visits",
+        memory: ROOMY,
+        stages: || {
+            vec![
+                rawdoc! { "$unwind": "$tags" },
+                rawdoc! { "$group": { "_id": "$tags", "n": { "$sum": 1 } } },
+                rawdoc! { "$sort": { "_id": 1 } },
+            ]
+        },
+        sql: "SELECT t.value, count(*) FROM visits, json_each(visits.tags) AS t GROUP BY t.value ORDER BY t.value",
+    },
+    Question {
+        name: "lookup by the key of a million and group: sum of 64 cities",
+        over: "visits",
+        memory: ROOMY,
+        stages: || {
+            vec![
+                rawdoc! { "$lookup": { "from": "people", "localField": "person", "foreignField": "_id", "as": "person" } },
+                rawdoc! { "$unwind": "$person" },
+                rawdoc! { "$group": { "_id": "$person.city", "sum": { "$sum": "$amount" } } },
+                rawdoc! { "$sort": { "_id": 1 } },
+            ]
+        },
+        sql: "SELECT people.city, sum(amount) FROM visits JOIN people ON people.id = visits.person GROUP BY people.city \
+              ORDER BY people.city",
+    },
 ];
+
+/// The number of the person of a visit, and its tags.
+fn visit(n: u64) -> (i64, [String; 3]) {
+    ((n.wrapping_mul(7919) % PEOPLE) as i64, [7, 11, 13].map(|of| format!("tag-{of}-{}", n % of)))
+}
 
 fn email(n: u64) -> String {
     // In no order.
     format!("user-{:09}@example.com", n.wrapping_mul(7919) % PEOPLE)
 }
 
-fn treedb(folder: &Folder, count: u64) -> Result<(Database, Collection)> {
+fn treedb(folder: &Folder, count: u64, visits: u64) -> Result<Database> {
     let mut options = Options::default();
     options.durability = Durability::Relaxed;
     let db = Database::open_with(folder.path().join("db"), options)?;
-    let people = db.collection("bench.people")?;
+    let person = |n: u64| {
+        rawdoc! {
+            "_id": n as i64, "name": format!("user-{n:09}"), "email": email(n), "city": format!("city-{:02}", n % 64),
+            "age": (n % 90) as i32, "score": (n % 1000) as f64 / 8.0, "pad": "01234567890123456789",
+        }
+    };
+    let visit = |n: u64| {
+        let (person, tags) = visit(n);
+        rawdoc! { "_id": n as i64, "person": person, "amount": (n % 50) as i32, "tags": tags.map(bson::RawBson::from).to_vec() }
+    };
+    fill(&db.collection("bench.people")?, count, person)?;
+    fill(&db.collection("bench.visits")?, visits, visit)?;
+    db.checkpoint()?;
+    Ok(db)
+}
+
+fn fill(collection: &Collection, count: u64, document: impl Fn(u64) -> RawDocumentBuf) -> Result<()> {
     for start in (0..count).step_by(BATCH as usize) {
-        let person = |n: u64| {
-            rawdoc! {
-                "_id": n as i64, "name": format!("user-{n:09}"), "email": email(n), "city": format!("city-{:02}", n % 64),
-                "age": (n % 90) as i32, "score": (n % 1000) as f64 / 8.0, "pad": "01234567890123456789",
-            }
-        };
-        let batch: Vec<RawDocumentBuf> = (start..(start + BATCH).min(count)).map(person).collect();
-        if let Some((_, error)) = people.insert_many(&batch, true)?.errors.into_iter().next() {
+        let batch: Vec<RawDocumentBuf> = (start..(start + BATCH).min(count)).map(&document).collect();
+        if let Some((_, error)) = collection.insert_many(&batch, true)?.errors.into_iter().next() {
             return Err(error.into());
         }
     }
-    db.checkpoint()?;
-    Ok((db, people))
+    Ok(())
 }
 
-fn sqlite(folder: &Folder, count: u64) -> Result<Connection> {
+fn sqlite(folder: &Folder, count: u64, visits: u64) -> Result<Connection> {
     let db = Connection::open(folder.path().join("db.sqlite"))?;
     db.execute_batch(
         "PRAGMA page_size=4096; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-1048576;
          PRAGMA mmap_size=1073741824; PRAGMA temp_store=MEMORY;
          CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL, city TEXT NOT NULL,
-             age INTEGER NOT NULL, score REAL NOT NULL, pad TEXT NOT NULL); BEGIN",
+             age INTEGER NOT NULL, score REAL NOT NULL, pad TEXT NOT NULL);
+         CREATE TABLE visits (id INTEGER PRIMARY KEY, person INTEGER NOT NULL, amount INTEGER NOT NULL, tags TEXT NOT NULL);
+         BEGIN",
     )?;
     {
         let mut insert = db.prepare("INSERT INTO people VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
@@ -104,17 +188,25 @@ fn sqlite(folder: &Folder, count: u64) -> Result<Connection> {
             insert.execute(params![n as i64, name, email(n), city, age, score, "01234567890123456789"])?;
         }
     }
+    {
+        let mut insert = db.prepare("INSERT INTO visits VALUES (?1, ?2, ?3, ?4)")?;
+        for n in 0..visits {
+            let (person, tags) = visit(n);
+            let tags = tags.map(|tag| format!("\"{tag}\"")).join(",");
+            insert.execute(params![n as i64, person, (n % 50) as i64, format!("[{tags}]")])?;
+        }
+    }
     db.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
     Ok(db)
 }
 
 /// TreeDB's answer. All numbers are compared as doubles.
-fn asked(people: &Collection, question: &Question, threads: Option<usize>) -> Result<u64> {
+fn asked(db: &Database, question: &Question, threads: Option<usize>) -> Result<u64> {
     let mut request = AggregateRequest::new((question.stages)());
-    request.memory = 1 << 30;
+    request.memory = question.memory;
     request.threads = threads;
     let mut answer = Answer::default();
-    for document in people.aggregate(&request)? {
+    for document in db.aggregate(&format!("bench.{}", question.over), &request)? {
         for field in &document? {
             let (_, value) = field?;
             match (value.as_str(), value.as_i32(), value.as_i64(), value.as_f64()) {
@@ -148,11 +240,11 @@ fn selected(db: &Connection, question: &Question) -> Result<u64> {
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
-    let count = scale.of(PEOPLE);
+    let (people, visits) = (scale.of(PEOPLE), scale.of(VISITS));
     eprintln!("groups: filling");
     let folders = (Folder::new("treedb-groups")?, Folder::new("sqlite-groups")?);
-    let (_db, people) = treedb(&folders.0, count)?;
-    let other = sqlite(&folders.1, count)?;
+    let db = treedb(&folders.0, people, visits)?;
+    let other = sqlite(&folders.1, people, visits)?;
     let mut out = Vec::new();
     for (question, threads) in QUESTIONS.iter().flat_map(|question| [(question, Some(1)), (question, None)]) {
         let how = if threads.is_some() { "one thread" } else { "as many threads as it chooses" };
@@ -161,11 +253,12 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             continue;
         }
         eprintln!("groups: {workload}");
+        let count = if question.over == "visits" { visits } else { people };
         let mut sides = [
             Side {
                 name: "TreeDB",
                 turn: Box::new(|_| {
-                    let work = || asked(&people, question, threads);
+                    let work = || asked(&db, question, threads);
                     if threads.is_some() { Turn::single(count, work) } else { Turn::timed(count, work) }
                 }),
             },

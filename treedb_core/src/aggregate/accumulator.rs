@@ -392,9 +392,12 @@ impl Accumulator {
             },
             (Kind::Top { n, bottom, .. }, State::Ranked(ranked)) => {
                 let key = key.unwrap_or_default();
-                let (owned, size) = copy(value.unwrap_or(Value::Null));
                 // Equal ones stay in the order they came in.
                 let at = ranked.partition_point(|(other, _)| *other <= key);
+                if ranked.len() == *n && at == if *bottom { 0 } else { *n } {
+                    return Ok(0);
+                }
+                let (owned, size) = copy(value.unwrap_or(Value::Null));
                 let size = size + key.len();
                 ranked.insert(at, (key, owned));
                 if ranked.len() > *n {

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, OwnedValue, Value};
+use crate::doc::{Doc, Element, OwnedValue, Value};
 use crate::query::expr::Scope;
 use crate::query::spill::SpillReader;
 
@@ -236,13 +236,23 @@ impl<'p> Groups<'p> {
             Place::Free(_) | Place::None(_) => {
                 let mut bytes = Vec::new();
                 if !own {
-                    let value = match id {
-                        Some(value) => value,
-                        None => stage.id.eval(scope)?.unwrap_or(Value::Null),
+                    let field = match &stage.layout.id {
+                        Id::Field(place) => row.get(*place).copied().flatten(),
+                        _ => None,
                     };
-                    if let Some(element) = OwnedValue::from_value(value).element() {
+                    let mut put = |element: Element<'_>| {
                         bytes.push(element.kind);
                         bytes.extend_from_slice(element.bytes);
+                    };
+                    match (field, id) {
+                        (Some(element), _) => put(element),
+                        (None, Some(value)) => {
+                            OwnedValue::from_value(value).element().into_iter().for_each(put)
+                        }
+                        (None, None) => {
+                            let value = stage.id.eval(scope)?.unwrap_or(Value::Null);
+                            OwnedValue::from_value(value).element().into_iter().for_each(put);
+                        }
                     }
                 }
                 match place {

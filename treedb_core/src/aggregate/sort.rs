@@ -55,14 +55,15 @@ impl Sorting {
         let size = |key: &Vec<u8>, document: &RawDocumentBuf| {
             key.len() + document.as_bytes().len() + size_of::<Keyed>()
         };
+        let mut key = Vec::new();
         input.each(&mut |document| {
-            let key = sort.key(document)?;
+            sort.key_into(document, &mut key)?;
             if last.as_ref().is_some_and(|last| *last <= key) {
                 return Ok(Flow::Continue(()));
             }
             let document = held(document, needed.as_deref());
             bytes += size(&key, &document);
-            all.push((key, document));
+            all.push((key.clone(), document));
             // Now and then what cannot be among the first is let go. The sort is stable: so is the choice.
             if let Some(wanted) = *wanted
                 && all.len() / 2 > wanted.saturating_add(500)

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
+use crate::access::Flow;
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::path::Part;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::query::expr::check_path;
-use crate::query::finished;
+use crate::query::{finished, lent};
 
 use super::pipeline::Stage;
-use super::stream::{Docs, Stream};
+use super::stream::{Docs, Stream, Visit};
 use super::world::Context;
 
 /// `$unwind`.
@@ -56,6 +58,37 @@ impl Unwind {
         Ok(Unwind { path: Path::new(path), index: index.map(Path::new), preserve })
     }
 
+    /// Shows the documents that `document` becomes, each written over the one before.
+    fn each(&self, document: Doc<'_>, out: &mut Writer, visit: &mut Visit<'_>) -> Result<Flow> {
+        match self.path.get(document) {
+            Some(Value::Array(array)) if !array.is_empty() => {
+                for (at, element) in array.elements().enumerate() {
+                    let flow = match &self.index {
+                        Some(_) => {
+                            visit(&*self.one(document, Some(element.value()), i64::try_from(at).ok())?)?
+                        }
+                        None => {
+                            out.restart();
+                            put(document, self.path.parts(), Some(element.value()), out);
+                            visit(lent(out)?)?
+                        }
+                    };
+                    if flow == Flow::Break(()) {
+                        return Ok(flow);
+                    }
+                }
+                Ok(Flow::Continue(()))
+            }
+            Some(Value::Array(_)) if self.preserve => visit(&*self.one(document, None, None)?),
+            Some(Value::Array(_)) => Ok(Flow::Continue(())),
+            found @ (None | Some(Value::Null | Value::Undefined)) if self.preserve => {
+                visit(&*self.one(document, found, None)?)
+            }
+            None | Some(Value::Null | Value::Undefined) => Ok(Flow::Continue(())),
+            found => visit(&*self.one(document, found, None)?),
+        }
+    }
+
     /// `document` with `value` at the path and the element's number at its own.
     fn one(&self, document: Doc<'_>, value: Option<Value<'_>>, at: Option<i64>) -> Result<RawDocumentBuf> {
         let unwound = with_value(document, &self.path, value)?;
@@ -69,14 +102,13 @@ impl Unwind {
 /// `document` with `value` at `path`, or with nothing there. What is no document on the way becomes one.
 pub(super) fn with_value(document: Doc<'_>, path: &Path, value: Option<Value<'_>>) -> Result<RawDocumentBuf> {
     let mut out = Writer::new(document.as_bytes().len() + 32);
-    let parts: Vec<&str> = path.parts().iter().map(|part| part.name.as_str()).collect();
-    put(document, &parts, value, &mut out);
+    put(document, path.parts(), value, &mut out);
     finished(out)
 }
 
-fn put(document: Doc<'_>, parts: &[&str], value: Option<Value<'_>>, out: &mut Writer) {
-    let Some((name, rest)) = parts.split_first() else { return };
-    let name = name.as_bytes();
+fn put(document: Doc<'_>, parts: &[Part], value: Option<Value<'_>>, out: &mut Writer) {
+    let Some((part, rest)) = parts.split_first() else { return };
+    let name = part.name.as_bytes();
     let inner = |below: Doc<'_>, out: &mut Writer| match value {
         Some(value) if rest.is_empty() => out.value(name, value),
         None if rest.is_empty() => {}
@@ -165,5 +197,17 @@ impl Stream for Unwinding {
                 found => return self.stage.one(doc, found, None).map(Some),
             }
         }
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        while self.current.is_some() {
+            match self.next()? {
+                Some(document) if visit(&document)? == Flow::Continue(()) => {}
+                _ => return Ok(()),
+            }
+        }
+        let Unwinding { stage, input, .. } = self;
+        let mut out = Writer::new(256);
+        input.each(&mut |document| stage.each(Doc::from(document), &mut out, visit))
     }
 }
