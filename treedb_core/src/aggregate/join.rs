@@ -1,23 +1,27 @@
 //! Documents of another collection by the values of one of their fields: what `$lookup` and `$graphLookup` ask for
 //! again and again.
 //!
-//! With an index on the field each question is a search of its own. Without one, the first few are; then the collection
-//! is read once into a table by value, as long as it takes no more than the memory of a stage.
+//! With an index on the field each question is a look-up of its own, or a search where that is not all it takes. Without
+//! one, the first few questions are searches; then the collection is read once into a table by value, as long as it takes
+//! no more than the memory of a stage. So it is with an index when there have been as many questions as documents.
 
 use std::collections::HashMap;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::code::Result;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Collation, Doc, Path, Value};
+use crate::doc::{Collation, Doc, OwnedValue, Path, Value};
 use crate::query::{Filter, Query};
 
-use super::world::Context;
+use super::world::{Context, Equal};
 
 /// Searches without an index before a table is made: for one or two it does not pay.
 const SEARCHES: u32 = 2;
+
+/// Questions by an index before a table is made, however small the collection.
+const FEW: u64 = 16;
 
 /// Bytes an entry takes besides its key and document.
 const ENTRY: usize = 64;
@@ -37,6 +41,16 @@ impl Values {
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
+
+    /// The value, if it is one.
+    fn only(&self) -> Option<OwnedValue> {
+        let mut only = None;
+        if self.0.len() == 1 {
+            let bytes = self.0.clone().into_bytes();
+            only = Doc::new(&bytes).elements().next().map(|element| OwnedValue::from_element(&element));
+        }
+        only
+    }
 }
 
 /// The field of the other collection, and how its documents are found.
@@ -51,6 +65,8 @@ enum How {
     /// So many were searched for.
     Undecided(u32),
     Search,
+    /// By an index; a table would pay after so many more questions.
+    Index(Box<dyn Equal>, u64),
     Table(Table),
 }
 
@@ -75,6 +91,51 @@ impl Join {
         Join { namespace, path: Path::new(path), collation, how: How::Undecided(0) }
     }
 
+    /// Lends the documents in which a value of the field is one of `values` to `visit`; gives the values back, without a
+    /// call, if that takes a search.
+    pub(super) fn lend(
+        &mut self,
+        values: Values,
+        context: &Context,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<Option<Values>> {
+        if let How::Undecided(0) = self.how
+            && self.collation.is_simple()
+            && let Some(index) = context.world.equal(&self.namespace, &self.path)?
+        {
+            let rows = context.world.count(&self.namespace, Query::new(Filter::all()))?;
+            self.how = How::Index(index, rows.max(FEW));
+        }
+        if let How::Index(_, left) = &mut self.how
+            && *left > 0
+        {
+            *left -= 1;
+            if *left == 0
+                && let Some(table) = Table::read(&self.namespace, &self.path, &self.collation, context)?
+            {
+                self.how = How::Table(table);
+            }
+        }
+        match &mut self.how {
+            How::Index(index, _) => {
+                let found = match values.only() {
+                    Some(only) => match only.element() {
+                        Some(only) => index.find(only.value(), visit)?,
+                        None => false,
+                    },
+                    None => false,
+                };
+                Ok(if found { None } else { Some(values) })
+            }
+            How::Table(table) => {
+                let values = values.0.into_bytes();
+                table.find(Doc::new(&values), &self.collation).try_for_each(|document| visit(document))?;
+                Ok(None)
+            }
+            _ => Ok(Some(values)),
+        }
+    }
+
     /// The documents in which a value of the field is one of `values`.
     pub(super) fn find(&mut self, values: Values, context: &Context) -> Result<Joined> {
         let values = values.0.into_bytes();
@@ -94,7 +155,7 @@ impl Join {
             }
         }
         Ok(match &self.how {
-            How::Table(table) => Joined::Documents(table.find(values, &self.collation)),
+            How::Table(table) => Joined::Documents(table.find(values, &self.collation).cloned().collect()),
             _ => Joined::Filter(one_of(&self.path, values)),
         })
     }
@@ -126,7 +187,7 @@ impl Table {
         Ok((bytes <= context.memory).then_some(Table { documents, places }))
     }
 
-    fn find(&self, values: Doc<'_>, collation: &Collation) -> Vec<RawDocumentBuf> {
+    fn find(&self, values: Doc<'_>, collation: &Collation) -> impl Iterator<Item = &RawDocumentBuf> {
         let (mut found, mut key) = (Vec::<usize>::new(), Vec::new());
         for value in values.elements() {
             key.clear();
@@ -135,7 +196,7 @@ impl Table {
         }
         found.sort_unstable();
         found.dedup();
-        found.into_iter().filter_map(|at| self.documents.get(at).cloned()).collect()
+        found.into_iter().filter_map(|at| self.documents.get(at))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::Result;
 use crate::doc::write::ArrayWriter;
@@ -79,7 +79,7 @@ impl Lookup {
     }
 
     /// The other collection's documents for one of this.
-    fn found(&self, document: Doc<'_>, join: Option<&mut Join>, context: &Context) -> Result<Docs> {
+    fn found(&self, document: Doc<'_>, join: Option<(&mut Join, Values)>, context: &Context) -> Result<Docs> {
         let arena = Arena::new();
         let mut scope = Scope::new(document, &context.globals, &arena);
         let mut values = context.globals.values.clone();
@@ -88,16 +88,51 @@ impl Lookup {
         }
         let inner = context.with_globals(Globals { now: context.globals.now, values });
         let namespace = self.namespace(context);
-        match (&self.fields, join) {
-            (Some((local, _)), Some(join)) => match join.find(join_values(document, local), context)? {
+        match join {
+            Some((join, values)) => match join.find(values, context)? {
                 Joined::Documents(found) => self.pipeline.open_over(Box::new(List::new(found)), &inner),
                 Joined::Filter(filter) => {
                     let filter = Node::Match(Arc::new(Match::of(&filter, &self.collation)?));
                     self.pipeline.behind(filter).open(&namespace, &inner)
                 }
             },
-            _ => self.pipeline.open(&namespace, &inner),
+            None => self.pipeline.open(&namespace, &inner),
         }
+    }
+
+    /// Adds the other collection's documents for one of this to an array.
+    fn collect(
+        &self,
+        document: Doc<'_>,
+        join: &mut Option<Join>,
+        context: &Context,
+        all: &mut ArrayWriter,
+    ) -> Result<()> {
+        let mut push = |one: &RawDocument| {
+            all.push(Value::Document(Doc::from(one)));
+            match all.bytes() > context.memory {
+                true => Err(super::too_much_memory("$lookup (the documents found for one)", context.memory)),
+                false => Ok(()),
+            }
+        };
+        let join = match (&self.fields, join) {
+            (Some((local, _)), Some(join)) => {
+                let values = join_values(document, local);
+                match self.pipeline.is_empty() {
+                    true => match join.lend(values, context, &mut push)? {
+                        None => return Ok(()),
+                        Some(values) => Some((join, values)),
+                    },
+                    false => Some((join, values)),
+                }
+            }
+            _ => None,
+        };
+        let mut found = self.found(document, join, context)?;
+        while let Some(one) = found.next()? {
+            push(&one)?;
+        }
+        Ok(())
     }
 
     fn namespace(&self, context: &Context) -> String {
@@ -146,17 +181,8 @@ impl Stream for Looking {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
         let doc = Doc::from(&document);
-        let mut found = self.stage.found(doc, self.join.as_mut(), &self.context)?;
         let mut all = ArrayWriter::new();
-        while let Some(one) = found.next()? {
-            all.push(Value::Document(Doc::from(&one)));
-            if all.bytes() > self.context.memory {
-                return Err(super::too_much_memory(
-                    "$lookup (the documents found for one)",
-                    self.context.memory,
-                ));
-            }
-        }
+        self.stage.collect(doc, &mut self.join, &self.context, &mut all)?;
         let bytes = all.into_bytes();
         with_value(doc, &self.stage.to, Some(Value::Array(Doc::new(&bytes)))).map(Some)
     }

@@ -54,7 +54,7 @@ mod write;
 pub use crate::access::Scratch;
 pub use pipeline::{MAX_STAGES, Pipeline};
 pub use stream::{Docs, List, Stream, Visit};
-pub use world::{Context, Work, World};
+pub use world::{Context, Equal, Work, World};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Doc, Element, Value};

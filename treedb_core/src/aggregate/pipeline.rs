@@ -255,6 +255,11 @@ impl Pipeline {
         Parser { names: names.clone(), depth: 0, inner: false }.pipeline(stages)
     }
 
+    /// True if it gives its input.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// True if the pipeline ends in `$out` or `$merge`.
     pub fn writes(&self) -> bool {
         matches!(self.nodes.last(), Some(Node::Write(_)))

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Scratch, Sink};
 use crate::code::Result;
+use crate::doc::{Path, Value};
 use crate::query::Query;
 use crate::query::expr::Globals;
 
@@ -15,6 +16,16 @@ use super::stream::Docs;
 
 /// What is done to a collection in one transaction.
 pub type Work<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;
+
+/// Finds documents by a value of one field.
+pub trait Equal: Send {
+    /// Lends the documents in which a value of the field equals `value`, to `visit`. False, without a call, if they have to
+    /// be found in another way.
+    ///
+    /// # Errors
+    /// Those of the index and of `visit`.
+    fn find(&mut self, value: Value<'_>, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool>;
+}
 
 /// Collections by their full name (`database.collection`), all of one snapshot.
 pub trait World: Send + Sync {
@@ -52,6 +63,15 @@ pub trait World: Send + Sync {
             Ok(crate::access::Flow::Continue(()))
         })?;
         Ok(count)
+    }
+
+    /// A way straight to the documents in which the field at `path` equals a value; `None` where there is none.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
+        let _ = (namespace, path);
+        Ok(None)
     }
 
     /// True if the documents of `query` are found without looking at every document.

@@ -7,15 +7,16 @@ use std::time::Instant;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
-use crate::aggregate::{Context, Docs, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
+use crate::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, OwnedValue, Value, validate_with};
+use crate::doc::{Collation, Doc, OwnedValue, Path, Value, validate_with};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Durability, ReadTxn};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::{Counters, Execution, Plan, Query};
 
 use super::batch::Batch;
+use super::by_key::Sought;
 use super::database::Database;
 use super::meta::Meta;
 use super::namespace::Namespace;
@@ -177,6 +178,27 @@ impl Stream for Rows {
     }
 }
 
+/// Documents of a collection by a value, in a snapshot that streams read too.
+struct ByValue {
+    reads: Arc<Mutex<ReadTxn>>,
+    meta: Arc<Meta>,
+    index: usize,
+    name: Box<str>,
+    work: Arc<Work>,
+}
+
+impl Equal for ByValue {
+    fn find(&mut self, value: Value<'_>, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        let reads = locked(&self.reads);
+        let Some(sought) = Sought::new(self.name.as_bytes(), value) else { return Ok(false) };
+        let entries = sought.each(self.index, &*reads, &self.meta, visit)?;
+        let looked = entries.unwrap_or_default();
+        let counters = Counters { keys_examined: looked, docs_examined: looked, ..Counters::default() };
+        self.work.add(counters, &mut Counters::default());
+        Ok(entries.is_some())
+    }
+}
+
 impl World for Native {
     fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
         let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else {
@@ -220,6 +242,13 @@ impl World for Native {
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }
         crate::query::count(&view, &query)
+    }
+
+    fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
+        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(None) };
+        let (name, reads, work) = (path.as_str().into(), Arc::clone(&self.reads), Arc::clone(&self.work));
+        let index = Sought::index_on(path.as_str().as_bytes(), &meta);
+        Ok(index.map(|index| Box::new(ByValue { reads, meta, index, name, work }) as Box<dyn Equal>))
     }
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {

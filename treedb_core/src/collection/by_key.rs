@@ -66,8 +66,18 @@ impl<'f> Sought<'f> {
         Self::by(filter)
     }
 
+    /// `value` of the field `name`, if the two are that.
+    pub(super) fn new(name: &'f [u8], value: Value<'f>) -> Option<Self> {
+        is_plain(value).then_some(Sought { name, value })
+    }
+
     /// The position of the index to look in: the one that a planner would take as well, if there is no question which.
     pub(super) fn index(&self, meta: &Meta) -> Option<usize> {
+        Self::index_on(self.name, meta)
+    }
+
+    /// The same, whatever the value.
+    pub(super) fn index_on(name: &[u8], meta: &Meta) -> Option<usize> {
         if !meta.collation.is_simple() {
             return None;
         }
@@ -76,7 +86,7 @@ impl<'f> Sought<'f> {
             let IndexInfo { def, multikey, .. } = info;
             let mut paths = def.keys.iter().map(|part| part.path.as_str().as_bytes());
             let wildcard = matches!(def.options.kind, Kind::Wildcard(_));
-            if def.options.hidden || !wildcard && !paths.any(|path| path == self.name) {
+            if def.options.hidden || !wildcard && !paths.any(|path| path == name) {
                 continue;
             }
             let [first, rest @ ..] = def.keys.as_slice() else { return None };
@@ -84,7 +94,7 @@ impl<'f> Sought<'f> {
             let plain = def.options.collation.is_simple() && !first.path.has_positions();
             // A row is met once: with several entries it has others under other keys.
             let once = !*multikey || rest.is_empty() && first.path.parts().len() == 1;
-            if first.path.as_str().as_bytes() != self.name || !all_rows || !plain || !once {
+            if first.path.as_str().as_bytes() != name || !all_rows || !plain || !once {
                 return None;
             }
             if def.unique && rest.is_empty() {
@@ -137,6 +147,47 @@ impl<'f> Sought<'f> {
                 on = cursor.next()?;
             }
             Ok(None)
+        })
+    }
+}
+
+impl Sought<'_> {
+    /// Lends the documents that have the value, found by index number `index`, to `visit`. Returns how many entries led to
+    /// them; `None`, without a call, if the value is larger than a key may be.
+    ///
+    /// # Errors
+    /// Those of the index, of damaged rows and of `visit`.
+    pub(super) fn each(
+        &self,
+        index: usize,
+        reads: &impl Reads,
+        meta: &Meta,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<Option<u64>> {
+        let Some(index) = meta.indexes.get(index) else { return Ok(None) };
+        with_scratch(|scratch| {
+            let key = &mut scratch.row;
+            if !self.key(index, key) {
+                return Ok(None);
+            }
+            let view = View { reads, meta };
+            if is_one_at_most(index) {
+                let Some(value) = reads.get(&index.table, key)? else { return Ok(Some(0)) };
+                view.document(split_entry(index, key, value)?.1)?.map_or(Ok(()), |found| visit(&found))?;
+                return Ok(Some(1));
+            }
+            let mut cursor = reads.cursor(&index.table)?;
+            let (mut on, mut entries) = (cursor.seek(key)?, 0);
+            while on
+                && let Some((entry, value)) = cursor.entry()?
+                && entry.starts_with(key)
+            {
+                entries += 1;
+                let (_, row) = split_entry(index, entry, value)?;
+                view.document(row)?.map_or(Ok(()), |found| visit(&found))?;
+                on = cursor.next()?;
+            }
+            Ok(Some(entries))
         })
     }
 }
