@@ -65,7 +65,7 @@ impl Unwind {
                 for (at, element) in array.elements().enumerate() {
                     let flow = match &self.index {
                         Some(_) => {
-                            visit(&*self.one(document, Some(element.value()), i64::try_from(at).ok())?)?
+                            visit(&self.one(document, Some(element.value()), i64::try_from(at).ok())?)?
                         }
                         None => {
                             out.restart();
@@ -79,13 +79,13 @@ impl Unwind {
                 }
                 Ok(Flow::Continue(()))
             }
-            Some(Value::Array(_)) if self.preserve => visit(&*self.one(document, None, None)?),
+            Some(Value::Array(_)) if self.preserve => visit(&self.one(document, None, None)?),
             Some(Value::Array(_)) => Ok(Flow::Continue(())),
             found @ (None | Some(Value::Null | Value::Undefined)) if self.preserve => {
-                visit(&*self.one(document, found, None)?)
+                visit(&self.one(document, found, None)?)
             }
             None | Some(Value::Null | Value::Undefined) => Ok(Flow::Continue(())),
-            found => visit(&*self.one(document, found, None)?),
+            found => visit(&self.one(document, found, None)?),
         }
     }
 
