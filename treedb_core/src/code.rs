@@ -293,6 +293,8 @@ pub struct QueryError {
     pub message: String,
     /// For [`ErrorCode::DuplicateKey`]: which index and key.
     pub duplicate: Option<Box<DuplicateKey>>,
+    /// For [`ErrorCode::DocumentValidationFailure`]: which document, and what it does not match (`errInfo`).
+    pub info: Option<Box<RawDocumentBuf>>,
     /// The storage engine's error behind it, if there is one.
     #[source]
     pub source: Option<Box<Error>>,
@@ -312,7 +314,7 @@ pub struct DuplicateKey {
 impl QueryError {
     /// An error of `code` saying `message`.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        QueryError { code, message: message.into(), duplicate: None, source: None }
+        QueryError { code, message: message.into(), duplicate: None, info: None, source: None }
     }
 
     /// A `BadValue`.
@@ -335,6 +337,7 @@ impl QueryError {
                 duplicate.index
             ),
             duplicate: Some(Box::new(duplicate)),
+            info: None,
             source: None,
         }
     }
@@ -350,7 +353,13 @@ impl From<Error> for QueryError {
             Error::Invalid(_) => ErrorCode::BadValue,
             _ => ErrorCode::InternalError,
         };
-        QueryError { code, message: error.to_string(), duplicate: None, source: Some(Box::new(error)) }
+        QueryError {
+            code,
+            message: error.to_string(),
+            duplicate: None,
+            info: None,
+            source: Some(Box::new(error)),
+        }
     }
 }
 

@@ -122,8 +122,11 @@ impl Server {
                 listener.run(Arc::clone(&context), stopper.drain(), admin::connection).await;
             }
         };
-        let reapers =
-            [tokio::spawn(reap(Arc::clone(&context))), tokio::spawn(reap_sessions(Arc::clone(&context)))];
+        let reapers = [
+            tokio::spawn(reap(Arc::clone(&context))),
+            tokio::spawn(reap_sessions(Arc::clone(&context))),
+            tokio::spawn(tell_of_builds(Arc::clone(&context))),
+        ];
         tokio::join!(mongo, native, admin);
         reapers.iter().for_each(tokio::task::JoinHandle::abort);
         tokio::task::spawn_blocking(move || {
@@ -141,6 +144,9 @@ impl Server {
         Ok(())
     }
 }
+
+/// Time between two lines about an index that is being built.
+const BUILD_LINES: Duration = Duration::from_secs(3);
 
 /// Seconds between two looks for sessions that nobody uses any more.
 const FORGET_ROUNDS: u64 = 300;
@@ -187,6 +193,22 @@ async fn reap_sessions(context: Arc<Context>) {
         .await;
         if let Ok(count @ 1..) = reaped {
             tracing::info!(transactions = count, "undid transactions whose time was over");
+        }
+    }
+}
+
+/// Tells how far the indexes are that are being built: those that take more than a moment.
+async fn tell_of_builds(context: Arc<Context>) {
+    loop {
+        tokio::time::sleep(BUILD_LINES).await;
+        for build in context.database.index_builds() {
+            tracing::info!(
+                namespace = %build.namespace,
+                index = build.name,
+                documents = build.done,
+                of = build.total,
+                "building an index"
+            );
         }
     }
 }

@@ -165,7 +165,7 @@ impl Catalog {
             namespace: namespace.clone(),
             id,
             uuid: bson::Uuid::new(),
-            validator: Validator::of(&options, &collation)?,
+            validator: Validator::of(namespace, &options, &collation)?,
             collation,
             stored_as: Format::of(&options)?.rows(),
             options,

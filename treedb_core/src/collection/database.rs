@@ -137,7 +137,7 @@ impl Database {
             ));
         }
         meta.options.extend(options);
-        meta.validator = Validator::of(&meta.options, &meta.collation)?;
+        meta.validator = Validator::of(&meta.namespace, &meta.options, &meta.collation)?;
         self.inner.catalog.write(&mut txn, &meta)?;
         Ok(txn.commit()?)
     }

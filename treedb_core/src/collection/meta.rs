@@ -179,7 +179,7 @@ impl Meta {
         let mut meta = Meta {
             id,
             uuid,
-            validator: Validator::of(&options, &collation)?,
+            validator: Validator::of(&namespace, &options, &collation)?,
             collation,
             options,
             next_index: entry.get_i64("next_index").map_err(|e| damaged(&e.to_string()))?,

@@ -13,7 +13,7 @@
 //! | `namespace` | [`Namespace`]: `database.collection` |
 //! | `catalog`, `meta` | which collections and indexes there are; the catalog entry's bytes |
 //! | `known` | what a thread remembers of the catalog |
-//! | `validator` | what a collection's documents must match |
+//! | `validator`, `unmatched` | what a collection's documents must match, and why one does not |
 //! | `row` | how documents are stored as rows |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
 //! | `change` | what a document that changes asks for, before anything is written |
@@ -57,6 +57,7 @@ mod statement;
 mod tests;
 mod text;
 mod transaction;
+mod unmatched;
 mod validator;
 mod view;
 

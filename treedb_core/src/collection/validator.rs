@@ -6,20 +6,32 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::Collation;
 use crate::query::Filter;
 
-/// A validator that refuses documents.
+use super::namespace::Namespace;
+use super::unmatched;
+
+/// A validator that refuses documents, or warns of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Validator {
+    namespace: Namespace,
     filter: Filter,
+    collation: Collation,
+    /// A document that does not match is let in, and the log says so.
+    warns: bool,
     /// A document that did not match before need not match after a change.
     moderate: bool,
 }
 
 impl Validator {
-    /// The validator of a collection's options, its texts compared as `collation` says; `None` if there is none, or none that refuses.
+    /// The validator of the options of the collection `namespace`, its texts compared as `collation` says; `None` if there
+    /// is none.
     ///
     /// # Errors
     /// Those of the filter; `BadValue` for a level or action that does not exist.
-    pub(crate) fn of(options: &Document, collation: &Collation) -> Result<Option<Self>> {
+    pub(crate) fn of(
+        namespace: &Namespace,
+        options: &Document,
+        collation: &Collation,
+    ) -> Result<Option<Self>> {
         let option = |name: &str, known: &[&str]| match options.get(name).map(|value| value.as_str()) {
             None => Ok(None),
             Some(Some(value)) if known.contains(&value) => Ok(Some(value)),
@@ -42,11 +54,18 @@ impl Validator {
                 ));
             }
         };
-        let refuses = level != Some("off") && action != Some("warn") && !filter.is_all();
-        Ok(refuses.then_some(Validator { filter, moderate: level == Some("moderate") }))
+        let looks = level != Some("off") && !filter.is_all();
+        Ok(looks.then(|| Validator {
+            namespace: namespace.clone(),
+            filter,
+            collation: collation.clone(),
+            warns: action == Some("warn"),
+            moderate: level == Some("moderate"),
+        }))
     }
 
-    /// Refuses `new`, which is to come in the place of `old`, if it does not match.
+    /// Refuses `new`, which is to come in the place of `old`, if it does not match; or writes that into the log, where it
+    /// is told of again if the change is tried again.
     ///
     /// # Errors
     /// `DocumentValidationFailure`, and those of expressions.
@@ -59,6 +78,13 @@ impl Validator {
         {
             return Ok(());
         }
-        Err(QueryError::new(ErrorCode::DocumentValidationFailure, "Document failed validation"))
+        let info = unmatched::info(self.filter.source(), &self.collation, new);
+        if self.warns {
+            tracing::warn!(namespace = %self.namespace, ?info, "document would fail validation");
+            return Ok(());
+        }
+        let mut error = QueryError::new(ErrorCode::DocumentValidationFailure, "Document failed validation");
+        error.info = Some(Box::new(info));
+        Err(error)
     }
 }

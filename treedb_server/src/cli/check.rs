@@ -51,6 +51,7 @@ impl Check {
         writeln!(out, "tables: {} with {} entries", HumanCount(store.tables), HumanCount(store.entries))?;
         writeln!(out, "pages: {}, each reachable from one place", HumanCount(store.pages))?;
         writeln!(out, "large values: {}, {}", HumanCount(store.large_values), HumanBytes(store.large_bytes))?;
+        writeln!(out, "change log: {} changes, each in its place", HumanCount(report.changes))?;
         database.close()?;
         writeln!(out, "no damage in {dir} ({:.2} s)", started.elapsed().as_secs_f64())?;
         Ok(ExitCode::SUCCESS)

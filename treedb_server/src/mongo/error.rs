@@ -16,6 +16,8 @@ pub(crate) struct CommandError {
     pub(crate) message: String,
     /// For a duplicate key: which.
     pub(crate) duplicate: Option<Box<DuplicateKey>>,
+    /// For a document that a validator refuses: why.
+    info: Option<Box<RawDocumentBuf>>,
     /// Its transaction may be run again.
     transient: bool,
 }
@@ -37,7 +39,12 @@ impl CommandError {
     }
 
     fn of(code: i32, name: Cow<'static, str>, message: impl Into<String>) -> Self {
-        CommandError { code, name, message: message.into(), duplicate: None, transient: false }
+        CommandError { code, name, message: message.into(), duplicate: None, info: None, transient: false }
+    }
+
+    /// The same, code and number only.
+    pub(crate) fn shorten(&mut self) {
+        (self.message, self.duplicate, self.info) = (String::new(), None, None);
     }
 
     /// True if others were in the way, and it may be tried again.
@@ -69,7 +76,7 @@ impl CommandError {
             "code": self.code,
             "codeName": &*self.name,
         };
-        self.append_duplicate(&mut reply);
+        self.append_more(&mut reply);
         if self.transient {
             let mut labels = RawArrayBuf::new();
             labels.push("TransientTransactionError");
@@ -84,15 +91,18 @@ impl CommandError {
             "index": i32::try_from(index).unwrap_or(i32::MAX),
             "code": self.code,
         };
-        self.append_duplicate(&mut entry);
+        self.append_more(&mut entry);
         entry.append(bson::raw::cstr!("errmsg"), self.message.as_str());
         entry
     }
 
-    fn append_duplicate(&self, to: &mut RawDocumentBuf) {
+    fn append_more(&self, to: &mut RawDocumentBuf) {
         if let Some(duplicate) = &self.duplicate {
             to.append(bson::raw::cstr!("keyPattern"), &*duplicate.key_pattern);
             to.append(bson::raw::cstr!("keyValue"), &*duplicate.key_value);
+        }
+        if let Some(info) = &self.info {
+            to.append(bson::raw::cstr!("errInfo"), &***info);
         }
     }
 }
@@ -101,6 +111,7 @@ impl From<QueryError> for CommandError {
     fn from(error: QueryError) -> Self {
         let mut reply = CommandError::new(error.code, error.message);
         reply.duplicate = error.duplicate;
+        reply.info = error.info;
         reply
     }
 }

@@ -1,7 +1,9 @@
 """Databases, collections, indexes."""
+import time
+
 import pytest
 from pymongo import ASCENDING, DESCENDING, IndexModel
-from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure, WriteError
 
 
 def test_collections_come_and_go(client, db):
@@ -145,3 +147,39 @@ def test_explain_tells_plan_and_work(films):
     assert natural["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
     assert films.find({"year": 1991}).hint([("year", 1)]).explain()["executionStats"]["nReturned"] == 3
     assert films.database.command({"explain": {"insert": "films"}}, check=False)["code"] == 238
+
+
+def test_a_refused_document_comes_with_what_it_does_not_match(db):
+    schema = {"required": ["name"], "properties": {"year": {"bsonType": "int"}}}
+    db.create_collection("v", validator={"$jsonSchema": schema})
+    with pytest.raises(WriteError) as refused:
+        db.v.insert_one({"_id": 7, "year": "x"})
+    assert refused.value.code == 121
+    info = refused.value.details["errInfo"]
+    assert info["failingDocumentId"] == 7 and info["details"]["operatorName"] == "$jsonSchema"
+    rules = {rule["operatorName"]: rule for rule in info["details"]["schemaRulesNotSatisfied"]}
+    assert rules["required"]["missingProperties"] == ["name"]
+    year, = rules["properties"]["propertiesNotSatisfied"]
+    assert year["propertyName"] == "year" and year["details"][0]["consideredType"] == "string"
+    db.v.insert_one({"_id": 8, "name": "n"})
+    with pytest.raises(OperationFailure) as refused:
+        db.v.find_one_and_update({"_id": 8}, {"$unset": {"name": 1}})
+    assert refused.value.code == 121 and refused.value.details["errInfo"]["failingDocumentId"] == 8
+
+
+def test_a_validator_that_warns_lets_in_and_writes_a_line(db, server):
+    db.create_collection("v", validator={"n": {"$gt": 5}}, validationAction="warn")
+    db.v.insert_one({"_id": "warned about", "n": 1})
+    db.v.insert_one({"_id": "fine", "n": 9})
+    assert db.v.count_documents({}) == 2
+    until = time.monotonic() + 5
+    lines = []
+    while not lines and time.monotonic() < until:
+        lines = [line for line in server.log if "would fail validation" in line and f"{db.name}.v" in line]
+        time.sleep(0.05)
+    assert len(lines) == 1 and "warned about" in lines[0] and "comparison failed" in lines[0]
+    # A document that did not match before may stay so.
+    db.command("collMod", "v", validationAction="error", validationLevel="moderate")
+    assert db.v.update_one({"_id": "warned about"}, {"$set": {"n": 2}}).modified_count == 1
+    with pytest.raises(WriteError):
+        db.v.update_one({"_id": "fine"}, {"$set": {"n": 2}})

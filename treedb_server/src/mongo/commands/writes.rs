@@ -319,8 +319,7 @@ impl WriteErrors {
     pub(super) fn push(&mut self, index: usize, mut error: CommandError) {
         self.any = true;
         if self.bytes > ERROR_BYTES {
-            error.message = String::new();
-            error.duplicate = None;
+            error.shorten();
         }
         let entry = error.write_error(index);
         self.bytes += entry.as_bytes().len();
