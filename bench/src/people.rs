@@ -24,11 +24,6 @@ pub struct Person {
     pub pad: String,
 }
 
-/// The id of person `n`.
-pub fn id(n: u64) -> String {
-    format!("u-{n:09}")
-}
-
 /// City `n`.
 pub fn city(n: u64) -> String {
     format!("city-{:02}", n % CITIES)
@@ -39,17 +34,55 @@ pub fn filler(n: u64) -> String {
     format!("another-{n:012}")
 }
 
-/// The address of person `n`.
-pub fn email(n: u64) -> String {
-    format!("user-{n:09}@example.com")
+/// What people are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// By their number, in order: short steps from one to the next, cities in turn.
+    Counted,
+    /// By a number that looks random, cities and fillers likewise.
+    Random,
+}
+
+impl Names {
+    /// The id of person `n`.
+    pub fn id(self, n: u64) -> String {
+        match self {
+            Names::Counted => format!("u-{n:09}"),
+            Names::Random => format!("u-{:016x}", scrambled(n)),
+        }
+    }
+
+    /// The address of person `n`.
+    pub fn email(self, n: u64) -> String {
+        match self {
+            Names::Counted => format!("user-{n:09}@example.com"),
+            Names::Random => format!("{:016x}@example.com", scrambled(!n)),
+        }
+    }
+
+    /// Person `n`.
+    pub fn person(self, n: u64) -> Person {
+        let (name, in_city, pad) = match self {
+            Names::Counted => (format!("user-{n:09}"), n, PAD.into()),
+            Names::Random => {
+                let (a, b) = (scrambled(n ^ 1 << 40), scrambled(n ^ 1 << 41));
+                (format!("user-{:09}", a % 1_000_000_000), b, format!("{:020}", a ^ b.rotate_left(7)))
+            }
+        };
+        Person { id: self.id(n), name, email: self.email(n), city: city(in_city), pad }
+    }
+}
+
+/// Another number for each number, far from that of the next (splitmix64's last steps).
+#[inline]
+fn scrambled(n: u64) -> u64 {
+    let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 impl Person {
-    /// Person `n`.
-    pub fn new(n: u64) -> Person {
-        Person { id: id(n), name: format!("user-{n:09}"), email: email(n), city: city(n), pad: PAD.into() }
-    }
-
     /// As BSON, `_id` first.
     pub fn to_bson(&self) -> RawDocumentBuf {
         let mut doc = RawDocumentBuf::new();
@@ -132,8 +165,9 @@ mod tests {
 
     #[test]
     fn a_person_survives_bson() {
-        let person = Person::new(123);
-        assert_eq!(Person::from_bson(&person.to_bson()).unwrap(), person);
+        for person in [Names::Counted, Names::Random].map(|names| names.person(123)) {
+            assert_eq!(Person::from_bson(&person.to_bson()).unwrap(), person);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use heed::{Database, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, IntegerCompar
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;
 use crate::contest::Answer;
-use crate::people::{Person, city, email, filler, id};
+use crate::people::{Names, Person, city, filler};
 
 fn open(dir: &Path, class: Class) -> Result<Env> {
     let mut options = EnvOpenOptions::new();
@@ -191,6 +191,7 @@ pub struct LmdbDocuments {
     documents: Database<Str, Bytes>,
     emails: Database<Str, Str>,
     cities: Database<Str, Str>,
+    names: Names,
     folder: Folder,
 }
 
@@ -199,7 +200,7 @@ impl LmdbDocuments {
     ///
     /// # Errors
     /// From LMDB and the file system.
-    pub fn new(class: Class) -> Result<LmdbDocuments> {
+    pub fn new(class: Class, names: Names) -> Result<LmdbDocuments> {
         let folder = Folder::new("lmdb-documents")?;
         let env = open(folder.path(), class)?;
         let mut txn = env.write_txn()?;
@@ -212,7 +213,7 @@ impl LmdbDocuments {
             .name("cities")
             .create(&mut txn)?;
         txn.commit()?;
-        Ok(LmdbDocuments { env, documents, emails, cities, folder })
+        Ok(LmdbDocuments { env, documents, emails, cities, names, folder })
     }
 
     fn fetch(&self, txn: &heed::RoTxn<'_>, id: &str, answer: &mut Answer) -> Result<()> {
@@ -231,7 +232,7 @@ impl Documents for LmdbDocuments {
         for start in (0..count).step_by(batch as usize) {
             let mut txn = self.env.write_txn()?;
             for n in order.take(batch.min(count - start) as usize) {
-                let person = Person::new(n);
+                let person = self.names.person(n);
                 let bson = person.to_bson();
                 let once = PutFlags::NO_OVERWRITE;
                 self.documents.put_with_flags(&mut txn, once, &person.id, bson.as_bytes())?;
@@ -247,7 +248,7 @@ impl Documents for LmdbDocuments {
         let mut answer = Answer::default();
         for n in order.take(count as usize) {
             let txn = self.env.read_txn()?;
-            self.fetch(&txn, &id(n), &mut answer)?;
+            self.fetch(&txn, &self.names.id(n), &mut answer)?;
         }
         Ok(answer.finish())
     }
@@ -256,25 +257,27 @@ impl Documents for LmdbDocuments {
         let mut answer = Answer::default();
         for n in order.take(count as usize) {
             let txn = self.env.read_txn()?;
-            let id = self.emails.get(&txn, &email(n))?.ok_or("an address is missing")?;
+            let id = self.emails.get(&txn, &self.names.email(n))?.ok_or("an address is missing")?;
             self.fetch(&txn, id, &mut answer)?;
         }
         Ok(answer.finish())
     }
 
     fn by_city(&self, number: u64) -> Result<u64> {
-        let mut answer = Answer::default();
+        let mut sum = 0;
         let txn = self.env.read_txn()?;
         for found in self.cities.get_duplicates(&txn, &city(number))?.into_iter().flatten() {
+            let mut answer = Answer::default();
             self.fetch(&txn, found?.1, &mut answer)?;
+            sum = answer.finish().wrapping_add(sum);
         }
-        Ok(answer.finish())
+        Ok(sum)
     }
 
     fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()> {
         for n in order.take(count as usize) {
             let mut txn = self.env.write_txn()?;
-            let found = self.documents.get(&txn, &id(n))?.ok_or("a document is missing")?;
+            let found = self.documents.get(&txn, &self.names.id(n))?.ok_or("a document is missing")?;
             let mut person = Person::from_bson(RawDocument::from_bytes(found)?)?;
             person.pad = filler(n);
             self.documents.put(&mut txn, &person.id, person.to_bson().as_bytes())?;

@@ -107,7 +107,8 @@ pub trait Documents: Sync {
     fn by_id(&self, order: &mut Order<'_>, count: u64) -> Result<u64>;
     /// The same by e-mail address, through the unique index.
     fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64>;
-    /// Fetches everybody of a city through its index, decodes them to fields and returns a checksum of those.
+    /// Fetches everybody of a city through its index, in any order, decodes them to fields and returns a checksum of
+    /// those.
     fn by_city(&self, city: u64) -> Result<u64>;
     /// Gives `count` people of `order` another filler, found by id, each in a transaction of its own.
     fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()>;

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Walk};
 use crate::Result;
 use crate::contest::Answer;
-use crate::people::{Person, city, email, filler, id};
+use crate::people::{Names, Person, city, filler};
 
 fn open(dir: &Path, class: Class, schema: &str) -> Result<Mutex<Connection>> {
     let db = Connection::open(dir.join("db.sqlite"))?;
@@ -139,6 +139,7 @@ pub enum Shape {
 pub struct SqliteDocuments {
     db: Mutex<Connection>,
     shape: Shape,
+    names: Names,
     folder: Folder,
 }
 
@@ -147,7 +148,7 @@ impl SqliteDocuments {
     ///
     /// # Errors
     /// From SQLite and the file system.
-    pub fn new(class: Class, shape: Shape) -> Result<SqliteDocuments> {
+    pub fn new(class: Class, shape: Shape, names: Names) -> Result<SqliteDocuments> {
         let folder = Folder::new("sqlite-documents")?;
         let columns = match shape {
             Shape::Columns => {
@@ -162,7 +163,7 @@ impl SqliteDocuments {
             "CREATE TABLE people (id TEXT PRIMARY KEY, {columns}) WITHOUT ROWID;
              CREATE UNIQUE INDEX by_email ON people (email); CREATE INDEX by_city ON people (city);"
         );
-        Ok(SqliteDocuments { db: open(folder.path(), class, &schema)?, shape, folder })
+        Ok(SqliteDocuments { db: open(folder.path(), class, &schema)?, shape, names, folder })
     }
 
     fn select<'db>(&self, db: &'db Connection, condition: &str) -> Result<CachedStatement<'db>> {
@@ -199,13 +200,13 @@ impl SqliteDocuments {
         condition: &str,
         order: &mut Order<'_>,
         count: u64,
-        name: fn(u64) -> String,
+        name: fn(Names, u64) -> String,
     ) -> Result<u64> {
         let mut answer = Answer::default();
         let db = lock(&self.db);
         let mut get = self.select(&db, condition)?;
         for n in order.take(count as usize) {
-            let mut rows = get.query([name(n)])?;
+            let mut rows = get.query([name(self.names, n)])?;
             self.person(rows.next()?.ok_or("a document is missing")?)?.answer(&mut answer);
         }
         Ok(answer.finish())
@@ -230,7 +231,7 @@ impl Documents for SqliteDocuments {
             db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             let mut insert = db.prepare_cached(statement)?;
             for n in order.take(batch.min(count - start) as usize) {
-                let p = Person::new(n);
+                let p = self.names.person(n);
                 if self.shape == Shape::Columns {
                     insert.execute(params![p.id, p.name, p.email, p.city, p.pad])?;
                 } else {
@@ -244,22 +245,24 @@ impl Documents for SqliteDocuments {
     }
 
     fn by_id(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
-        self.fetch("id", order, count, id)
+        self.fetch("id", order, count, Names::id)
     }
 
     fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
-        self.fetch("email", order, count, email)
+        self.fetch("email", order, count, Names::email)
     }
 
     fn by_city(&self, number: u64) -> Result<u64> {
-        let mut answer = Answer::default();
+        let mut sum = 0;
         let db = lock(&self.db);
         let mut get = self.select(&db, "city")?;
         let mut rows = get.query([city(number)])?;
         while let Some(row) = rows.next()? {
+            let mut answer = Answer::default();
             self.person(row)?.answer(&mut answer);
+            sum = answer.finish().wrapping_add(sum);
         }
-        Ok(answer.finish())
+        Ok(sum)
     }
 
     fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()> {
@@ -269,7 +272,7 @@ impl Documents for SqliteDocuments {
             Shape::Json => "UPDATE people SET document = json_set(document, '$.pad', ?2) WHERE id = ?1",
         })?;
         for n in order.take(count as usize) {
-            if update.execute([id(n), filler(n)])? != 1 {
+            if update.execute([self.names.id(n), filler(n)])? != 1 {
                 return Err("a document is missing".into());
             }
         }

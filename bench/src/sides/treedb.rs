@@ -10,7 +10,7 @@ use treedb_core::{Collection, Database, FindRequest, IndexSpec, UpdateRequest};
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;
 use crate::contest::Answer;
-use crate::people::{Person, city, email, filler, id};
+use crate::people::{Names, Person, city, filler};
 
 fn options(class: Class) -> Options {
     let mut options = Options::default();
@@ -196,6 +196,7 @@ impl Rows for TreeDbRows {
 pub struct TreeDbDocuments {
     db: Database,
     people: Collection,
+    names: Names,
     folder: Folder,
 }
 
@@ -204,16 +205,21 @@ impl TreeDbDocuments {
     ///
     /// # Errors
     /// From the database and the file system.
-    pub fn new(class: Class) -> Result<TreeDbDocuments> {
+    pub fn new(class: Class, names: Names) -> Result<TreeDbDocuments> {
         let folder = Folder::new("treedb-documents")?;
         let db = Database::open_with(folder.path().join("db"), options(class))?;
         let people = db.collection("bench.people")?;
         people.create_index(IndexSpec::new(rawdoc! { "email": 1 }).unique())?;
         people.create_index(IndexSpec::new(rawdoc! { "city": 1 }))?;
-        Ok(TreeDbDocuments { db, people, folder })
+        Ok(TreeDbDocuments { db, people, names, folder })
     }
 
-    fn fetch(&self, order: &mut Order<'_>, count: u64, filter: fn(u64) -> RawDocumentBuf) -> Result<u64> {
+    fn fetch(
+        &self,
+        order: &mut Order<'_>,
+        count: u64,
+        filter: impl Fn(u64) -> RawDocumentBuf,
+    ) -> Result<u64> {
         let mut answer = Answer::default();
         for n in order.take(count as usize) {
             let found = self.people.find_one(filter(n))?.ok_or("a document is missing")?;
@@ -231,7 +237,7 @@ impl Documents for TreeDbDocuments {
     fn insert(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<()> {
         for start in (0..count).step_by(batch as usize) {
             let batch = order.take(batch.min(count - start) as usize);
-            let documents: Vec<RawDocumentBuf> = batch.map(|n| Person::new(n).to_bson()).collect();
+            let documents: Vec<RawDocumentBuf> = batch.map(|n| self.names.person(n).to_bson()).collect();
             let outcome = self.people.insert_many(&documents, true)?;
             if let Some((_, error)) = outcome.errors.into_iter().next() {
                 return Err(error.into());
@@ -241,25 +247,27 @@ impl Documents for TreeDbDocuments {
     }
 
     fn by_id(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
-        self.fetch(order, count, |n| rawdoc! { "_id": id(n) })
+        self.fetch(order, count, |n| rawdoc! { "_id": self.names.id(n) })
     }
 
     fn by_email(&self, order: &mut Order<'_>, count: u64) -> Result<u64> {
-        self.fetch(order, count, |n| rawdoc! { "email": email(n) })
+        self.fetch(order, count, |n| rawdoc! { "email": self.names.email(n) })
     }
 
     fn by_city(&self, number: u64) -> Result<u64> {
-        let mut answer = Answer::default();
+        let mut sum = 0;
         for found in self.people.find(FindRequest::filter(rawdoc! { "city": city(number) }))? {
+            let mut answer = Answer::default();
             Person::from_bson(&found?)?.answer(&mut answer);
+            sum = answer.finish().wrapping_add(sum);
         }
-        Ok(answer.finish())
+        Ok(sum)
     }
 
     fn update(&self, order: &mut Order<'_>, count: u64) -> Result<()> {
         for n in order.take(count as usize) {
             let change = rawdoc! { "$set": { "pad": filler(n) } };
-            let done = self.people.update(UpdateRequest::one(rawdoc! { "_id": id(n) }, change))?;
+            let done = self.people.update(UpdateRequest::one(rawdoc! { "_id": self.names.id(n) }, change))?;
             if done.matched != 1 {
                 return Err("a document is missing".into());
             }

@@ -1,10 +1,10 @@
 //! Documents with two indexes beside SQLite and LMDB: inserted, fetched by `_id`, fetched by a unique index, and
 //! their bytes on the disk.
 
-use super::Scale;
+use super::{Scale, lookups};
 use crate::Result;
 use crate::contest::{Side, Turn, Unit, contest};
-use crate::people::{CITIES, Random};
+use crate::people::{CITIES, Names, Random};
 use crate::report::{Goals, Row, rows};
 use crate::sides::{Class, Documents, LmdbDocuments, Shape, SqliteDocuments, TreeDbDocuments};
 
@@ -23,14 +23,14 @@ const BY_OTHER: Goals<'_> = &[("SQLite, columns", 5.0)];
 const UPDATE: Goals<'_> = &[("SQLite, JSON", 3.0)];
 const NONE: Goals<'_> = &[];
 
-type Make = fn(Class) -> Result<Box<dyn Documents>>;
+pub(super) type Make = fn(Class, Names) -> Result<Box<dyn Documents>>;
 
 /// How each side is made, TreeDB first.
-const SIDES: [(&str, Make); 4] = [
-    ("TreeDB", |class| Ok(Box::new(TreeDbDocuments::new(class)?))),
-    ("LMDB", |class| Ok(Box::new(LmdbDocuments::new(class)?))),
-    ("SQLite, columns", |class| Ok(Box::new(SqliteDocuments::new(class, Shape::Columns)?))),
-    ("SQLite, JSON", |class| Ok(Box::new(SqliteDocuments::new(class, Shape::Json)?))),
+pub(super) const SIDES: [(&str, Make); 4] = [
+    ("TreeDB", |class, names| Ok(Box::new(TreeDbDocuments::new(class, names)?))),
+    ("LMDB", |class, names| Ok(Box::new(LmdbDocuments::new(class, names)?))),
+    ("SQLite, columns", |class, names| Ok(Box::new(SqliteDocuments::new(class, Shape::Columns, names)?))),
+    ("SQLite, JSON", |class, names| Ok(Box::new(SqliteDocuments::new(class, Shape::Json, names)?))),
 ];
 
 /// The counts, as one answer.
@@ -46,6 +46,7 @@ fn inserting(
     count: u64,
     batch: u64,
     shuffled: bool,
+    names: Names,
 ) -> Result<Vec<crate::contest::Figures>> {
     // Prime to every count there is, so that each number comes once.
     let place = move |i: u64| if shuffled { i.wrapping_mul(7919) % count } else { i };
@@ -53,7 +54,7 @@ fn inserting(
         .iter()
         .map(|(name, make)| {
             let turn = move |_| {
-                let side = make(class)?;
+                let side = make(class, names)?;
                 let turn =
                     Turn::timed(count, || side.insert(&mut (0..count).map(place), count, batch).map(|()| 0))?;
                 Ok(Turn { answer: Some(counted(side.as_ref())?), ..turn })
@@ -65,7 +66,7 @@ fn inserting(
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
-    let mut out = Vec::new();
+    let (mut out, mut looked_up) = (Vec::new(), Vec::new());
     let mut add = |workload: &str, class: Class, unit, figures, goals| {
         out.extend(rows(workload, class.label(), unit, figures, goals))
     };
@@ -73,22 +74,39 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     eprintln!("documents: inserts");
     let (relaxed, unit) = (Class::Relaxed, Unit::OpsPerSecond);
     let count = scale.of(100_000);
-    let figures = inserting(scale, relaxed, count, BATCH, false)?;
+    let figures = inserting(scale, relaxed, count, BATCH, false, Names::Counted)?;
     add("insert 100k, two indexes, ids in order, 16,000 to a commit", relaxed, unit, figures, INSERT);
-    let figures = inserting(scale, relaxed, count, 1000, false)?;
+    let figures = inserting(scale, relaxed, count, 1000, false, Names::Counted)?;
     add("insert 100k, two indexes, ids in order, 1,000 to a commit", relaxed, unit, figures, INSERT);
-    let figures = inserting(scale, relaxed, count, BATCH, true)?;
+    let figures = inserting(scale, relaxed, count, BATCH, true, Names::Counted)?;
     add("insert 100k, two indexes, ids shuffled, 16,000 to a commit", relaxed, unit, figures, INSERT);
-    let figures = inserting(scale, relaxed, scale.of(20_000), 1, false)?;
+    let figures = inserting(scale, relaxed, count, BATCH, false, Names::Random)?;
+    add(
+        "insert 100k, two indexes, random ids and values, 16,000 to a commit",
+        relaxed,
+        unit,
+        figures,
+        INSERT,
+    );
+    let figures = inserting(scale, relaxed, scale.of(20_000), 1, false, Names::Counted)?;
     add("insert 20k, two indexes, 1 to a commit", relaxed, unit, figures, NONE);
-    let figures = inserting(scale, Class::Durable, scale.of(500), 1, false)?;
+    let figures = inserting(scale, Class::Durable, scale.of(500), 1, false, Names::Counted)?;
     add("insert 500, two indexes, 1 to a commit", Class::Durable, unit, figures, INSERT);
 
-    for (size, label) in [(10_000, "10k"), (100_000, "100k"), (1_000_000, "1M")] {
+    const SIZES: [(u64, &str, Names); 4] = [
+        (10_000, "10k documents", Names::Counted),
+        (100_000, "100k documents", Names::Counted),
+        (1_000_000, "1M documents", Names::Counted),
+        (1_000_000, "1M documents with random ids and values", Names::Random),
+    ];
+    for (size, label, names) in SIZES {
+        if !scale.wants(label) {
+            continue;
+        }
         eprintln!("documents: reads of {label}");
         let size = scale.of(size);
         let sides: Vec<Box<dyn Documents>> =
-            SIDES.iter().map(|(_, make)| make(relaxed)).collect::<Result<_>>()?;
+            SIDES.iter().map(|(_, make)| make(relaxed, names)).collect::<Result<_>>()?;
         for side in &sides {
             side.insert(&mut (0..size), size, BATCH)?;
             side.settle()?;
@@ -109,13 +127,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
                 })
                 .collect();
             let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
-            add(
-                &format!("fetch a document by {what}, {label} documents"),
-                relaxed,
-                Unit::NanosPerOp,
-                figures,
-                goals,
-            );
+            add(&format!("fetch a document by {what}, {label}"), relaxed, Unit::NanosPerOp, figures, goals);
         }
         let everybody = size / CITIES;
         let mut turns: Vec<Side<'_>> = sides
@@ -127,7 +139,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .collect();
         let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
         add(
-            &format!("fetch the documents of one of {CITIES} cities by its index, {label} documents"),
+            &format!("fetch the documents of one of {CITIES} cities by its index, {label}"),
             relaxed,
             Unit::NanosPerOp,
             figures,
@@ -149,15 +161,19 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .collect();
         let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
         add(
-            &format!("change a field of a document found by `_id`, 1 to a commit, {label} documents"),
+            &format!("change a field of a document found by `_id`, 1 to a commit, {label}"),
             relaxed,
             Unit::NanosPerOp,
             figures,
             UPDATE,
         );
-        if label != "100k" {
+        if label != "100k documents" {
             continue;
         }
+        // The first two, TreeDB and LMDB, are the ones that several threads may use at once.
+        let several = sides.get(..2).unwrap_or_default();
+        looked_up.extend(lookups::percentiles(scale, several, size, label)?);
+        looked_up.extend(lookups::crowds(scale, several, size, label)?);
         let mut turns: Vec<Side<'_>> = sides
             .iter()
             .map(|side| {
@@ -175,5 +191,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         let figures = contest(Unit::BytesPerDocument, 1, &mut turns)?;
         add("files of 100k documents with two indexes", relaxed, Unit::BytesPerDocument, figures, NONE);
     }
+    out.append(&mut looked_up);
     Ok(out)
 }

@@ -4,6 +4,7 @@ mod documents;
 mod durable;
 mod groups;
 mod kv;
+mod lookups;
 mod memory;
 mod open;
 mod pg;

@@ -212,7 +212,11 @@ impl<'a> BranchMut<'a> {
 
     /// Inserts separator `i` and the child right of it (child `i + 1`); `false`, and no change, if the branch is full.
     pub fn insert(&mut self, i: usize, separator: &[u8], child: u32) -> Result<bool, NodeDamage> {
-        self.raw.insert(i, separator, Load::child(child))
+        let fits = self.raw.insert(i, separator, Load::child(child))?;
+        if fits {
+            self.raw.part_heads(i)?;
+        }
+        Ok(fits)
     }
 
     /// Changes child `c`, from 0 up to and including `count`.

@@ -228,6 +228,18 @@ impl<'a, const B: bool> RawMut<'a, B> {
         run.fill(0..run.len(), prefix, leftmost, self.page)
     }
 
+    /// Takes a longer prefix if the head of entry `i` is that of a neighbour and one can be had: equal heads cost each search
+    /// looks at the cells, and a node that began with few keys, far apart, has a short prefix.
+    pub(super) fn part_heads(&mut self, i: usize) -> Result<(), NodeDamage> {
+        let node = self.view()?;
+        let alike = |j: usize| j < node.count() && node.head(j) == node.head(i);
+        if !alike(i + 1) && !i.checked_sub(1).is_some_and(alike) {
+            return Ok(());
+        }
+        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        if run.prefix(0..run.len())? > node.prefix.len() { self.compact() } else { Ok(()) }
+    }
+
     /// Removes entry `i`, in a branch with the child right of it.
     pub(super) fn remove(&mut self, i: usize) -> Result<(), NodeDamage> {
         let l = Layout::parse::<B>(self.page)?;

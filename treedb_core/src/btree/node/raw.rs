@@ -216,7 +216,7 @@ impl<'a, const B: bool> Raw<'a, B> {
     }
 
     #[inline(always)]
-    fn head(&self, i: usize) -> u64 {
+    pub(super) fn head(&self, i: usize) -> u64 {
         self.heads.get(i).map_or(u64::MAX, |word| u64::from_le_bytes(*word))
     }
 

@@ -42,7 +42,7 @@ impl Shapes {
 impl<'s, 'r> Row<'s, 'r> {
     /// Appends the document to `out`; `None` if the row is damaged, what was appended then being of no use.
     pub(crate) fn decode(&self, out: &mut Vec<u8>) -> Option<()> {
-        out.reserve(self.shape.overhead + self.fixed.len() + self.values.len());
+        out.reserve(self.shape.overhead + self.fixed.len() + self.values.len() + SHORT);
         self.append(out, 0)
     }
 
@@ -57,6 +57,9 @@ impl<'s, 'r> Row<'s, 'r> {
         Reader { shapes: self.shapes, bits: self.bits, fixed: self.fixed, values: self.values, depth }
     }
 }
+
+/// Bytes up to which a text is copied at once.
+const SHORT: usize = 16;
 
 /// Appends a document whose elements `elements` appends.
 #[inline]
@@ -90,26 +93,30 @@ impl Reader<'_, '_> {
     pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Option<()> {
         match &field.slot {
             Slot::Value => {
-                out.extend_from_slice(&field.head);
+                field.begin(out);
                 self.value(field.kind(), out)
             }
             Slot::Nothing => {
-                out.extend_from_slice(&field.head);
+                field.begin(out);
                 Some(())
             }
             Slot::Bit(at) => {
-                out.extend_from_slice(&field.head);
+                field.begin(out);
                 out.push(bits_at(self.bits, *at) & 1);
                 Some(())
             }
             Slot::Fixed { at, len } => {
-                out.extend_from_slice(&field.head);
-                out.extend_from_slice(self.fixed.get(*at..*at + *len)?);
+                field.begin(out);
+                let value = self.fixed.get(*at..)?;
+                match value.first_chunk::<8>() {
+                    Some(value) if *len == 8 => out.extend_from_slice(value),
+                    _ => out.extend_from_slice(value.get(..*len)?),
+                }
                 Some(())
             }
             Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
                 loose::USUAL => {
-                    out.extend_from_slice(&field.head);
+                    field.begin(out);
                     self.value(field.kind(), out)
                 }
                 loose::ABSENT => Some(()),
@@ -126,7 +133,7 @@ impl Reader<'_, '_> {
                 }
             },
             Slot::Nested(fields) => {
-                out.extend_from_slice(&field.head);
+                field.begin(out);
                 document(out, |out| self.fields(fields, out))
             }
         }
@@ -169,10 +176,20 @@ impl Reader<'_, '_> {
     fn value(&mut self, kind: u8, out: &mut Vec<u8>) -> Option<()> {
         match kind {
             kind::STRING | kind::CODE | kind::SYMBOL => {
-                let text = take_counted(&mut self.values)?;
-                out.extend_from_slice(&u32::try_from(text.len() + 1).ok()?.to_le_bytes());
-                out.extend_from_slice(text);
+                let len = usize::try_from(take(&mut self.values)?).ok()?;
+                let (text, behind) = self.values.split_at_checked(len)?;
+                out.extend_from_slice(&u32::try_from(len + 1).ok()?.to_le_bytes());
+                match self.values.first_chunk::<SHORT>() {
+                    // What is too many is cut off again: cheaper than a copy of a length that varies.
+                    Some(text) if len <= SHORT => {
+                        let end = out.len() + len;
+                        out.extend_from_slice(text);
+                        out.truncate(end);
+                    }
+                    _ => out.extend_from_slice(text),
+                }
                 out.push(0);
+                self.values = behind;
             }
             kind::INT32 => {
                 let number = i32::try_from(unzigzag(take(&mut self.values)?)).ok()?;

@@ -29,8 +29,13 @@ pub(crate) struct Shape {
 pub(super) struct Field {
     /// Type byte, name, NUL: as the element begins in BSON.
     pub(super) head: Box<[u8]>,
+    /// The head again, up to here, and zeros: to be copied at once.
+    start: [u8; START],
     pub(super) slot: Slot,
 }
+
+/// Most bytes of a head that is copied at once.
+const START: usize = 16;
 
 /// How a field's value is stored.
 #[derive(Debug)]
@@ -72,6 +77,18 @@ pub(super) mod mode {
 impl Field {
     pub(super) fn kind(&self) -> u8 {
         self.head.first().copied().unwrap_or(0)
+    }
+
+    /// Appends the head.
+    #[inline]
+    pub(super) fn begin(&self, out: &mut Vec<u8>) {
+        if self.head.len() > START {
+            return out.extend_from_slice(&self.head);
+        }
+        // What is too many is cut off again: cheaper than a copy of a length that varies.
+        let end = out.len() + self.head.len();
+        out.extend_from_slice(&self.start);
+        out.truncate(end);
     }
 
     /// The name with its NUL.
@@ -130,7 +147,9 @@ impl Builder {
             (_, kind::DECIMAL) => self.fixed(16),
             _ => Slot::Value,
         };
-        Field { head: head.into_boxed_slice(), slot }
+        let mut start = [0; START];
+        start.iter_mut().zip(&head).for_each(|(to, from)| *to = *from);
+        Field { head: head.into_boxed_slice(), start, slot }
     }
 
     fn fixed(&mut self, len: usize) -> Slot {
