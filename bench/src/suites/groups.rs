@@ -1,6 +1,6 @@
 //! Groups, sorts and joins over a million documents beside SQLite's over native columns.
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use rusqlite::{Connection, params};
 use treedb_core::collection::{AggregateRequest, Collection, Database};
 use treedb_core::kv::{Durability, Options};
@@ -152,7 +152,9 @@ fn treedb(folder: &Folder, count: u64, visits: u64) -> Result<Database> {
     };
     let visit = |n: u64| {
         let (person, tags) = visit(n);
-        rawdoc! { "_id": n as i64, "person": person, "amount": (n % 50) as i32, "tags": tags.map(bson::RawBson::from).to_vec() }
+        let mut all = RawArrayBuf::new();
+        tags.into_iter().for_each(|tag| all.push(tag));
+        rawdoc! { "_id": n as i64, "person": person, "amount": (n % 50) as i32, "tags": all }
     };
     fill(&db.collection("bench.people")?, count, person)?;
     fill(&db.collection("bench.visits")?, visits, visit)?;
