@@ -17,6 +17,7 @@
 //! turns conditions into [`KeyRange`]s over those bytes; it always applies the whole filter again to the fetched
 //! row, so an owner may yield *more* entries than the range holds (a lossy or coarser index), never fewer.
 
+mod forward;
 mod memory;
 
 use std::io::{Read, Seek, Write};
@@ -28,6 +29,7 @@ use crate::code::Result;
 use crate::doc::{Collation, Fields};
 use crate::index::ordered::{IndexDef, Kind};
 
+pub(crate) use forward::forward_source;
 pub use memory::{PlanMemory, Remembered};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.

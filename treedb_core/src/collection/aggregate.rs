@@ -1,12 +1,13 @@
 //! Aggregation over the collections of a database: the native [`World`].
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::Flow;
+use crate::access::{Flow, Source};
 use crate::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Collation, Doc, OwnedValue, Path, Value, validate_with};
@@ -21,6 +22,7 @@ use super::database::Database;
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::parts::Cuts;
+use super::transaction::{Overlay, Seen, seen};
 use super::view::View;
 
 /// A pipeline to be run.
@@ -42,7 +44,7 @@ pub struct AggregateRequest {
     pub threads: Option<usize>,
     /// How writes of `$out` and `$merge` are acknowledged; `None` as the database does.
     pub durability: Option<Durability>,
-    /// How texts compare in all stages: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    /// How texts compare in all stages: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
 }
 
@@ -113,37 +115,62 @@ impl Iterator for Aggregation {
     }
 }
 
-/// The collections of one snapshot.
+/// The collections of one snapshot, or as a transaction has them.
 struct Native {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
+    /// What a transaction has changed; `None` outside of one.
+    changed: Option<Changed>,
     durability: Option<Durability>,
     work: Arc<Work>,
 }
+
+/// The collections that a transaction has changed.
+pub(super) type Changed = BTreeMap<Namespace, Arc<Overlay>>;
 
 fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
     reads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Native {
-    fn meta(&self, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
-        self.db.inner.catalog.find(&*locked(&self.reads), namespace)
+    /// The collection, if there is one.
+    fn seen(&self, namespace: &str) -> Result<Option<Seen>> {
+        let (nothing, namespace) = (Changed::new(), Namespace::parse(namespace)?);
+        let changed = self.changed.as_ref().unwrap_or(&nothing);
+        let seen = seen(&self.db, &*locked(&self.reads), changed, &namespace)?;
+        Ok((!seen.is_nothing()).then_some(seen))
     }
 
     fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
-        match (self.meta(namespace)?, query) {
-            (Some(meta), Some(query)) => {
-                Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, &query).map(Some)
+        match (self.seen(namespace.as_str())?, query) {
+            (Some(seen), Some(query)) => {
+                Plan::choose(&seen.through(&*locked(&self.reads)), &query).map(Some)
             }
             _ => Ok(None),
         }
     }
+
+    /// Refuses a stage that has no place in a transaction.
+    fn outside(&self, stage: &str) -> Result<()> {
+        match &self.changed {
+            None => Ok(()),
+            Some(_) => Err(refused_inside(stage)),
+        }
+    }
+}
+
+/// The error of a stage that has no place in a transaction.
+fn refused_inside(stage: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::OperationNotSupportedInTransaction,
+        format!("Stage not supported inside of a multi-document transaction: {stage}"),
+    )
 }
 
 /// The answer of a find, batch by batch, in a snapshot that other streams read too.
 struct Rows {
     reads: Arc<Mutex<ReadTxn>>,
-    meta: Arc<Meta>,
+    seen: Seen,
     execution: Execution,
     batch: Batch,
     work: Arc<Work>,
@@ -154,9 +181,9 @@ struct Rows {
 impl Stream for Rows {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.batch.is_wanting() {
-            let Rows { reads, meta, execution, batch, work, told } = self;
+            let Rows { reads, seen, execution, batch, work, told } = self;
             let reads = locked(reads);
-            batch.fetch(execution, &View { reads: &*reads, meta })?;
+            batch.fetch(execution, &seen.through(&*reads))?;
             work.add(execution.counters(), told);
         }
         Ok(self.batch.ready.pop_front())
@@ -171,7 +198,7 @@ impl Stream for Rows {
         if self.batch.more {
             self.batch.more = false;
             let reads = locked(&self.reads);
-            self.execution.lend(&View { reads: &*reads, meta: &self.meta }, visit)?;
+            self.execution.lend(&self.seen.through(&*reads), visit)?;
             self.work.add(self.execution.counters(), &mut self.told);
         }
         Ok(())
@@ -201,13 +228,11 @@ impl Equal for ByValue {
 
 impl World for Native {
     fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
-        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else {
-            return Ok(Box::new(List::new(Vec::new())));
-        };
-        let execution = Execution::new(&View { reads: &*locked(&self.reads), meta: &meta }, query)?;
+        let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
+        let execution = Execution::new(&seen.through(&*locked(&self.reads)), query)?;
         let (reads, work) = (Arc::clone(&self.reads), Arc::clone(&self.work));
         let told = Counters::default();
-        Ok(Box::new(Rows { reads, meta, execution, batch: Batch::begun(), work, told }))
+        Ok(Box::new(Rows { reads, seen, execution, batch: Batch::begun(), work, told }))
     }
 
     fn parts(
@@ -218,15 +243,17 @@ impl World for Native {
         in_order: bool,
     ) -> Result<Vec<Docs>> {
         let whole = query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
-        if let (true, Some(meta)) = (whole && threads != Some(1), self.meta(&Namespace::parse(namespace)?)?) {
+        let seen = if whole && threads != Some(1) { self.seen(namespace)? } else { None };
+        // What only a transaction sees is read by its own thread.
+        if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
-            let view = View { reads: &*reads, meta: &meta };
+            let view = View { reads: &*reads, meta };
             if Plan::choose(&view, &query)?.path == crate::query::Path::Rows {
                 let cuts = Cuts::of(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(cuts) = cuts {
                     let query = Arc::new(query);
-                    return Ok(cuts.parts(&self.reads, &meta, &query, &self.work));
+                    return Ok(cuts.parts(&self.reads, meta, &query, &self.work));
                 }
             }
         }
@@ -234,32 +261,34 @@ impl World for Native {
     }
 
     fn count(&self, namespace: &str, query: Query) -> Result<u64> {
-        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(0) };
+        let Some(seen) = self.seen(namespace)? else { return Ok(0) };
         let reads = locked(&self.reads);
-        let view = View { reads: &*reads, meta: &meta };
-        if query.filter.is_all() && query.hint.is_none() {
-            let found = crate::access::Source::estimated_rows(&view).saturating_sub(query.skip);
+        let layer = seen.through(&*reads);
+        if let (true, None, Some(rows)) = (query.filter.is_all(), &query.hint, layer.known_rows()?) {
+            let found = rows.saturating_sub(query.skip);
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }
-        crate::query::count(&view, &query)
+        crate::query::count(&layer, &query)
     }
 
     fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
-        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(None) };
+        let seen = self.seen(namespace)?;
+        // What a transaction has changed is searched for.
+        let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
         let (name, reads, work) = (path.as_str().into(), Arc::clone(&self.reads), Arc::clone(&self.work));
         let index = Sought::index_on(path.as_str().as_bytes(), &meta);
         Ok(index.map(|index| Box::new(ByValue { reads, meta, index, name, work }) as Box<dyn Equal>))
     }
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
-        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(true) };
-        let plan = Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, query)?;
+        let Some(seen) = self.seen(namespace)? else { return Ok(true) };
+        let plan = Plan::choose(&seen.through(&*locked(&self.reads)), query)?;
         Ok(plan.path != crate::query::Path::Rows)
     }
 
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
-        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(true) };
-        Ok(!Plan::choose(&View { reads: &*locked(&self.reads), meta: &meta }, query)?.sort_in_memory)
+        let Some(seen) = self.seen(namespace)? else { return Ok(true) };
+        Ok(!Plan::choose(&seen.through(&*locked(&self.reads)), query)?.sort_in_memory)
     }
 
     fn change(&self, namespace: &str, work: &mut crate::aggregate::Work<'_>) -> Result<()> {
@@ -268,23 +297,28 @@ impl World for Native {
     }
 
     fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
-        let namespace = Namespace::parse(namespace)?;
-        let Some(meta) = self.meta(&namespace)? else { return Err(Database::missing(&namespace)) };
+        self.outside("$collStats")?;
+        let Some(seen) = self.seen(namespace)? else {
+            return Err(Database::missing(&Namespace::parse(namespace)?));
+        };
         let reads = locked(&self.reads);
-        let count =
-            i64::try_from(crate::access::Source::estimated_rows(&View { reads: &*reads, meta: &meta }));
-        let count = count.unwrap_or(i64::MAX);
-        let indexes = i32::try_from(meta.indexes.len()).unwrap_or(i32::MAX);
+        let layer = seen.through(&*reads);
+        let count = i64::try_from(layer.estimated_rows()).unwrap_or(i64::MAX);
+        let indexes = seen.unchanged().map_or(0, |meta| meta.indexes.len());
         Ok(rawdoc! {
-            "ns": namespace.as_str(),
+            "ns": namespace,
             "localTime": bson::DateTime::now(),
             "count": count,
-            "storageStats": { "count": count, "nindexes": indexes, "capped": false },
+            "storageStats": {
+                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": false
+            },
         })
     }
 
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
-        let Some(meta) = self.meta(&Namespace::parse(namespace)?)? else { return Ok(Vec::new()) };
+        self.outside("$indexStats")?;
+        let seen = self.seen(namespace)?;
+        let Some(meta) = seen.as_ref().and_then(Seen::unchanged) else { return Ok(Vec::new()) };
         let shown = |def: &IndexDef, building: bool| {
             let mut stats =
                 rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": def.spec() };
@@ -308,7 +342,24 @@ impl Database {
     /// # Errors
     /// MongoDB's code for what is wrong with a stage, and a message that names it.
     pub fn aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Aggregation> {
-        let Prepared { namespace, pipeline, world, context } = self.prepare(namespace, request)?;
+        let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
+        self.aggregate_in(reads, None, namespace, request)
+    }
+
+    /// [`Self::aggregate`], in this snapshot and with what a transaction has `changed`.
+    pub(super) fn aggregate_in(
+        &self,
+        reads: Arc<Mutex<ReadTxn>>,
+        changed: Option<Changed>,
+        namespace: &str,
+        request: &AggregateRequest,
+    ) -> Result<Aggregation> {
+        let inside = changed.is_some();
+        let Prepared { namespace, pipeline, world, context } =
+            self.prepare(reads, changed, namespace, request)?;
+        if inside && pipeline.writes() {
+            return Err(refused_inside("$out or $merge"));
+        }
         let hint = request.hint.clone();
         let plan = world.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
         let docs = pipeline.open_with_hint(namespace.as_str(), hint, &context)?;
@@ -320,29 +371,33 @@ impl Database {
     /// # Errors
     /// As there.
     pub fn explain_aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Explanation> {
-        let Prepared { namespace, pipeline, world, context } = self.prepare(namespace, request)?;
+        let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
+        let Prepared { namespace, pipeline, world, context } =
+            self.prepare(reads, None, namespace, request)?;
         let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
         let filter = query.as_ref().map(|query| query.filter.source().to_owned());
         Ok(Explanation { searches: query.is_some(), filter, plan: world.plan(&namespace, query)?, stages })
     }
 
-    fn prepare(&self, namespace: &str, request: &AggregateRequest) -> Result<Prepared> {
+    fn prepare(
+        &self,
+        reads: Arc<Mutex<ReadTxn>>,
+        changed: Option<Changed>,
+        namespace: &str,
+        request: &AggregateRequest,
+    ) -> Result<Prepared> {
         let namespace = Namespace::parse(namespace)?;
-        let reads = self.inner.store.begin_read()?;
-        let collation = match request.collation.as_deref() {
-            Some(named) => Collation::parse(named)?,
-            None => match self.inner.catalog.find(&reads, &namespace)? {
-                Some(meta) => meta.collation.clone(),
-                None => Collation::Simple,
-            },
+        let work = Arc::default();
+        let world = Arc::new(Native { db: self.clone(), reads, changed, durability: request.durability, work });
+        let collation = match (request.collation.as_deref(), world.seen(namespace.as_str())?) {
+            (Some(named), _) => Collation::parse(named)?,
+            (None, Some(seen)) => seen.through(&*locked(&world.reads)).collation().clone(),
+            (None, None) => Collation::Simple,
         };
         let (names, globals) = variables(request, collation)?;
         let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
         validate_with(stages.as_bytes(), crate::doc::MESSAGE)?;
         let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
-        let reads = Arc::new(Mutex::new(reads));
-        let work = Arc::default();
-        let world = Arc::new(Native { db: self.clone(), reads, durability: request.durability, work });
         let context = Context {
             world: Arc::clone(&world) as Arc<dyn World>,
             database: namespace.database().to_owned(),

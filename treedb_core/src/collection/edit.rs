@@ -8,10 +8,7 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use crate::access::{
-    Change, IndexInfo, KeyRange, PlanMemory, Row, RowId, Sink, Source, VisitEntry, VisitLent, VisitMarked,
-    VisitRow, Way,
-};
+use crate::access::{Change, IndexInfo, PlanMemory, RowId, Sink, Source, forward_source};
 use crate::code::Result;
 use crate::doc::Collation;
 use crate::kv::{Reads, Table, WriteTxn};
@@ -190,66 +187,14 @@ impl Source for Edit<'_> {
         &self.meta.infos
     }
 
-    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        self.view().fetch(id, visit)
-    }
-
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.view().scan(way, after, visit)
-    }
-
-    fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
-        self.view().fetch_row(id, visit)
-    }
-
-    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
-        self.view().scan_rows(way, after, visit)
-    }
-
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        way: Way,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        self.view().index_range(index, range, way, after, visit)
-    }
-
-    fn index_marked(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        way: Way,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
-    ) -> Result<()> {
-        self.view().index_marked(index, range, way, after, visit)
-    }
-
-    fn estimated_rows(&self) -> u64 {
-        self.view().estimated_rows()
-    }
+    forward_source!(self => self.view());
 
     fn plan_memory(&self) -> Option<&PlanMemory> {
         Some(&self.meta.plans)
     }
 
-    fn known_rows(&self) -> Result<Option<u64>> {
-        self.view().known_rows()
-    }
-
-    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
-        self.view().estimate(index, range)
-    }
-
     fn collation(&self) -> &Collation {
         &self.meta.collation
-    }
-
-    fn entries_are_exact(&self) -> bool {
-        true
     }
 }
 

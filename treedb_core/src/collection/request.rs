@@ -24,8 +24,11 @@ pub struct FindRequest {
     pub hint: Option<String>,
     /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection.
     pub as_of: Option<AsOf>,
-    /// How texts compare in filter and sort: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    /// How texts compare in filter and sort: `{ locale: "en", strength: 2 }`; `None` as the collection says, or by their
+    /// bytes.
     pub collation: Option<RawDocumentBuf>,
+    /// A sort that needs more than 100 MiB is refused instead of going on in scratch files.
+    pub in_memory: bool,
 }
 
 impl FindRequest {
@@ -65,6 +68,12 @@ impl FindRequest {
         FindRequest { collation: Some(collation), ..self }
     }
 
+    /// The same, refused with `QueryExceededMemoryLimitNoDiskUseAllowed` if a sort takes more than the memory there is
+    /// for it.
+    pub fn in_memory(self) -> Self {
+        FindRequest { in_memory: true, ..self }
+    }
+
     /// The same, using the index of this name.
     pub fn hint(self, index: impl Into<String>) -> Self {
         FindRequest { hint: Some(index.into()), ..self }
@@ -86,7 +95,7 @@ pub struct UpdateRequest {
     pub upsert: bool,
     /// Name of the index to find them by; `None` lets the planner choose.
     pub hint: Option<String>,
-    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
 }
 
@@ -147,7 +156,7 @@ pub struct DeleteRequest {
     pub limit: u64,
     /// Name of the index to find them by; `None` lets the planner choose.
     pub hint: Option<String>,
-    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` by their bytes.
+    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
 }
 

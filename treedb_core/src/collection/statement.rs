@@ -195,6 +195,7 @@ pub(super) fn parse(request: &FindRequest) -> Result<Asked> {
     query.skip = request.skip;
     query.limit = request.limit;
     query.hint = request.hint.clone();
+    query.spill = !request.in_memory;
     Asked::new(query, request.collation.as_deref())
 }
 

@@ -133,12 +133,21 @@ impl Beside {
         let (pin, inner) = (&txn.pinned.pin, Arc::clone(&txn.inner));
         Beside { txn: pin.txn(), root: *pin.root(), arena, inner, _pinned: Arc::clone(pinned) }
     }
+
+    /// Number of the transaction it sees.
+    pub(crate) fn txn(&self) -> u64 {
+        self.txn
+    }
 }
 
 impl Reads for Beside {
     #[inline]
     fn look(&self) -> Look<'_> {
         Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
+    }
+
+    fn scratch(&self) -> Result<Option<std::fs::File>> {
+        self.inner.scratch()
     }
 
     fn catalog(&self) -> Result<TreeRoot> {

@@ -40,6 +40,8 @@ pub struct Query {
     pub hint: Option<String>,
     /// How texts compare in filter and sort, which were made for it.
     pub collation: Collation,
+    /// Whether a sort that needs more than its memory may go on in scratch files.
+    pub spill: bool,
     /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
     pub used: Option<Used>,
 }
@@ -55,6 +57,7 @@ impl Query {
             projection: None,
             hint: None,
             collation: Collation::Simple,
+            spill: true,
             used: None,
         }
     }
@@ -261,11 +264,13 @@ impl Execution {
                 bytes -= heap.pop().map_or(0, |last| last.size());
             }
             if bytes > *sort_memory {
-                let Some(file) = source.scratch()? else {
+                let file = if query.spill { source.scratch()? } else { None };
+                let Some(file) = file else {
                     return Err(QueryError::new(
                         ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
                         format!(
-                            "Sort exceeded memory limit of {sort_memory} bytes: add an index on the sort's fields, or a limit"
+                            "Sort exceeded memory limit of {sort_memory} bytes, but did not opt in to external sorting: \
+                             add an index on the sort's fields or a limit, or pass allowDiskUse: true"
                         ),
                     ));
                 };

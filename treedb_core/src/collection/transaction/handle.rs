@@ -4,6 +4,7 @@ use bson::{Bson, RawDocument, RawDocumentBuf};
 
 use crate::access::Sink;
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::collection::aggregate::{AggregateRequest, Aggregation};
 use crate::collection::batch::Batch;
 use crate::collection::namespace::Namespace;
 use crate::collection::request::{
@@ -68,7 +69,8 @@ impl<'t> TransactionCollection<'t> {
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
         of_now(request)?;
         let query = parse(request)?;
-        let layer = self.txn.layer(&self.namespace)?;
+        let seen = self.txn.seen(&self.namespace)?;
+        let layer = seen.through(&self.txn.reads);
         let execution = Execution::new(&layer, query.of(&layer)?)?;
         let namespace = self.namespace.clone();
         Ok(TransactionCursor { namespace, execution, batch: Batch::begun() })
@@ -89,8 +91,20 @@ impl<'t> TransactionCollection<'t> {
     pub fn count(&self, request: FindRequest) -> Result<u64> {
         of_now(&request)?;
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        let layer = self.txn.layer(&self.namespace)?;
+        let seen = self.txn.seen(&self.namespace)?;
+        let layer = seen.through(&self.txn.reads);
         count(&layer, &query.of(&layer)?)
+    }
+
+    /// Runs a pipeline over the collection. It sees what the transaction does, in other collections too; what the
+    /// transaction changes later does not show. Stages that write (`$out`, `$merge`) and those that tell of the
+    /// collection itself (`$collStats`, `$indexStats`) are refused with `OperationNotSupportedInTransaction`.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregation> {
+        self.txn.going_on()?;
+        self.txn.aggregate(&self.namespace, request)
     }
 
     /// Changes the documents that match.
@@ -145,7 +159,8 @@ impl TransactionCursor {
     /// Those of filters and expressions; nothing is handed out behind an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
         while self.batch.is_wanting() {
-            self.batch.fetch(&mut self.execution, &txn.layer(&self.namespace)?)?;
+            let seen = txn.seen(&self.namespace)?;
+            self.batch.fetch(&mut self.execution, &seen.through(&txn.reads))?;
         }
         Ok(self.batch.ready.pop_front())
     }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Change, Flow, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
+use crate::access::{
+    Change, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry, VisitLent,
+    VisitMarked, VisitRow, Way, forward_source,
+};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::collection::change::{check_document, index_changes};
 use crate::collection::database::Database;
@@ -12,26 +15,53 @@ use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
 use crate::collection::view::View;
 use crate::doc::Collation;
-use crate::kv::{ReadTxn, Reads};
+use crate::kv::{Beside, Reads};
 
 use super::overlay::{NEW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
 
-/// What a transaction sees of a collection.
-pub(super) struct Layer<'a> {
-    reads: &'a ReadTxn,
+/// Entries of its own that a transaction counts for an estimate, at most.
+const COUNTED: usize = 1000;
+
+/// A collection in a snapshot, and what a transaction has changed of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
     /// The collection in the snapshot, if it was there.
     meta: Option<Arc<Meta>>,
+    overlay: Option<Arc<Overlay>>,
+}
+
+impl Seen {
+    pub(crate) fn new(meta: Option<Arc<Meta>>, overlay: Option<Arc<Overlay>>) -> Self {
+        Seen { meta, overlay }
+    }
+
+    /// True if there is no such collection.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.meta.is_none() && self.overlay.is_none()
+    }
+
+    /// The collection in the snapshot, if the transaction has not changed it.
+    pub(crate) fn unchanged(&self) -> Option<&Arc<Meta>> {
+        self.meta.as_ref().filter(|_| self.overlay.is_none())
+    }
+
+    /// The collection as one, read by `reads`.
+    pub(crate) fn through<'a, R: Reads>(&'a self, reads: &'a R) -> Layer<'a, R> {
+        Layer { reads, meta: self.meta.as_deref(), overlay: self.overlay.as_deref() }
+    }
+}
+
+/// What a transaction sees of a collection.
+pub(crate) struct Layer<'a, R> {
+    reads: &'a R,
+    meta: Option<&'a Meta>,
     overlay: Option<&'a Overlay>,
 }
 
-impl<'a> Layer<'a> {
-    pub(super) fn new(reads: &'a ReadTxn, meta: Option<Arc<Meta>>, overlay: Option<&'a Overlay>) -> Self {
-        Layer { reads, meta, overlay }
-    }
-
-    fn view(&self) -> Option<View<'_, ReadTxn>> {
-        self.meta.as_ref().map(|meta| View { reads: self.reads, meta })
+impl<R: Reads> Layer<'_, R> {
+    fn view(&self) -> Option<View<'_, R>> {
+        self.meta.map(|meta| View { reads: self.reads, meta })
     }
 
     /// The rows of the snapshot that are left, as they are now.
@@ -40,15 +70,15 @@ impl<'a> Layer<'a> {
         overlay: &Overlay,
         way: Way,
         after: Option<RowId>,
-        visit: &mut VisitRow<'_>,
+        visit: &mut VisitLent<'_>,
     ) -> Result<Flow> {
         let mut last = Flow::Continue(());
         if let Some(view) = self.view() {
-            view.scan(way, after, &mut |row, document| {
+            view.scan_rows(way, after, &mut |row, lent| {
                 last = match overlay.rows.get(&row.0) {
-                    Some(Some(changed)) => visit(row, changed)?,
+                    Some(Some(changed)) => visit(row, &mut &**changed)?,
                     Some(None) => Flow::Continue(()),
-                    None => visit(row, document)?,
+                    None => visit(row, lent)?,
                 };
                 Ok(last)
             })?;
@@ -60,11 +90,11 @@ impl<'a> Layer<'a> {
 /// Shows rows that the transaction inserted.
 fn new_rows<'r>(
     rows: impl Iterator<Item = (&'r u64, &'r Option<RawDocumentBuf>)>,
-    visit: &mut VisitRow<'_>,
+    visit: &mut VisitLent<'_>,
 ) -> Result<Flow> {
     for (&row, document) in rows {
         if let Some(document) = document
-            && visit(RowId(row), document)? == Flow::Break(())
+            && visit(RowId(row), &mut &**document)? == Flow::Break(())
         {
             return Ok(Flow::Break(()));
         }
@@ -72,7 +102,7 @@ fn new_rows<'r>(
     Ok(Flow::Continue(()))
 }
 
-impl Source for Layer<'_> {
+impl<R: Reads> Source for Layer<'_, R> {
     fn indexes(&self) -> &[IndexInfo] {
         match (&self.overlay, &self.meta) {
             (Some(overlay), _) => &overlay.infos,
@@ -82,16 +112,24 @@ impl Source for Layer<'_> {
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        self.fetch_row(id, &mut |row| visit(row.document()?))
+    }
+
+    fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
         match self.overlay.and_then(|overlay| overlay.rows.get(&id.0)) {
-            Some(Some(document)) => visit(document).map(|()| true),
+            Some(Some(document)) => visit(&mut &**document).map(|()| true),
             Some(None) => Ok(false),
-            None => self.view().map_or(Ok(false), |view| view.fetch(id, visit)),
+            None => self.view().map_or(Ok(false), |view| view.fetch_row(id, visit)),
         }
     }
 
     fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.scan_rows(way, after, &mut |id, row| visit(id, row.document()?))
+    }
+
+    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
         let Some(overlay) = self.overlay else {
-            return self.view().map_or(Ok(()), |view| view.scan(way, after, visit));
+            return self.view().map_or(Ok(()), |view| view.scan_rows(way, after, visit));
         };
         // New rows have the greatest numbers: they come last, or first going backward.
         let in_new = after.is_some_and(|RowId(row)| row >= NEW);
@@ -121,13 +159,24 @@ impl Source for Layer<'_> {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        let Some(entries) = self.overlay.and_then(|overlay| overlay.entries.get(index)) else {
-            return self.view().map_or(Ok(()), |view| view.index_range(index, range, way, after, visit));
+        self.index_marked(index, range, way, after, &mut |row, key, _| visit(row, key))
+    }
+
+    fn index_marked(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitMarked<'_>,
+    ) -> Result<()> {
+        let Some((overlay, entries)) = self.overlay.and_then(|all| Some((all, all.entries.get(index)?))) else {
+            return self.view().map_or(Ok(()), |view| view.index_marked(index, range, way, after, visit));
         };
         let mut own = entries.walk(range, way, after).peekable();
         let mut stopped = false;
         if let Some(view) = self.view() {
-            view.index_range(index, range, way, after, &mut |row, key| {
+            view.index_marked(index, range, way, after, &mut |row, key, marks| {
                 // Entries of the transaction's that come first.
                 while let Some((own_key, own_row)) = own.peek() {
                     let first = (own_key.as_slice(), *own_row);
@@ -139,7 +188,7 @@ impl Source for Layer<'_> {
                         break;
                     }
                     let (key, row) = first;
-                    let flow = visit(row, key)?;
+                    let flow = visit(row, key, &[])?;
                     own.next();
                     if flow == Flow::Break(()) {
                         stopped = true;
@@ -150,7 +199,9 @@ impl Source for Layer<'_> {
                 if !entries.removed.is_empty() && entries.removed.contains(&(key.to_vec(), row)) {
                     return Ok(Flow::Continue(()));
                 }
-                let flow = visit(row, key)?;
+                // An entry that stayed when its row was changed may have had its marks changed.
+                let marks = if overlay.rows.contains_key(&row.0) { &[] } else { marks };
+                let flow = visit(row, key, marks)?;
                 stopped = flow == Flow::Break(());
                 Ok(flow)
             })?;
@@ -159,7 +210,7 @@ impl Source for Layer<'_> {
             return Ok(());
         }
         for (key, row) in own {
-            if visit(*row, key)? == Flow::Break(()) {
+            if visit(*row, key, &[])? == Flow::Break(()) {
                 break;
             }
         }
@@ -171,15 +222,39 @@ impl Source for Layer<'_> {
         base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
     }
 
+    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
+    }
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.meta?.plans)
+    }
+
+    fn known_rows(&self) -> Result<Option<u64>> {
+        let base = self.view().map_or(Ok(Some(0)), |view| view.known_rows())?;
+        Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))))
+    }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        let base = self.view().map_or(Some(0), |view| view.estimate(index, range))?;
+        let entries = self.overlay.and_then(|overlay| overlay.entries.get(index));
+        let own = entries.map_or(0, |entries| entries.walk(range, Way::Forward, None).take(COUNTED).count());
+        Some(base.saturating_add(own as u64))
+    }
+
     fn collation(&self) -> &Collation {
-        self.meta.as_ref().map_or(&Collation::Simple, |meta| &meta.collation)
+        self.meta.map_or(&Collation::Simple, |meta| &meta.collation)
+    }
+
+    fn entries_are_exact(&self) -> bool {
+        true
     }
 }
 
 /// A collection that a transaction writes to.
 pub(super) struct Writing<'a> {
     pub(super) db: &'a Database,
-    pub(super) reads: &'a ReadTxn,
+    pub(super) reads: &'a Beside,
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
     pub(super) bytes: &'a mut usize,
@@ -188,8 +263,8 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn layer(&self) -> Layer<'_> {
-        Layer::new(self.reads, self.overlay.base.clone(), Some(self.overlay))
+    fn layer(&self) -> Layer<'_, Beside> {
+        Layer { reads: self.reads, meta: self.overlay.base.as_deref(), overlay: Some(self.overlay) }
     }
 
     /// The row that has a key of the unique index at `index`.
@@ -252,27 +327,10 @@ impl Source for Writing<'_> {
         &self.overlay.infos
     }
 
-    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        self.layer().fetch(id, visit)
-    }
+    forward_source!(self => self.layer());
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.layer().scan(way, after, visit)
-    }
-
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        way: Way,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        self.layer().index_range(index, range, way, after, visit)
-    }
-
-    fn estimated_rows(&self) -> u64 {
-        self.layer().estimated_rows()
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.overlay.base.as_ref()?.plans)
     }
 
     fn collation(&self) -> &Collation {

@@ -31,15 +31,19 @@ mod retry;
 pub use handle::{TransactionCollection, TransactionCursor};
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::{Durability, ReadTxn};
+use crate::kv::{Beside, Durability, ReadTxn, Reads};
 
+use super::aggregate::{AggregateRequest, Aggregation};
 use super::database::Database;
 use super::namespace::Namespace;
 
-use layer::Layer;
-use overlay::{Op, Overlay};
+use overlay::Op;
+
+pub(crate) use layer::Seen;
+pub(crate) use overlay::Overlay;
 
 /// The most bytes of changes a transaction may hold: documents inserted, new versions, and index entries.
 pub const MAX_BYTES: usize = 256 << 20;
@@ -48,9 +52,12 @@ pub const MAX_BYTES: usize = 256 << 20;
 /// everything.
 pub struct Transaction {
     db: Database,
-    reads: ReadTxn,
-    /// The collections it has written to.
-    overlays: BTreeMap<Namespace, Overlay>,
+    /// Its snapshot, which pipelines read too,
+    pinned: Arc<Mutex<ReadTxn>>,
+    /// and the transaction's own reader of it.
+    reads: Beside,
+    /// The collections it has written to. A pipeline keeps what was changed when it began.
+    overlays: BTreeMap<Namespace, Arc<Overlay>>,
     /// Its changes, in order, with the collection of each.
     ops: Vec<(Namespace, Op)>,
     /// Bytes of all that.
@@ -86,9 +93,11 @@ impl Database {
     /// # Errors
     /// Those of the storage engine.
     pub fn begin(&self) -> Result<Transaction> {
+        let pinned = Arc::new(Mutex::new(self.inner.store.begin_read()?));
         Ok(Transaction {
             db: self.clone(),
-            reads: self.inner.store.begin_read()?,
+            reads: Beside::new(&pinned),
+            pinned,
             overlays: BTreeMap::new(),
             ops: Vec::new(),
             bytes: 0,
@@ -154,13 +163,14 @@ impl Transaction {
     }
 
     /// What it sees of a collection.
-    fn layer(&self, namespace: &Namespace) -> Result<Layer<'_>> {
-        let overlay = self.overlays.get(namespace);
-        let meta = match overlay {
-            Some(overlay) => overlay.base.clone(),
-            None => self.db.inner.catalog.find(&self.reads, namespace)?,
-        };
-        Ok(Layer::new(&self.reads, meta, overlay))
+    fn seen(&self, namespace: &Namespace) -> Result<Seen> {
+        seen(&self.db, &self.reads, &self.overlays, namespace)
+    }
+
+    /// Runs a pipeline over what it sees.
+    fn aggregate(&self, namespace: &Namespace, request: &AggregateRequest) -> Result<Aggregation> {
+        let changed = Some(self.overlays.clone());
+        self.db.aggregate_in(Arc::clone(&self.pinned), changed, namespace.as_str(), request)
     }
 
     /// Runs a statement that writes to a collection. If it fails, so has the transaction.
@@ -174,16 +184,33 @@ impl Transaction {
         self.failed = true;
         if !self.overlays.contains_key(namespace) {
             let base = self.db.inner.catalog.find(&self.reads, namespace)?;
-            self.overlays.insert(namespace.clone(), Overlay::new(namespace.clone(), base));
+            self.overlays.insert(namespace.clone(), Arc::new(Overlay::new(namespace.clone(), base)));
         }
         let Transaction { db, reads, overlays, ops, bytes, .. } = self;
         let Some(overlay) = overlays.get_mut(namespace) else {
             return Err(Database::missing(namespace));
         };
+        let overlay = Arc::make_mut(overlay);
         let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes, replaces: false })?;
         self.failed = false;
         Ok(done)
     }
+}
+
+/// What somebody sees of a collection who reads a snapshot, and has changed these collections.
+///
+/// # Errors
+/// Those of the catalog.
+pub(crate) fn seen(
+    db: &Database,
+    reads: &impl Reads,
+    changed: &BTreeMap<Namespace, Arc<Overlay>>,
+    namespace: &Namespace,
+) -> Result<Seen> {
+    Ok(match changed.get(namespace) {
+        Some(overlay) => Seen::new(overlay.base.clone(), Some(Arc::clone(overlay))),
+        None => Seen::new(db.inner.catalog.find(reads, namespace)?, None),
+    })
 }
 
 /// The error of a transaction that came second.

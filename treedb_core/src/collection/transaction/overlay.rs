@@ -34,7 +34,7 @@ pub(super) enum Op {
 pub(super) type Entry = (Vec<u8>, RowId);
 
 /// The entries of one index that came and went.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Entries {
     pub(super) added: BTreeSet<Entry>,
     pub(super) removed: BTreeSet<Entry>,
@@ -84,8 +84,8 @@ impl Entries {
 }
 
 /// The changes of one collection.
-#[derive(Debug)]
-pub(super) struct Overlay {
+#[derive(Debug, Clone)]
+pub(crate) struct Overlay {
     pub(super) namespace: Namespace,
     /// The collection in the snapshot, if it was there.
     pub(super) base: Option<Arc<Meta>>,

@@ -58,8 +58,9 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
             "noCursorTimeout" => find.keep = arg.bool()?,
             "maxTimeMS" => find.until = Deadline::after(arg.count()?),
             "collation" => find.request.collation = arg.some_document()?,
+            "allowDiskUse" => find.request.in_memory = !arg.bool()?,
             // These change how a result is come by, not what it is.
-            "allowDiskUse" | "allowPartialResults" | "oplogReplay" | "readOnce" => {}
+            "allowPartialResults" | "oplogReplay" | "readOnce" => {}
             "awaitData" | "let" | "max" | "min" | "requestResumeToken" | "resumeAfter" | "returnKey"
             | "showRecordId" | "tailable" => arg.unsupported()?,
             _ => arg.generic()?,
