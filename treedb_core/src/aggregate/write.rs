@@ -172,12 +172,14 @@ impl Write {
                 }
                 Ok(())
             }),
-            How::Merge { .. } => loop {
+            How::Merge { on, .. } => loop {
                 let (mut batch, mut bytes) = (Vec::new(), 0);
+                let by_id = on.iter().any(|path| path.as_str() == "_id");
                 while batch.len() < BATCH && bytes < BATCH_BYTES {
                     let Some(document) = input.next()? else { break };
                     bytes += document.as_bytes().len();
-                    batch.push(with_id(&document)?.into_owned());
+                    // What is found by other fields keeps the `_id` it has.
+                    batch.push(if by_id { with_id(&document)?.into_owned() } else { document });
                 }
                 if batch.is_empty() {
                     return Ok(());
@@ -212,7 +214,7 @@ impl Write {
         let row = match rows.as_slice() {
             [] => {
                 return match unmatched {
-                    Unmatched::Insert => sink.insert(new).map(drop),
+                    Unmatched::Insert => sink.insert(&with_id(new)?).map(drop),
                     Unmatched::Discard => Ok(()),
                     Unmatched::Fail => Err(QueryError::new(
                         ErrorCode::MergeStageNoMatchingDocument,

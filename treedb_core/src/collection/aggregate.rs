@@ -143,9 +143,7 @@ impl Native {
 
     fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
         match (self.seen(namespace.as_str())?, query) {
-            (Some(seen), Some(query)) => {
-                Plan::choose(&seen.through(&*locked(&self.reads)), &query).map(Some)
-            }
+            (Some(seen), Some(query)) => Plan::choose(&seen.through(&*locked(&self.reads)), &query).map(Some),
             _ => Ok(None),
         }
     }
@@ -388,7 +386,8 @@ impl Database {
     ) -> Result<Prepared> {
         let namespace = Namespace::parse(namespace)?;
         let work = Arc::default();
-        let world = Arc::new(Native { db: self.clone(), reads, changed, durability: request.durability, work });
+        let world =
+            Arc::new(Native { db: self.clone(), reads, changed, durability: request.durability, work });
         let collation = match (request.collation.as_deref(), world.seen(namespace.as_str())?) {
             (Some(named), _) => Collation::parse(named)?,
             (None, Some(seen)) => seen.through(&*locked(&world.reads)).collation().clone(),

@@ -8,6 +8,7 @@
 //! | `projection` | [`Projection`]: which fields are handed out |
 //! | `reshape` | [`Reshape`]: a document made from a document |
 //! | `runs`, `spill` | sorted runs in scratch files, and the records in them |
+//! | `regular` | how regular expressions are compiled |
 //! | `sort` | [`Sort`]: in what order |
 //! | `index_spec` | [`index_of`]: reading an index's specification |
 //! | `usable`, `implies` | which indexes may serve a query |
@@ -31,6 +32,7 @@ mod index_spec;
 pub(crate) mod oracle;
 mod plan;
 mod projection;
+mod regular;
 mod reshape;
 pub(crate) mod runs;
 mod sort;

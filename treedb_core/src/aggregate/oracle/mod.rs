@@ -2,6 +2,7 @@
 //! streams, indexes, plans or scratch files. Nothing here uses the code it is compared with.
 
 mod random;
+mod series;
 mod stages;
 mod values;
 mod windows;
@@ -9,6 +10,8 @@ mod windows;
 use bson::{Bson, Document};
 
 use crate::doc::testing::Rng;
+pub(crate) use random::writing;
+pub(crate) use series::written;
 use stages::State;
 use values::{Variables, Wrong};
 

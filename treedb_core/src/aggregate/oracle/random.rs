@@ -234,11 +234,69 @@ fn lookup(rng: &mut Rng, variables: &Variables) -> Vec<Document> {
     all
 }
 
+fn densify(rng: &mut Rng) -> Document {
+    let bounds = match rng.below(3) {
+        0 => Bson::from("full"),
+        1 => "partition".into(),
+        _ => vec![Bson::Int32(rng.below(3) as i32 - 1), Bson::Int32(3 + rng.below(4) as i32)].into(),
+    };
+    let step = rng.pick(&[Bson::Int32(1), Bson::Int32(2), Bson::Double(0.5), Bson::Double(1.0)]).clone();
+    let mut spec =
+        doc! { "field": *rng.pick(&["n", "n", "_id", "v"]), "range": { "step": step, "bounds": bounds } };
+    if rng.below(2) == 0 {
+        spec.insert("partitionByFields", vec![*rng.pick(&["c", "b", "w"])]);
+    }
+    doc! { "$densify": spec }
+}
+
+fn fill(rng: &mut Rng) -> Document {
+    let mut output = Document::new();
+    for name in ["a", "c", "v"].into_iter().take(1 + rng.below(3)) {
+        output.insert(
+            name,
+            match rng.below(4) {
+                0 => doc! { "value": expression(rng, 1) },
+                1 => doc! { "method": "linear" },
+                _ => doc! { "method": "locf" },
+            },
+        );
+    }
+    let mut spec = doc! { "sortBy": { "_id": 1 }, "output": output };
+    if rng.below(2) == 0 {
+        spec.insert("partitionBy", field(rng));
+    }
+    doc! { "$fill": spec }
+}
+
+/// A stage that writes to the collection `target`.
+pub(crate) fn writing(rng: &mut Rng) -> Document {
+    if rng.below(3) == 0 {
+        return doc! { "$out": "target" };
+    }
+    let matched = match rng.below(4) {
+        0 => vec![doc! { "$set": { "seen": { "$ifNull": ["$$new.n", Bson::Null] } } }].into(),
+        1 => Bson::from("replace"),
+        2 => "keepExisting".into(),
+        _ => "merge".into(),
+    };
+    let unmatched = *rng.pick(&["insert", "insert", "discard"]);
+    doc! { "$merge": { "into": "target", "whenMatched": matched, "whenNotMatched": unmatched } }
+}
+
 /// The next stage, with those that make its answer comparable. `ordered` if the documents have an order.
 pub(super) fn stages(rng: &mut Rng, ordered: bool) -> Vec<Document> {
     let mut sets = Vec::new();
     let one = |stage: Document| vec![stage];
-    match rng.below(34) {
+    match rng.below(38) {
+        34 | 35 => {
+            let mut spec = doc! { "groupBy": field(rng), "buckets": 1 + rng.below(6) as i32 };
+            if rng.below(2) == 0 {
+                spec.insert("output", accumulators(rng, false, &mut sets));
+            }
+            std::iter::once(doc! { "$bucketAuto": spec }).chain(in_order(sets)).collect()
+        }
+        36 => one(densify(rng)),
+        37 => one(fill(rng)),
         0..6 => one(doc! { "$match": condition(rng) }),
         6..9 => one(doc! { "$sort": sort(rng) }),
         9 | 10 if ordered => one(doc! { "$limit": 1 + rng.below(12) as i32 }),

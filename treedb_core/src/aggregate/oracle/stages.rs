@@ -107,6 +107,9 @@ pub(super) fn apply(stage: &Document, state: &State, other: &Other, variables: &
         }
         "$group" => group(spec()?, state, variables),
         "$bucket" => bucket(spec()?, state, variables),
+        "$bucketAuto" => super::series::bucket_auto(spec()?, state, variables),
+        "$densify" => super::series::densify(spec()?, state),
+        "$fill" => super::series::fill(spec()?, state, variables),
         "$unwind" => unwind(operand, state),
         "$unionWith" => {
             let inner = State { docs: other.clone(), ordered: false, loose: false };
@@ -454,7 +457,7 @@ fn bucket(spec: &Document, state: &State, variables: &Variables) -> Answer<State
 }
 
 /// `made` with the accumulators' fields.
-fn filled(
+pub(super) fn filled(
     mut made: Document,
     spec: &Document,
     members: &State,

@@ -211,6 +211,12 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
         let wanted: Vec<i32> = expected.iter().copied().skip(skip as usize).take(most).collect();
         assert_eq!(found, wanted, "skip {skip}, limit {limit}");
     }
+    let mut query = Query::new(Filter::all());
+    query.sort = crate::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
+    query.spill = false;
+    let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
+    let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
+    assert_eq!(error.code, crate::code::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
     // The simulated disk has no place for scratch files.
     let (_db, numbers) = numbers(&[]);
     let (reads, meta) = numbers.snapshot().unwrap().unwrap();

@@ -5,7 +5,8 @@ use bson::{doc, rawdoc};
 use super::*;
 use crate::code::ErrorCode;
 use crate::collection::{
-    DeleteRequest, FindAndModifyRequest, IndexSpec, Transaction, TransactionCollection, UpdateRequest,
+    AggregateRequest, DeleteRequest, FindAndModifyRequest, IndexSpec, Transaction, TransactionCollection,
+    UpdateRequest,
 };
 use crate::disk::crash::Dice;
 use crate::disk::testing::rounds;
@@ -130,9 +131,14 @@ impl Twins {
                 let counted = mine.count(request.clone()).unwrap();
                 let found = mine.find(&request).unwrap();
                 let found = found.collect(mine.transaction()).unwrap();
-                let expected: Vec<_> = plain.find(request).unwrap().collect::<Result<_>>().unwrap();
+                let expected: Vec<_> = plain.find(request.clone()).unwrap().collect::<Result<_>>().unwrap();
                 assert_eq!(found, expected);
                 assert_eq!(counted, expected.len() as u64);
+                // What an index may tell without the rows.
+                let covered = request.projection(rawdoc! { "_id": 1, "a": 1 });
+                let found = mine.find(&covered).unwrap().collect(mine.transaction()).unwrap();
+                let expected: Vec<_> = plain.find(covered).unwrap().collect::<Result<_>>().unwrap();
+                assert_eq!(found, expected);
             }
         }
     }
@@ -293,11 +299,59 @@ fn a_transaction_that_only_looked_commits_nothing_and_conflicts_with_nobody() {
     let none = txn.collection("shop.nothing").unwrap();
     assert_eq!(none.count(FindRequest::default()).unwrap(), 0);
     assert_eq!(none.find_one(rawdoc! { "a": 1 }).unwrap(), None);
+    let nothing = AggregateRequest::new([rawdoc! { "$group": { "_id": null } }]);
+    assert_eq!(none.aggregate(&nothing).unwrap().count(), 0);
     let past = FindRequest::default().as_of(crate::collection::AsOf::Change(1));
     assert_eq!(none.count(past).unwrap_err().code, ErrorCode::OperationNotSupportedInTransaction);
     assert_eq!(txn.changes(), 0);
     txn.commit().unwrap();
     assert_eq!(db.list_databases().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pipeline_in_a_transaction_sees_all_it_does_up_to_then_and_writes_nothing() {
+    let db = fresh();
+    let users = db.collection("shop.users").unwrap();
+    users.create_index(rawdoc! { "n": 1 }).unwrap();
+    users.insert_many(&[rawdoc! { "_id": 1, "n": 1 }, rawdoc! { "_id": 2, "n": 2 }], true).unwrap();
+    let mut txn = db.begin().unwrap();
+    let orders = [(1, 5), (1, 6), (2, 7)].map(|(user, much)| rawdoc! { "user": user, "much": much });
+    txn.collection("shop.orders").unwrap().insert_many(&orders).unwrap();
+    let renumber = UpdateRequest::one(rawdoc! { "_id": 2 }, rawdoc! { "$set": { "n": 20 } });
+    txn.collection("shop.users").unwrap().update(renumber).unwrap();
+    // Nobody else's changes show.
+    users.insert_one(rawdoc! { "_id": 3, "n": 3 }).unwrap();
+    let join = AggregateRequest::new([
+        rawdoc! { "$match": { "n": { "$gte": 1 } } },
+        rawdoc! { "$lookup": { "from": "orders", "localField": "_id", "foreignField": "user", "as": "orders" } },
+        rawdoc! { "$unionWith": { "coll": "orders", "pipeline": [{ "$match": { "much": 7 } }] } },
+        rawdoc! { "$project": { "_id": 0, "n": 1, "much": { "$sum": "$orders.much" } } },
+        rawdoc! { "$sort": { "n": 1 } },
+    ]);
+    let mut answer = txn.collection("shop.users").unwrap().aggregate(&join).unwrap();
+    assert!(matches!(answer.plan().unwrap().path, crate::query::Path::Index { .. }));
+    let first = answer.next().unwrap().unwrap();
+    // What is done while it runs does not show either.
+    txn.collection("shop.orders").unwrap().delete(DeleteRequest::many(rawdoc! {})).unwrap();
+    txn.collection("shop.users").unwrap().delete(DeleteRequest::many(rawdoc! {})).unwrap();
+    let found: Vec<_> = std::iter::once(first).chain(answer.map(Result::unwrap)).collect();
+    let expected = [rawdoc! { "much": 0 }, rawdoc! { "n": 1, "much": 11 }, rawdoc! { "n": 20, "much": 7 }];
+    assert_eq!(found, expected);
+    let counted = AggregateRequest::new([rawdoc! { "$count": "n" }]);
+    assert_eq!(txn.collection("shop.users").unwrap().aggregate(&counted).unwrap().count(), 0);
+    for stage in [
+        rawdoc! { "$out": "copy" },
+        rawdoc! { "$merge": "copy" },
+        rawdoc! { "$collStats": { "count": {} } },
+        rawdoc! { "$indexStats": {} },
+    ] {
+        let refused = txn.collection("shop.users").unwrap().aggregate(&AggregateRequest::new([stage]));
+        assert_eq!(refused.unwrap_err().code, ErrorCode::OperationNotSupportedInTransaction);
+    }
+    txn.commit().unwrap();
+    assert_eq!(users.len().unwrap(), 1);
+    assert_eq!(db.list_collections("shop").unwrap().len(), 2);
+    db.check().unwrap();
 }
 
 #[test]

@@ -170,7 +170,8 @@ impl<R: Reads> Source for Layer<'_, R> {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitMarked<'_>,
     ) -> Result<()> {
-        let Some((overlay, entries)) = self.overlay.and_then(|all| Some((all, all.entries.get(index)?))) else {
+        let Some((overlay, entries)) = self.overlay.and_then(|all| Some((all, all.entries.get(index)?)))
+        else {
             return self.view().map_or(Ok(()), |view| view.index_marked(index, range, way, after, visit));
         };
         let mut own = entries.walk(range, way, after).peekable();

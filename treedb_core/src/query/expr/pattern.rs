@@ -1,16 +1,16 @@
 //! Regular expressions of `$regexMatch`, `$regexFind` and `$regexFindAll`.
 //!
-//! The `regex` crate runs in time linear in the text; look-around and back references, which cannot be, are refused.
 //! A pattern is usually the same for all documents, so the last few are kept compiled, per thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
 use crate::code::{QueryError, Result};
 use crate::doc::Value;
 use crate::doc::write::{ArrayWriter, Writer};
+use crate::query::regular::Regular;
 
 use super::number::wrong_type;
 use super::text::utf8;
@@ -18,8 +18,6 @@ use super::{Found, Scope, nullish};
 
 /// Compiled patterns kept.
 const KEPT: usize = 16;
-/// Bytes a compiled pattern may take.
-const MAX_COMPILED: usize = 10 << 20;
 
 /// Pattern, options, and both compiled.
 type Compiled = (String, String, Rc<Regex>);
@@ -39,25 +37,7 @@ fn compile(operator: &str, pattern: &str, options: &str) -> Result<Rc<Regex>> {
     if let Some(regex) = found {
         return Ok(regex);
     }
-    let mut builder = RegexBuilder::new(pattern);
-    builder.size_limit(MAX_COMPILED);
-    for option in options.chars() {
-        match option {
-            'i' => builder.case_insensitive(true),
-            'm' => builder.multi_line(true),
-            's' => builder.dot_matches_new_line(true),
-            'x' => builder.ignore_whitespace(true),
-            'u' => &mut builder,
-            other => {
-                return Err(QueryError::bad_value(format!(
-                    "{operator} invalid flag in regex options: {other}"
-                )));
-            }
-        };
-    }
-    let regex = builder.build().map_err(|error| {
-        QueryError::bad_value(format!("{operator}: the regular expression is not valid: {error}"))
-    })?;
+    let regex = Regular::new(operator, pattern, options)?.for_text()?;
     let regex = Rc::new(regex);
     LAST.with_borrow_mut(|last| {
         if last.len() >= KEPT {

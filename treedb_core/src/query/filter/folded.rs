@@ -47,10 +47,7 @@ impl Folded {
 
     /// Where it is asked.
     pub(super) fn path(&self) -> Option<&Path> {
-        match &self.node {
-            Node::Compare { path, .. } | Node::In { path, .. } => Some(path),
-            _ => None,
-        }
+        self.node.path()
     }
 }
 

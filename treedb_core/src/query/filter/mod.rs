@@ -143,23 +143,36 @@ impl Test {
 }
 
 impl Node {
-    /// Adds the names of the fields that decide; false if all of the document may.
-    fn names<'n>(&'n self, names: &mut Vec<&'n [u8]>) -> bool {
+    /// Where it looks, if that is one place.
+    pub fn path(&self) -> Option<&Path> {
         match self {
-            Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| node.names(names)),
-            Node::Not(node) => node.names(names),
-            Node::Folded(folded) => folded.node().names(names),
             Node::Compare { path, .. }
             | Node::In { path, .. }
             | Node::Exists { path }
             | Node::Value { path, .. }
             | Node::Size { path, .. }
             | Node::Element { path, .. }
-            | Node::Member { path, .. } => {
-                names.push(path.first().as_bytes());
-                true
+            | Node::Member { path, .. } => Some(path),
+            Node::Folded(folded) => folded.node().path(),
+            Node::And(_) | Node::Or(_) | Node::Not(_) | Node::Expr(_) | Node::Schema(_) => None,
+        }
+    }
+
+    /// Adds the names of the fields that decide, each where it is asked for; false if all of the document may.
+    pub(in crate::query) fn names<'n>(&'n self, names: &mut Vec<&'n str>) -> bool {
+        match self {
+            // All of them, even behind one that may read everything.
+            Node::And(nodes) | Node::Or(nodes) => {
+                nodes.iter().fold(true, |known, node| node.names(names) && known)
             }
-            Node::Expr(_) | Node::Schema(_) => false,
+            Node::Not(node) => node.names(names),
+            node => match node.path() {
+                Some(path) => {
+                    names.push(path.first());
+                    true
+                }
+                None => false,
+            },
         }
     }
 }
@@ -175,7 +188,8 @@ impl Filter {
 
     fn of(root: Node, source: RawDocumentBuf) -> Self {
         let mut names = Vec::new();
-        let fields = if root.names(&mut names) { Some(Fields::new(names)) } else { None };
+        let known = root.names(&mut names);
+        let fields = known.then(|| Fields::new(names.into_iter().map(str::as_bytes)));
         Filter { fields, source, root }
     }
 
@@ -188,7 +202,7 @@ impl Filter {
     pub(crate) fn reads(&self) -> Option<Vec<String>> {
         let mut names = Vec::new();
         let known = self.root.names(&mut names);
-        known.then(|| names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+        known.then(|| names.into_iter().map(str::to_owned).collect())
     }
 
     /// What matches both, this one first.

@@ -1,17 +1,12 @@
 //! `$regex`: patterns over strings.
-//!
-//! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which is what makes
-//! their time linear in the text. The options `i m s x` mean what they mean in MongoDB, and `u` nothing.
 
 use std::sync::Arc;
 
 use regex_syntax::hir::{Hir, HirKind, Look};
 
-use crate::code::{ErrorCode, QueryError, Result};
+use crate::code::Result;
 use crate::doc::Value;
-
-/// Longest pattern, in bytes: MongoDB's limit.
-const MAX_PATTERN: usize = 32_764;
+use crate::query::regular::Regular;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
@@ -34,39 +29,8 @@ impl Pattern {
     /// # Errors
     /// `Location51108` for an unknown option, `Location51091` for a pattern that cannot be understood.
     pub fn new(source: &str, options: &str) -> Result<Self> {
-        if let Some(flag) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
-            return Err(QueryError::new(
-                ErrorCode::Location51108,
-                format!("invalid flag in regex options: {flag}"),
-            ));
-        }
-        let invalid = |why: &str| {
-            QueryError::new(
-                ErrorCode::Location51091,
-                format!(
-                    "Regular expression is invalid: {why} (look-around and back-references are not supported)"
-                ),
-            )
-        };
-        if source.len() > MAX_PATTERN {
-            return Err(invalid(&format!("it is longer than {MAX_PATTERN} bytes")));
-        }
-        let has = |flag: char| options.contains(flag);
-        let regex = regex::bytes::RegexBuilder::new(source)
-            .case_insensitive(has('i'))
-            .multi_line(has('m'))
-            .dot_matches_new_line(has('s'))
-            .ignore_whitespace(has('x'))
-            .build()
-            .map_err(|error| invalid(&error.to_string()))?;
-        let tree = regex_syntax::ParserBuilder::new()
-            .case_insensitive(has('i'))
-            .multi_line(has('m'))
-            .dot_matches_new_line(has('s'))
-            .ignore_whitespace(has('x'))
-            .utf8(false)
-            .build()
-            .parse(source);
+        let regular = Regular::new("$regex", source, options)?;
+        let (regex, tree) = (regular.for_bytes()?, regular.tree());
         let mut options: Vec<char> = options.chars().collect();
         options.sort_unstable();
         options.dedup();
@@ -135,6 +99,7 @@ fn anchored(tree: &Hir) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::ErrorCode;
 
     #[test]
     fn the_text_after_an_anchor_is_the_prefix() {

@@ -3,7 +3,7 @@
 use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::query::filter::{Filter, Node};
+use crate::query::filter::Filter;
 
 use super::path::{Path, is_positional, position};
 
@@ -22,7 +22,7 @@ impl ArrayFilters {
         for filter in filters {
             let filter = Filter::parse(filter)?;
             let mut names = Vec::new();
-            roots(filter.root(), &mut names);
+            let _ = filter.root().names(&mut names);
             names.dedup();
             let failed = |what: String| {
                 Err(QueryError::new(
@@ -105,23 +105,6 @@ pub(super) fn holding(name: &str, value: &Bson) -> Result<RawDocumentBuf> {
 /// The identifier in `$[id]`.
 fn identifier(part: &str) -> Option<&str> {
     part.strip_prefix("$[")?.strip_suffix(']').filter(|id| !id.is_empty())
-}
-
-/// The first names of all paths of a filter.
-fn roots<'f>(node: &'f Node, names: &mut Vec<&'f str>) {
-    match node {
-        Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| roots(node, names)),
-        Node::Not(node) => roots(node, names),
-        Node::Folded(folded) => roots(folded.asked(), names),
-        Node::Compare { path, .. }
-        | Node::In { path, .. }
-        | Node::Exists { path }
-        | Node::Value { path, .. }
-        | Node::Size { path, .. }
-        | Node::Element { path, .. }
-        | Node::Member { path, .. } => names.push(path.first()),
-        Node::Schema(_) | Node::Expr(_) => {}
-    }
 }
 
 /// The plain paths that `path` means in `document`.
