@@ -67,6 +67,14 @@ impl Point {
         }
     }
 
+    fn is_at(self, other: Point) -> bool {
+        match (self, other) {
+            (Point::Date(a), Point::Date(b)) => a == b,
+            (Point::Number(a, _), Point::Number(b, _)) => a == b,
+            _ => false,
+        }
+    }
+
     fn below(self, other: Point) -> bool {
         match (self, other) {
             (Point::Date(a), Point::Date(b)) => a < b,
@@ -242,7 +250,7 @@ impl Densifying {
             let mut n = 0;
             loop {
                 let next = stage.step(low, n)?;
-                if !(next.below(high) || inclusive && next == high) {
+                if !(next.below(high) || inclusive && next.is_at(high)) {
                     break;
                 }
                 n += 1;

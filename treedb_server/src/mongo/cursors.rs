@@ -73,6 +73,8 @@ enum Content {
         documents: Documents,
         /// Read already, for the next batch.
         ahead: Option<RawDocumentBuf>,
+        /// The transaction they were asked for in: which session's, and its number.
+        key: Option<(SessionId, i64)>,
     },
     /// Of a transaction, in which it is read on.
     Transaction {
@@ -104,8 +106,16 @@ impl Cursor {
 
     /// A cursor over `documents`, called `namespace` in its replies.
     pub(crate) fn new(namespace: impl Into<String>, documents: Documents) -> Self {
-        let content = Content::Documents { documents, ahead: None };
+        let content = Content::Documents { documents, ahead: None, key: None };
         Cursor { namespace: namespace.into(), content, keep: false }
+    }
+
+    /// The same, to be read on in the transaction `open` alone, as long as that is.
+    pub(crate) fn in_transaction(mut self, open: &Open) -> Self {
+        if let Content::Documents { key, .. } = &mut self.content {
+            *key = Some(open.key);
+        }
+        self.kept(true)
     }
 
     /// The same, not closed when idle.
@@ -117,7 +127,8 @@ impl Cursor {
     fn belongs_to(&self, id: i64, open: Option<&Open>) -> Result<()> {
         let own = match &self.content {
             Content::Transaction { key, .. } => Some(*key),
-            _ => None,
+            Content::Documents { key, .. } => *key,
+            Content::Changes(_) => None,
         };
         let refuse = |code, what: String| {
             Err(CommandError::location(code, format!("Cannot run getMore on cursor {id}, which was {what}")))
@@ -152,7 +163,7 @@ impl Cursor {
     ) -> Result<bool> {
         type Next<'n> = Box<dyn FnMut() -> Result<Option<RawDocumentBuf>> + 'n>;
         let (mut next, ahead): (Next<'_>, _) = match &mut self.content {
-            Content::Documents { documents, ahead } => (Box::new(|| documents.next().transpose()), ahead),
+            Content::Documents { documents, ahead, .. } => (Box::new(|| documents.next().transpose()), ahead),
             Content::Transaction { documents, ahead, .. } => match open {
                 Some(open) => (Box::new(|| Ok(documents.next(&open.txn)?)), ahead),
                 None => return Ok(false),

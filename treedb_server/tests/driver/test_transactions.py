@@ -374,3 +374,21 @@ def test_what_was_committed_is_known_after_a_kill_and_what_was_not_is_gone(tmp_p
     assert documents(raw) == [(0, 1), (1, None)]
     raw.wire.socket.close()
     assert server.stop() == 0
+
+
+def test_a_pipeline_in_a_transaction_sees_its_changes_and_writes_nothing(client):
+    db = client["pipelines"]
+    db.users.insert_one({"_id": 1, "name": "ada"})
+    with client.start_session() as session, session.start_transaction():
+        db.orders.insert_many([{"user": 1, "much": n} for n in range(200)], session=session)
+        join = [{"$lookup": {"from": "orders", "localField": "_id", "foreignField": "user", "as": "orders"}},
+                {"$set": {"orders": {"$size": "$orders"}}}]
+        assert list(db.users.aggregate(join, session=session)) == [{"_id": 1, "name": "ada", "orders": 200}]
+        assert db.orders.count_documents({}, session=session) == 200
+        # In several batches.
+        listed = db.orders.aggregate([{"$sort": {"much": -1}}], session=session, batchSize=50)
+        assert [order["much"] for order in listed] == list(range(199, -1, -1))
+        assert db.orders.count_documents({}) == 0
+    assert db.orders.count_documents({}) == 200
+    with client.start_session() as session, session.start_transaction():
+        assert code(db.orders.aggregate, [{"$out": "copy"}], session=session) == 263

@@ -219,11 +219,13 @@ fn a_pipeline_has_the_collation_it_names_or_that_of_its_collection() {
         rawdoc! { "$project": { "_id": 0, "w": 1, "merged": { "$literal": true } } },
         rawdoc! { "$merge": { "into": "plain", "on": "w", "whenNotMatched": "fail" } },
     ]);
-    assert_eq!(words.aggregate(&merge).unwrap().count(), 0);
-    assert!(plain.find_one(rawdoc! { "_id": 0 }).unwrap().unwrap().get_bool("merged").unwrap());
     merge.collation = Some(simple());
     let failed = words.aggregate(&merge).unwrap().next().unwrap().unwrap_err();
     assert_eq!(failed.code, ErrorCode::MergeStageNoMatchingDocument);
+    merge.collation = None;
+    assert_eq!(words.aggregate(&merge).unwrap().count(), 0);
+    let merged = plain.find_one(rawdoc! { "_id": 0 }).unwrap().unwrap();
+    assert_eq!((merged.get_str("w").unwrap(), merged.get_bool("merged").unwrap()), ("BANANA", true));
 }
 
 #[test]

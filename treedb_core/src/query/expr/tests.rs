@@ -178,7 +178,7 @@ fn strings_are_cut_found_and_replaced_by_bytes_and_letters() {
         ],
     );
     assert_eq!(code(r#"{"$substrBytes":["ü",1,1]}"#), ErrorCode::BadValue);
-    assert_eq!(code(r#"{"$regexMatch":{"input":"a","regex":"(?=a)"}}"#), ErrorCode::BadValue);
+    assert_eq!(code(r#"{"$regexMatch":{"input":"a","regex":"(?=a)"}}"#), ErrorCode::Location51091);
 }
 
 #[test]

@@ -132,12 +132,6 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
         return watch(request, asked, batch);
     }
-    if request.transaction().is_some() {
-        return Err(CommandError::new(
-            ErrorCode::OperationNotSupportedInTransaction,
-            "aggregate cannot be run in a transaction here: use find",
-        ));
-    }
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
     let (namespace, shown) = match request.subject()?.as_str() {
@@ -162,6 +156,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     };
     if explain {
         return explain_pipeline(&database.collection(namespace.as_str())?, &pipeline, request.body(), false);
+    }
+    if let Some(mut open) = request.transaction() {
+        let found = open.txn.collection(namespace.as_str())?.aggregate(&pipeline)?;
+        let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
+        let cursor = Cursor::new(shown, documents).in_transaction(&open);
+        return request.context.cursors.first_in(Some(&mut *open), cursor, batch, false, until);
     }
     let found = database.aggregate(namespace.as_str(), &pipeline)?;
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));

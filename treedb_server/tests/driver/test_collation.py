@@ -1,0 +1,42 @@
+"""Collations of collections and pipelines."""
+import pytest
+from pymongo.collation import Collation
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+INSENSITIVE = Collation(locale="en", strength=2)
+SIMPLE = Collation(locale="simple")
+
+
+def test_what_is_asked_of_a_collection_has_its_collation(db):
+    words = db.create_collection("words", collation=INSENSITIVE)
+    words.insert_many([{"_id": f"W{n}", "w": word} for n, word in enumerate(["Apple", "banana", "BANANA"])])
+    options = next(db.list_collections(filter={"name": "words"}))["options"]
+    assert (options["collation"]["locale"], options["collation"]["strength"]) == ("en", 2)
+    words.create_index("w")
+    assert words.index_information()["w_1"]["collation"]["strength"] == 2
+    assert words.count_documents({"w": "Banana"}) == 2
+    assert words.count_documents({"w": "Banana"}, collation=SIMPLE) == 0
+    assert sorted(words.distinct("w")) == ["Apple", "banana"]
+    assert words.find_one({"_id": "w0"})["w"] == "Apple"
+    with pytest.raises(DuplicateKeyError):
+        words.insert_one({"_id": "w0"})
+    grouped = list(words.aggregate([{"$group": {"_id": "$w", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]))
+    assert [group["n"] for group in grouped] == [1, 2]
+    with pytest.raises(OperationFailure) as refused:
+        db.command({"collMod": "words", "collation": {"locale": "fr"}})
+    assert refused.value.code in (72, 238, 40415)
+
+
+def test_a_pipeline_has_the_collation_that_it_names(db):
+    db.c.insert_many([{"_id": 1, "w": "a"}, {"_id": 2, "w": "A"}, {"_id": 3, "w": "b"}])
+    stages = [{"$match": {"$expr": {"$eq": ["$w", "A"]}}}]
+    assert [doc["_id"] for doc in db.c.aggregate(stages)] == [2]
+    assert [doc["_id"] for doc in db.c.aggregate(stages, collation=INSENSITIVE)] == [1, 2]
+    with pytest.raises(OperationFailure) as refused:
+        db.c.aggregate(stages, collation={"locale": "de", "numericOrdering": True})
+    assert refused.value.code == 238
+
+
+def test_a_sort_that_may_not_use_the_disk_is_made_where_it_has_room(db):
+    db.c.insert_many([{"_id": n} for n in (2, 1)])
+    assert [doc["_id"] for doc in db.c.find(allow_disk_use=False).sort("_id")] == [1, 2]
