@@ -162,9 +162,7 @@ impl Node {
     pub(in crate::query) fn names<'n>(&'n self, names: &mut Vec<&'n str>) -> bool {
         match self {
             // All of them, even behind one that may read everything.
-            Node::And(nodes) | Node::Or(nodes) => {
-                nodes.iter().fold(true, |known, node| node.names(names) && known)
-            }
+            Node::And(nodes) | Node::Or(nodes) => nodes.iter().filter(|node| !node.names(names)).count() == 0,
             Node::Not(node) => node.names(names),
             node => match node.path() {
                 Some(path) => {
