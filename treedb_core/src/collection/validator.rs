@@ -80,7 +80,8 @@ impl Validator {
         }
         let info = unmatched::info(self.filter.source(), &self.collation, new);
         if self.warns {
-            tracing::warn!(namespace = %self.namespace, ?info, "document would fail validation");
+            let info = Document::try_from(&*info)?;
+            tracing::warn!(namespace = %self.namespace, %info, "document would fail validation");
             return Ok(());
         }
         let mut error = QueryError::new(ErrorCode::DocumentValidationFailure, "Document failed validation");
