@@ -19,6 +19,9 @@ use super::view::write_entry;
 /// Fewer documents than this are inserted one by one.
 const LEAST: usize = 8;
 
+/// Bytes that most keys have at most.
+const USUAL_KEY: usize = 32;
+
 /// An entry: where its key and the marks behind it are, and the position of its document.
 struct Place {
     at: usize,
@@ -150,6 +153,7 @@ fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(
     for (number, index) in edit.meta.indexes.iter().enumerate() {
         let mut entries = Entries::default();
         entries.places.reserve(documents.len());
+        entries.bytes.reserve(documents.len() * USUAL_KEY);
         let mut several = false;
         for (position, document) in documents.iter().enumerate() {
             match entries.add(&index.def, position, document) {

@@ -89,6 +89,36 @@ fn run_with<'a, const B: bool>(
     ])
 }
 
+/// Where in a leaf entries have been coming: what its header keeps in the place of a leftmost child.
+#[derive(Clone, Copy)]
+pub(super) struct Trend {
+    /// The place behind the entry that came last.
+    next: u16,
+    /// How many entries came right behind the one before.
+    row: u16,
+}
+
+impl Trend {
+    /// So many in a row are no accident.
+    const CLEAR: u16 = 3;
+
+    pub(super) fn of(leftmost: u32) -> Self {
+        Trend { next: leftmost as u16, row: (leftmost >> 16) as u16 }
+    }
+
+    /// True if an entry at place `i` goes on with what came.
+    pub(super) fn leads_to(self, i: usize) -> bool {
+        usize::from(self.next) == i && self.row >= Self::CLEAR
+    }
+
+    /// As it is once an entry has come to place `i`.
+    #[inline]
+    fn with(self, i: usize) -> u32 {
+        let row = if usize::from(self.next) == i { self.row.saturating_add(1) } else { 0 };
+        u32::from(row) << 16 | (i as u32 + 1) & 0xffff
+    }
+}
+
 /// A node for changing; `B` tells a branch from a leaf.
 pub(super) struct RawMut<'a, const B: bool> {
     pub(super) page: &'a mut [u8],
@@ -177,6 +207,9 @@ impl<'a, const B: bool> RawMut<'a, B> {
         store_u16(self.page, l.slots + 2 * i, slot)?;
         store_u16(self.page, 2, l.count + 1)?;
         store_u16(self.page, 8, cells)?;
+        if !B {
+            store(self.page, 12, &Trend::of(l.leftmost).with(i).to_le_bytes())?;
+        }
         Ok(true)
     }
 
@@ -211,7 +244,8 @@ impl<'a, const B: bool> RawMut<'a, B> {
         }
         let copy = Scratch::copy_of(self.page);
         let run = run_with(Raw::<B>::open(&copy)?, i, skip, key, load)?;
-        run.fill(0..run.len(), prefix, l.leftmost, self.page)?;
+        let leftmost = if B || skip > 0 { l.leftmost } else { Trend::of(l.leftmost).with(i) };
+        run.fill(0..run.len(), prefix, leftmost, self.page)?;
         Ok(true)
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::change::RawMut;
+use super::change::{RawMut, Trend};
 use super::raw::{Cell, Load, Raw};
 use super::run::{Piece, Run};
 use super::{Found, Keys, NodeDamage, Value};
@@ -114,7 +114,11 @@ impl<'a> Leaf<'a> {
         ])?;
         // An append leaves the left leaf full: keys that only grow fill every page.
         let append = i == node.count() && i > 0;
-        let at = if append { i } else { run.cut(node.page.len())? };
+        let at = match append {
+            true => i,
+            false if !replacing && Trend::of(node.leftmost).leads_to(i) => run.cut_at(i, node.page.len())?,
+            false => run.cut(node.page.len())?,
+        };
         Ok(LeafSplit { run, at, append })
     }
 
@@ -312,6 +316,34 @@ mod tests {
                 return;
             }
         }
+    }
+
+    #[test]
+    fn keys_that_grow_in_several_places_leave_full_pages_behind() {
+        // Rows come in order, and each belongs to one of a few groups: every group's keys grow.
+        let (mut rng, mut pages, mut random) = (Rng::new(3), Vec::new(), Vec::new());
+        for n in 0..20_000_u64 {
+            let group = rng.below(5) as u8;
+            insert_into(&mut pages, &[&[group; 3][..], &n.to_be_bytes()].concat());
+            insert_into(&mut random, &rng.next().to_be_bytes());
+        }
+        let used = |pages: &[Bounded]| {
+            let used: usize = pages
+                .iter()
+                .map(|page| page.node.len() - Leaf::open(&page.node).unwrap().free().unwrap())
+                .sum();
+            used as f64 / (pages.len() * PAGE) as f64
+        };
+        assert!(used(&pages) > 0.85, "{}", used(&pages));
+        assert!(used(&random) > 0.6, "keys in no order are parted in the middle: {}", used(&random));
+    }
+
+    fn insert_into(pages: &mut Vec<Bounded>, key: &[u8]) {
+        if pages.is_empty() {
+            pages.push(Bounded { node: vec![0; PAGE], bound: None });
+            LeafMut::init(&mut pages[0].node, Keys::Bytewise).unwrap();
+        }
+        insert(pages, key);
     }
 
     #[test]

@@ -170,7 +170,7 @@ pub(super) struct Raw<'a, const B: bool> {
     /// Offsets of the children and of the slots: of both arrays few entries are looked at.
     kids: usize,
     slots: usize,
-    leftmost: u32,
+    pub(super) leftmost: u32,
     pub(super) keys: Keys,
 }
 

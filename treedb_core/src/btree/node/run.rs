@@ -186,6 +186,16 @@ impl<'a, const B: bool> Run<'a, B> {
         Err(NodeDamage::new(2, "entries that fit two nodes", total))
     }
 
+    /// Where to cut the run if entries come in order at place `i`, the next one there: as many as go left. What is behind
+    /// that place is parted from it, so that from then on entries come to the end of a leaf, which leaves full ones; but
+    /// a little is carried along. As [`Run::cut`] where that does not fit.
+    pub(super) fn cut_at(&self, i: usize, payload: usize) -> Result<usize, NodeDamage> {
+        let behind = self.best_size(i + 1..self.len())?;
+        let at = if 8 * behind < payload { i } else { i + 1 };
+        let fits = (1..self.len()).contains(&at) && self.parts_fit(at, payload)?;
+        if fits { Ok(at) } else { self.cut(payload) }
+    }
+
     /// Where to cut the run for an owner that keeps a page's upper bound beside its node: the left part and the
     /// separator must fit `left` bytes together, the right part `right` bytes. `wish` is tried first, then shorter
     /// left parts down to the middle, then the edges. `None` if nothing fits.
