@@ -183,12 +183,24 @@ fn place_at<S: PageSource + ?Sized>(
     check_limits(page.len(), key, value)?;
     let leaf = Leaf::open(page).at(src, finger.leaf)?;
     let found = leaf.search(key).at(src, finger.leaf)?;
-    // Between two keys of a leaf is no other leaf's; behind its last key it is unless there is none.
+    // Between two keys of a leaf is no other leaf's; behind its last key the way up tells.
     finger.near = match found {
         Ok(_) => true,
-        Err(i) => i > 0 && (i < leaf.count() || finger.last),
+        Err(i) => i > 0 && (i < leaf.count() || finger.last || is_below_next(src, &finger.path, key)?),
     };
     Ok(finger.near.then_some(found))
+}
+
+/// Whether `key`, which is above every key of the leaf that `path` leads to, is below those of the next leaf.
+fn is_below_next<S: PageSource + ?Sized>(src: &S, path: &Path, key: &[u8]) -> Result<bool> {
+    for step in path.steps().iter().rev() {
+        let branch = Branch::open(src.page(step.page)?).at(src, step.page)?;
+        let child = step.child as usize;
+        if child < branch.count() {
+            return Ok(branch.find(key).at(src, step.page)? == child);
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses keys and values that a page of `payload` bytes does not take.
