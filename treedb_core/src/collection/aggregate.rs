@@ -12,7 +12,7 @@ use crate::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, St
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Collation, Doc, OwnedValue, Path, Value, validate_with};
 use crate::index::ordered::IndexDef;
-use crate::kv::{Durability, ReadTxn};
+use crate::kv::{Beside, Durability, ReadTxn};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::{Counters, Execution, Plan, Query};
 
@@ -195,8 +195,9 @@ impl Stream for Rows {
         }
         if self.batch.more {
             self.batch.more = false;
-            let reads = locked(&self.reads);
-            self.execution.lend(&self.seen.through(&*reads), visit)?;
+            // Others of the snapshot's readers go on meanwhile, those that `visit` asks among them.
+            let reads = Beside::new(&self.reads);
+            self.execution.lend(&self.seen.through(&reads), visit)?;
             self.work.add(self.execution.counters(), &mut self.told);
         }
         Ok(())

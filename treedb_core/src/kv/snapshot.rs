@@ -115,7 +115,7 @@ impl Reads for ReadTxn {
     }
 }
 
-/// A reader of a transaction that another one pinned, for another thread: it holds no pin, but keeps the pin's owner.
+/// A reader of a transaction that another one pinned, for another thread or beside it in the same: it holds no pin, but keeps the pin's owner.
 #[derive(Debug)]
 pub(crate) struct Beside {
     txn: u64,
