@@ -390,5 +390,8 @@ def test_a_pipeline_in_a_transaction_sees_its_changes_and_writes_nothing(client)
         assert [order["much"] for order in listed] == list(range(199, -1, -1))
         assert db.orders.count_documents({}) == 0
     assert db.orders.count_documents({}) == 200
-    with client.start_session() as session, session.start_transaction():
+    with client.start_session() as session:
+        session.start_transaction()
         assert code(db.orders.aggregate, [{"$out": "copy"}], session=session) == 263
+        # What fails ends it.
+        session.abort_transaction()
