@@ -120,6 +120,17 @@ pub(super) struct Entry<'a> {
     pub(super) load: Load<'a>,
 }
 
+/// An entry of a leaf with its cell's bytes as they are.
+pub(super) struct Stored<'a> {
+    pub(super) head: u64,
+    /// Length of the key after the prefix.
+    pub(super) klen: usize,
+    /// The word with the value's length.
+    pub(super) word: [u8; 2],
+    /// The key's bytes behind the head, then the value.
+    pub(super) bytes: &'a [u8],
+}
+
 /// What a key carries: a value in a leaf, a child in a branch (the other field is empty).
 #[derive(Clone, Copy)]
 pub(super) struct Load<'a> {
@@ -264,10 +275,9 @@ impl<'a, const B: bool> Raw<'a, B> {
         }
     }
 
-    /// Entry `i` of a leaf as it is stored: its head, the length of its key after the prefix, the word with the value's
-    /// length, and the bytes behind these two, which are the key's behind the head and then the value.
+    /// Entry `i` of a leaf as it is stored.
     #[inline(always)]
-    pub(super) fn stored(&self, i: usize) -> Result<(u64, usize, [u8; 2], &'a [u8]), NodeDamage> {
+    pub(super) fn stored(&self, i: usize) -> Result<Stored<'a>, NodeDamage> {
         let slot = self.slot(i)?;
         let cell = self.page.get(slot..).unwrap_or(&[]);
         let Some(([k0, k1, v0, v1], cell)) = cell.split_first_chunk::<CELL_HEADER>() else {
@@ -276,7 +286,7 @@ impl<'a, const B: bool> Raw<'a, B> {
         let klen = u16::from_le_bytes([*k0, *k1]) as usize;
         let len = klen.saturating_sub(8) + (u16::from_le_bytes([*v0, *v1]) as usize & !POINTER);
         match cell.get(..len) {
-            Some(bytes) => Ok((self.head(i), klen, [*v0, *v1], bytes)),
+            Some(bytes) => Ok(Stored { head: self.head(i), klen, word: [*v0, *v1], bytes }),
             None => Err(NodeDamage::new(slot, "key and value within the payload", len)),
         }
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::bytes::{copy, head_of};
 use super::change::{RawMut, shared, slack, store, store_cell};
-use super::raw::{CELL_HEADER, Entry, Layout, Load, Raw, cell_size, stride};
+use super::raw::{CELL_HEADER, Entry, Layout, Load, Raw, Stored, cell_size, stride};
 use super::scratch::Scratch;
 use super::{Keys, NODE_HEADER, NodeDamage};
 
@@ -365,7 +365,7 @@ impl<const B: bool> Filler<'_, B> {
         };
         let shift = 8 * more as u32;
         for i in range {
-            let (head, klen, word, bytes) = node.stored(i)?;
+            let Stored { head, klen, word, bytes } = node.stored(i)?;
             let Some(new) = klen.checked_sub(more) else {
                 return Err(NodeDamage::new(6, "keys as long as their prefix", klen));
             };
