@@ -218,3 +218,29 @@ SELECT treedb.find('w');
 DROP TABLE w;
 REVOKE USAGE ON SCHEMA treedb FROM reader_role;
 DROP ROLE reader_role;
+
+-- Pipelines, with another table, and updates of some elements of an array.
+SELECT treedb.create_collection('plays'), treedb.create_collection('houses');
+SELECT treedb.insert_many('plays', '[{"_id": 1, "house": 1, "seats": 3}, {"_id": 2, "house": 2, "seats": 5}, {"_id": 3, "house": 1, "seats": 4}]');
+SELECT treedb.insert_many('houses', '[{"_id": 1, "name": "Globe", "rows": [{"n": 1}, {"n": 7}]}, {"_id": 2, "name": "Rose"}]');
+SELECT treedb.aggregate('plays', '[{"$group": {"_id": "$house", "seats": {"$sum": "$seats"}}}, {"$sort": {"_id": 1}}]');
+SELECT doc FROM treedb.aggregate('plays', '[{"$match": {"seats": {"$gt": 3}}}, {"$sort": {"seats": -1}}, {"$lookup": {"from": "houses", "localField": "house", "foreignField": "_id", "as": "h"}}, {"$project": {"name": {"$first": "$h.name"}}}]') doc;
+SELECT treedb.aggregate('plays', '[{"$lookup": {"from": "nothing", "localField": "house", "foreignField": "_id", "as": "h"}}, {"$count": "n"}]');
+SELECT treedb.aggregate('plays', '[{"$out": "x"}]');
+SELECT treedb.aggregate('nothing', '[]');
+SELECT treedb.aggregate('plays', '{"$match": {}}');
+SELECT treedb.update_one('houses', '{"_id": 1}', '{"$set": {"rows.$[r].full": true}}', '{"arrayFilters": [{"r.n": {"$gt": 5}}]}');
+SELECT treedb.find('houses', '{"_id": 1}');
+-- Who may not read a table does not see it in a pipeline either.
+CREATE ROLE audience;
+GRANT USAGE ON SCHEMA treedb TO audience;
+GRANT SELECT ON plays TO audience;
+SET ROLE audience;
+SELECT treedb.aggregate('plays', '[{"$count": "n"}]');
+SELECT treedb.aggregate('houses', '[{"$count": "n"}]');
+SELECT treedb.aggregate('plays', '[{"$lookup": {"from": "houses", "localField": "house", "foreignField": "_id", "as": "h"}}]');
+SELECT treedb.aggregate('plays', '[{"$unionWith": "houses"}]');
+RESET ROLE;
+DROP TABLE plays, houses;
+REVOKE USAGE ON SCHEMA treedb FROM audience;
+DROP ROLE audience;

@@ -263,10 +263,12 @@ CREATE FUNCTION delete_many(collection text, filter bson) RETURNS int8 LANGUAGE 
 COMMENT ON FUNCTION insert_one(text, bson) IS 'inserts a document and returns its _id';
 COMMENT ON FUNCTION insert_many(text, bson[]) IS 'inserts documents, all or none, and returns their number';
 COMMENT ON FUNCTION insert_many(text, text) IS 'the same of a JSON array, or of JSON documents one behind the other';
-COMMENT ON FUNCTION update_many(text, bson, bson, bson) IS 'changes the documents that match; options: upsert, hint';
+COMMENT ON FUNCTION update_many(text, bson, bson, bson) IS 'changes the documents that match; options: upsert, hint, arrayFilters';
 COMMENT ON FUNCTION delete_many(text, bson) IS 'deletes the documents that match and returns their number';
 
 CREATE FUNCTION find(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'treedb_find';
+CREATE FUNCTION aggregate(collection text, pipeline bson_value, options bson DEFAULT '{}') RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'treedb_aggregate';
+COMMENT ON FUNCTION aggregate(text, bson_value, bson) IS 'the documents that a pipeline gives: an array of stages; options: hint';
 -- Not with one argument: count(text) would be found in place of the aggregate.
 CREATE FUNCTION treedb.count(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_count';
 CREATE FUNCTION treedb.explain(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_explain';

@@ -8,13 +8,14 @@
 //! | [`writer`] | [`treedb_core::access::Sink`]: insert, lock and change rows through the executor |
 //! | [`identity`] | the trigger that gives every document its `_id` |
 //! | [`options`] | the last argument of the SQL functions |
-//! | [`find`], [`write`], [`manage`] | the SQL functions |
+//! | [`find`], [`aggregate`], [`write`], [`manage`] | the SQL functions |
 //!
 //! A collection is a plain table `USING treedb` with a column `doc` of type `treedb.bson`, a trigger that sees to
 //! the `_id`, and a unique index of the server's own btree on `(doc -> '_id')`. So COPY, INSERT, GRANT, TRUNCATE,
 //! DROP and pg_dump work as on any table. The functions run as whoever calls them. Rows whose visibility a policy
 //! decides are refused: the policy is the SQL planner's business.
 
+mod aggregate;
 mod find;
 mod identity;
 mod index;

@@ -14,6 +14,7 @@ pub(super) struct Options {
     pub(super) limit: u64,
     pub(super) hint: Option<String>,
     pub(super) upsert: bool,
+    pub(super) array_filters: Vec<RawDocumentBuf>,
     pub(super) name: Option<String>,
     pub(super) unique: bool,
 }
@@ -37,6 +38,7 @@ impl Options {
                 "limit" => read.limit = count(name, value)?,
                 "hint" => read.hint = Some(text(name, value)?),
                 "name" => read.name = Some(text(name, value)?),
+                "arrayFilters" => read.array_filters = documents(name, value)?,
                 "upsert" => read.upsert = value.truthy(),
                 _ => read.unique = value.truthy(),
             }
@@ -67,6 +69,12 @@ fn document(name: &str, value: Value<'_>) -> Result<Option<RawDocumentBuf>> {
         Value::Null => Ok(None),
         other => Err(wrong(name, "a document", other)),
     }
+}
+
+fn documents(name: &str, value: Value<'_>) -> Result<Vec<RawDocumentBuf>> {
+    let needed = || wrong(name, "an array of documents", value);
+    let Value::Array(array) = value else { return Err(needed()) };
+    array.elements().map(|element| document(name, element.value())?.ok_or_else(needed)).collect()
 }
 
 fn count(name: &str, value: Value<'_>) -> Result<u64> {

@@ -86,9 +86,9 @@ fn insert(writer: &mut Writer, document: &RawDocument) {
 /// Updates by filter (argument 1), update (2) and options (3).
 fn change(args: &Args, multi: bool, name: &CStr) -> pg_sys::Datum {
     let (filter, changes, options) = (args.bytes(1), args.bytes(2), args.bytes(3));
-    let options = accept(Options::read(bson::document(&options), &["upsert", "hint"]));
+    let options = accept(Options::read(bson::document(&options), &["upsert", "hint", "arrayFilters"]));
     let query: Query = accept(options.query(bson::document(&filter)));
-    let changes = accept(Update::parse(bson::document(&changes)));
+    let changes = accept(Update::with_array_filters(bson::document(&changes), &options.array_filters));
     let mut writer = begin(args, Need::Update(options.upsert), name);
     let done = accept(update(&mut writer, &query, &changes, multi, options.upsert));
     writer.finish();

@@ -1,0 +1,189 @@
+//! `treedb.aggregate`: pipelines over tables. [`Tables`] is the world that the engine's stages read.
+//!
+//! Stages name collections as `database.collection`. The database that names without one mean is [`HERE`]; such a name is
+//! looked for as SQL does, along the search path. Any other is a schema.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use ::bson::{RawDocumentBuf, rawdoc};
+use pgrx::pg_sys;
+use treedb_core::access::{Flow, Scratch, Source};
+use treedb_core::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
+use treedb_core::query::expr::{Globals, Names};
+use treedb_core::query::{Execution, Path, Plan, Query, Result};
+use treedb_core::{ErrorCode, QueryError};
+
+use super::options::Options;
+use super::reader::Reader;
+use super::table::{Name, Need, Table};
+use crate::shim::error::accept;
+use crate::shim::function::pg_function;
+use crate::shim::rows::Rows;
+use crate::shim::text;
+use crate::shim::varlena::Bytes;
+use crate::types::{bson, value};
+
+/// The database of names without one: what no schema is called.
+const HERE: &str = "$search_path";
+/// Documents fetched at a time.
+const BATCH: usize = 128;
+
+pg_function! {
+    /// `treedb.aggregate(collection, pipeline, options)`: the documents that the pipeline gives.
+    fn treedb_aggregate(args) {
+        let mut rows = Rows::begin(args.raw(), true);
+        let (name, stages, options) = (args.bytes(0), args.bytes(1), args.bytes(2));
+        let options = accept(Options::read(bson::document(&options), &["hint"]));
+        let pipeline = accept(Pipeline::parse(value::decode(&stages), &Names::default()));
+        if pipeline.writes() {
+            accept::<()>(Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)")));
+        }
+        if !pipeline.has_source() {
+            // An SQL error if there is none, or if the caller may not read it.
+            drop(Table::open(&name, Need::Select));
+        }
+        let context = Context {
+            world: Arc::new(Tables),
+            database: HERE.to_owned(),
+            globals: Arc::new(Globals::now()),
+            memory: MEMORY,
+            spill: false,
+            until: None,
+            // What the server gives us it gives to this thread.
+            threads: Some(1),
+        };
+        let namespace = format!("{HERE}.{}", text::of_text(&name));
+        let mut documents = accept(pipeline.open_with_hint(&namespace, options.hint, &context));
+        while let Some(document) = accept(documents.next()) {
+            pgrx::check_for_interrupts!();
+            let datum = bson::datum(&document);
+            rows.put([Some(datum)]);
+            // SAFETY: the store has its own copy.
+            unsafe { pg_sys::pfree(datum.cast_mut_ptr()) };
+        }
+        args.null()
+    }
+}
+
+fn refused(what: &str, instead: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::NotImplemented,
+        format!("{what} cannot be used in treedb.aggregate(): use {instead}"),
+    )
+}
+
+/// The collections of the session's database, as the active snapshot shows them.
+struct Tables;
+
+impl Tables {
+    /// The collection of a name; `None` if there is none.
+    fn reader(namespace: &str) -> Result<Option<Reader>> {
+        let local = namespace.strip_prefix(HERE).and_then(|rest| rest.strip_prefix('.'));
+        let name = match local {
+            Some(name) => name.to_owned(),
+            // Two names, each as it is.
+            None => {
+                let (schema, table) = namespace.split_once('.').unwrap_or(("", namespace));
+                format!("\"{}\".\"{}\"", schema.replace('"', "\"\""), table.replace('"', "\"\""))
+            }
+        };
+        let name = CString::new(name)
+            .map_err(|_| QueryError::new(ErrorCode::InvalidNamespace, "a name has no zero byte"))?;
+        // SAFETY: a string closed by a zero, which the server copies.
+        let name = Bytes::of(unsafe { pg_sys::Datum::from(pg_sys::cstring_to_text(name.as_ptr())) });
+        Ok(Table::open_if_there(&Name::parse(&name), Need::Select).map(Reader::new))
+    }
+
+    fn plan(namespace: &str, query: &Query) -> Result<Option<Plan>> {
+        Self::reader(namespace)?.map(|reader| Plan::choose(&reader, query)).transpose()
+    }
+
+    fn existing(namespace: &str) -> Result<Reader> {
+        Self::reader(namespace)?.ok_or_else(|| {
+            let name = namespace.strip_prefix(HERE).unwrap_or(namespace);
+            QueryError::new(ErrorCode::NamespaceNotFound, format!("collection \"{name}\" does not exist"))
+        })
+    }
+}
+
+impl World for Tables {
+    fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
+        let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
+        let execution = Execution::new(&reader, query)?;
+        Ok(Box::new(Found { reader, execution, ready: VecDeque::new(), more: true }))
+    }
+
+    fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
+        Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::Rows))
+    }
+
+    fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+        Ok(Self::plan(namespace, query)?.is_none_or(|plan| !plan.sort_in_memory))
+    }
+
+    fn change(&self, _: &str, _: &mut Work<'_>) -> Result<()> {
+        Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)"))
+    }
+
+    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
+        let reader = Self::existing(namespace)?;
+        let count = i64::try_from(reader.estimated_rows()).unwrap_or(i64::MAX);
+        let indexes = i32::try_from(reader.indexes().len()).unwrap_or(i32::MAX);
+        Ok(rawdoc! {
+            "ns": reader.table.namespace(), "count": count, "storageStats": { "count": count, "nindexes": indexes },
+        })
+    }
+
+    fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
+        let Some(reader) = Self::reader(namespace)? else { return Ok(Vec::new()) };
+        let shown = reader.indexes().iter().map(|index| {
+            rawdoc! { "name": index.def.name.as_str(), "key": index.def.key_pattern() }
+        });
+        Ok(shown.collect())
+    }
+
+    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+        Ok(None)
+    }
+}
+
+/// The answer of a find, batch by batch.
+struct Found {
+    reader: Reader,
+    execution: Execution,
+    ready: VecDeque<RawDocumentBuf>,
+    more: bool,
+}
+
+// SAFETY: it never leaves the server's only thread: `Context::threads` is 1, and then no stage begins another.
+unsafe impl Send for Found {}
+
+impl Stream for Found {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        while self.ready.is_empty() && self.more {
+            let Found { reader, execution, ready, more } = self;
+            // Nothing is handed out behind an error.
+            *more = false;
+            *more = execution.run(reader, &mut |document| {
+                ready.push_back(document);
+                if ready.len() < BATCH { Flow::Continue(()) } else { Flow::Break(()) }
+            })?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        while let Some(document) = self.ready.pop_front() {
+            if visit(&document)? == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+        if self.more {
+            self.more = false;
+            self.execution.lend(&self.reader, visit)?;
+        }
+        Ok(())
+    }
+}
