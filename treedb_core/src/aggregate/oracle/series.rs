@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use bson::{Bson, Document, doc};
 
-use super::stages::{State, field, filled, with};
+use super::stages::{State, field, filled, parts_by, with};
 use super::values::{Answer, Found, Variables, Wrong, eval, merge, null, number, order};
 use crate::query::oracle::naive::{compare, compare_sort_keys, sort_key};
 
@@ -119,23 +119,12 @@ pub(super) fn densify(spec: &Document, state: &State) -> Answer<State> {
 
 /// `$fill`: nulls and what is missing get a value, that of the document before, or one between those around.
 pub(super) fn fill(spec: &Document, state: &State, variables: &Variables) -> Answer<State> {
-    let mut parts: Vec<(Found, Vec<Document>)> = Vec::new();
-    for doc in &state.docs {
-        let by = match spec.get("partitionBy") {
-            Some(by) => Some(eval(by, doc, variables)?.unwrap_or(Bson::Null)),
-            None => None,
-        };
-        match parts.iter_mut().find(|(other, _)| order(other, &by).is_eq()) {
-            Some((_, docs)) => docs.push(doc.clone()),
-            None => parts.push((by, vec![doc.clone()])),
-        }
-    }
     let outputs = spec.get_document("output").map_err(|_| Wrong::Unknown)?;
     let method = |how: &Bson| {
         how.as_document().and_then(|how| how.get_str("method").ok()).unwrap_or_default().to_owned()
     };
     let mut docs = Vec::new();
-    for (_, mut part) in parts {
+    for mut part in parts_by(spec, state, variables)? {
         if let Ok(sort) = spec.get_document("sortBy") {
             part.sort_by(|a, b| compare_sort_keys(&sort_key(a, sort), &sort_key(b, sort), sort));
             let same = |pair: &[Document]| {

@@ -591,3 +591,19 @@ pub(super) fn field(doc: &Document, path: &str) -> Found {
 pub(super) fn with(doc: &Document, path: &str, value: Bson) -> Document {
     set(doc, &parts(path), &Some(value))
 }
+
+/// The documents of each value of `partitionBy`, in the order in which the values come.
+pub(super) fn parts_by(spec: &Document, state: &State, variables: &Variables) -> Answer<Vec<Vec<Document>>> {
+    let mut parts: Vec<(Found, Vec<Document>)> = Vec::new();
+    for doc in &state.docs {
+        let by = match spec.get("partitionBy") {
+            Some(by) => Some(eval(by, doc, variables)?.unwrap_or(Bson::Null)),
+            None => None,
+        };
+        match parts.iter_mut().find(|(other, _)| order(other, &by).is_eq()) {
+            Some((_, docs)) => docs.push(doc.clone()),
+            None => parts.push((by, vec![doc.clone()])),
+        }
+    }
+    Ok(parts.into_iter().map(|(_, docs)| docs).collect())
+}

@@ -2,25 +2,14 @@
 
 use bson::{Bson, Document};
 
-use super::stages::{State, accumulate, field, with};
-use super::values::{Answer, Found, Variables, Wrong, eval, number, order};
+use super::stages::{State, accumulate, field, parts_by, with};
+use super::values::{Answer, Variables, Wrong, eval, number};
 use crate::query::oracle::naive::{compare_sort_keys, sort_key};
 
 pub(super) fn apply(spec: &Document, state: &State, variables: &Variables) -> Answer<State> {
-    let mut parts: Vec<(Found, Vec<Document>)> = Vec::new();
-    for doc in &state.docs {
-        let by = match spec.get("partitionBy") {
-            Some(by) => Some(eval(by, doc, variables)?.unwrap_or(Bson::Null)),
-            None => None,
-        };
-        match parts.iter_mut().find(|(other, _)| order(other, &by).is_eq()) {
-            Some((_, docs)) => docs.push(doc.clone()),
-            None => parts.push((by, vec![doc.clone()])),
-        }
-    }
     let sort = spec.get_document("sortBy").map_err(|_| Wrong::Unknown)?;
     let (mut docs, mut loose) = (Vec::new(), state.loose);
-    for (_, mut part) in parts {
+    for mut part in parts_by(spec, state, variables)? {
         part.sort_by(|a, b| compare_sort_keys(&sort_key(a, sort), &sort_key(b, sort), sort));
         let keys: Vec<_> = part.iter().map(|doc| sort_key(doc, sort)).collect();
         let same = |a: usize, b: usize| compare_sort_keys(&keys[a], &keys[b], sort).is_eq();
