@@ -120,6 +120,10 @@ pub(super) struct Entry<'a> {
     pub(super) load: Load<'a>,
 }
 
+/// Where a leaf's cell is, the length of its key after the prefix, the word with the value's length, and what is behind
+/// these in the page.
+type CellHeader<'a> = (usize, usize, [u8; 2], &'a [u8]);
+
 /// An entry of a leaf with its cell's bytes as they are.
 pub(super) struct Stored<'a> {
     pub(super) head: u64,
@@ -265,11 +269,17 @@ impl<'a, const B: bool> Raw<'a, B> {
         if B {
             return Ok((self.key_parts(i)?.0, 0));
         }
+        let (_, klen, word, _) = self.cell_header(i)?;
+        Ok((klen, u16::from_le_bytes(word) as usize & !POINTER))
+    }
+
+    /// The beginning of the cell of entry `i` of a leaf.
+    #[inline(always)]
+    fn cell_header(&self, i: usize) -> Result<CellHeader<'a>, NodeDamage> {
         let slot = self.slot(i)?;
-        match self.page.get(slot..).and_then(|cell| cell.first_chunk()) {
-            Some(&[k0, k1, v0, v1]) => {
-                let value = u16::from_le_bytes([v0, v1]) as usize & !POINTER;
-                Ok((u16::from_le_bytes([k0, k1]) as usize, value))
+        match self.page.get(slot..).unwrap_or(&[]).split_first_chunk::<CELL_HEADER>() {
+            Some(([k0, k1, v0, v1], cell)) => {
+                Ok((slot, u16::from_le_bytes([*k0, *k1]) as usize, [*v0, *v1], cell))
             }
             None => Err(NodeDamage::new(slot, "a cell within the payload", slot)),
         }
@@ -278,15 +288,10 @@ impl<'a, const B: bool> Raw<'a, B> {
     /// Entry `i` of a leaf as it is stored.
     #[inline(always)]
     pub(super) fn stored(&self, i: usize) -> Result<Stored<'a>, NodeDamage> {
-        let slot = self.slot(i)?;
-        let cell = self.page.get(slot..).unwrap_or(&[]);
-        let Some(([k0, k1, v0, v1], cell)) = cell.split_first_chunk::<CELL_HEADER>() else {
-            return Err(NodeDamage::new(slot, "a cell within the payload", slot));
-        };
-        let klen = u16::from_le_bytes([*k0, *k1]) as usize;
-        let len = klen.saturating_sub(8) + (u16::from_le_bytes([*v0, *v1]) as usize & !POINTER);
+        let (slot, klen, word, cell) = self.cell_header(i)?;
+        let len = klen.saturating_sub(8) + (u16::from_le_bytes(word) as usize & !POINTER);
         match cell.get(..len) {
-            Some(bytes) => Ok(Stored { head: self.head(i), klen, word: [*v0, *v1], bytes }),
+            Some(bytes) => Ok(Stored { head: self.head(i), klen, word, bytes }),
             None => Err(NodeDamage::new(slot, "key and value within the payload", len)),
         }
     }
@@ -294,13 +299,8 @@ impl<'a, const B: bool> Raw<'a, B> {
     /// The cell of entry `i` of a leaf.
     #[inline(always)]
     pub(super) fn cell(&self, i: usize) -> Result<Cell<'a>, NodeDamage> {
-        let slot = self.slot(i)?;
-        let cell = self.page.get(slot..).unwrap_or(&[]);
-        let Some(([k0, k1, v0, v1], cell)) = cell.split_first_chunk::<CELL_HEADER>() else {
-            return Err(NodeDamage::new(slot, "a cell within the payload", slot));
-        };
-        let klen = u16::from_le_bytes([*k0, *k1]) as usize;
-        let word = u16::from_le_bytes([*v0, *v1]) as usize;
+        let (slot, klen, word, cell) = self.cell_header(i)?;
+        let word = u16::from_le_bytes(word) as usize;
         let Some((rest, cell)) = cell.split_at_checked(klen.saturating_sub(8)) else {
             return Err(NodeDamage::new(slot, "a key within the payload", klen));
         };

@@ -363,14 +363,13 @@ impl<const B: bool> Filler<'_, B> {
             }
             return Ok(());
         };
-        let shift = 8 * more as u32;
         for i in range {
             let Stored { head, klen, word, bytes } = node.stored(i)?;
             let Some(new) = klen.checked_sub(more) else {
                 return Err(NodeDamage::new(6, "keys as long as their prefix", klen));
             };
             let (old_rest, rest) = (klen.saturating_sub(8), new.saturating_sub(8));
-            let next = if old_rest == 0 { 0 } else { head_of(bytes.get(..old_rest).unwrap_or(&[]), 0) };
+            let head = shifted(head, bytes.get(..old_rest).unwrap_or(&[]), more);
             let bytes = bytes.get(old_rest - rest..).unwrap_or(&[]);
             let at = self.room(CELL_HEADER + bytes.len())?;
             let [k0, k1] = (new as u16).to_le_bytes();
@@ -380,10 +379,18 @@ impl<const B: bool> Filler<'_, B> {
                 *header = [k0, k1, word[0], word[1]];
                 copy(bytes, cell);
             }
-            self.note(head.unbounded_shl(shift) | next.unbounded_shr(64 - shift), 0, at)?;
+            self.note(head, 0, at)?;
         }
         Ok(())
     }
+}
+
+/// The head of a key whose prefix grows by `more` bytes, 8 at most: the prefix takes from the head, and the head from
+/// `rest`, which is behind it.
+#[inline(always)]
+fn shifted(head: u64, rest: &[u8], more: usize) -> u64 {
+    let bits = 8 * more as u32;
+    head.unbounded_shl(bits) | head_of(rest, 0).unbounded_shr(64 - bits)
 }
 
 /// Where the bytes behind the head are.
@@ -420,9 +427,7 @@ fn refit<'a>(item: &Item<'a>, prefix: usize, suffix: &mut Vec<u8>) -> Result<Ref
         return Ok(Refitted { head, klen, rest: Rest::Kept(&[]) });
     }
     if let Some(more) = prefix.checked_sub(old).filter(|more| *more <= 8) {
-        // A longer prefix takes from the head, and the head from what is behind it.
-        let next = head_of(entry.rest, 0);
-        let head = entry.head.unbounded_shl(8 * more as u32) | next.unbounded_shr(64 - 8 * more as u32);
+        let head = shifted(entry.head, entry.rest, more);
         return Ok(Refitted { head, klen, rest: Rest::Kept(entry.rest.get(more..).unwrap_or(&[])) });
     }
     suffix.clear();
