@@ -65,5 +65,36 @@ SELECT fill('leaf_split', 100001, 210000, 37, 300) AS struck;
 SELECT treedb.check('f');
 SELECT same();
 
+-- root(FAULT, ROWS): the first split of the root breaks off, so that there is no page above it; its right half, which
+-- bears no mark, is split in its turn
+CREATE FUNCTION root(fault text, rows int) RETURNS TABLE (struck bool, problems bigint, missing bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    i int := 0;
+    there int := 0;
+BEGIN
+    DROP TABLE IF EXISTS r;
+    CREATE TABLE r (id int, v text);
+    CREATE INDEX r_v ON r USING treedb_btree (v);
+    struck := false;
+    PERFORM set_config('treedb.fault', fault, true);
+    WHILE i < rows LOOP
+        BEGIN
+            INSERT INTO r VALUES (i, lpad(i::text, 8, '0') || repeat('x', 900));
+            there := there + 1;
+        EXCEPTION WHEN internal_error THEN
+            IF SQLERRM NOT LIKE 'fault asked for%' THEN RAISE; END IF;
+            struck := true;
+            PERFORM set_config('treedb.fault', '', true);
+        END;
+        i := i + 1;
+    END LOOP;
+    SELECT count(*) INTO problems FROM treedb.check('r');
+    SET LOCAL enable_seqscan = off;
+    SELECT there - count(*) INTO missing FROM (SELECT v FROM r WHERE v > '' ORDER BY v) x;
+    RETURN NEXT;
+END $$;
 SET client_min_messages = warning;
+SELECT * FROM root('leaf_split', 2000);
+SELECT * FROM root('branch_split', 20000);
+
 DROP SCHEMA faults CASCADE;

@@ -304,9 +304,19 @@ def verify(cluster, workers):
     return found
 
 
+# Seeds whose first round failed once.
+KEPT = [706941]
+
+
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1_000_000)
+    if len(sys.argv) > 2:
+        return campaign(rounds, int(sys.argv[2]))
+    return max([campaign(1, seed) for seed in KEPT] + [campaign(rounds, random.randrange(1_000_000))])
+
+
+def campaign(rounds, seed):
+    """Stops the server that often; the exit code."""
     print(f"seed {seed}", flush=True)
     dice = random.Random(seed)
     cluster = Cluster(["shared_buffers = 2MB", "autovacuum_naptime = 1s", "autovacuum_vacuum_threshold = 20",

@@ -126,7 +126,14 @@ impl Tree<'_> {
         };
         loop {
             check_for_interrupts!();
-            let parent = self.parent_of(&bound, level, stack);
+            let parent = match self.parent_of(&bound, level, stack) {
+                Ok(parent) => parent,
+                Err(root) => {
+                    // The old root was split, and that split broke off before there was a page above it.
+                    drop(page);
+                    return self.finish_chain(root, block, level, patience);
+                }
+            };
             let parent_block = parent.block();
             let view = self.view(&parent);
             if view.has(flag::INCOMPLETE) {
@@ -198,18 +205,21 @@ impl Tree<'_> {
         error::corrupted(&self.name(), from, format!("expected block {to} on its right, found an end"));
     }
 
-    /// The page of the level above `level` where `bound` belongs, latched exclusively.
-    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Page {
+    /// The page of the level above `level` where `bound` belongs, latched exclusively; or the root, if it is of
+    /// `level` itself.
+    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Result<Page, u32> {
         let edge = self.schema.before_key(bound);
-        match stack.pop() {
-            // Branches are never deleted, so the block is still one of that level.
-            Some(block) => {
-                let page = self.read(block, Lock::Exclusive);
-                self.move_right(page, &edge, Side::Behind, Lock::Exclusive, false, None)
-            }
-            // The page was the root when the walk began and is not any more.
-            None => self.descend(&edge, Side::Behind, level + 1, Lock::Exclusive, Some(stack), false).page,
+        // Branches are never deleted, so the block is still one of that level.
+        if let Some(block) = stack.pop() {
+            let page = self.read(block, Lock::Exclusive);
+            return Ok(self.move_right(page, &edge, Side::Behind, Lock::Exclusive, false, None));
         }
+        // The page was the root when the walk began and is not any more, or it is on the right of one.
+        let meta = self.meta();
+        if meta.level == level {
+            return Err(meta.root);
+        }
+        Ok(self.descend(&edge, Side::Behind, level + 1, Lock::Exclusive, Some(stack), false).page)
     }
 
     /// Splits a full branch into which a separator goes at `place`, telling of the split of `child`. False if the
