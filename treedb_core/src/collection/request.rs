@@ -95,7 +95,8 @@ pub struct UpdateRequest {
     pub upsert: bool,
     /// Name of the index to find them by; `None` lets the planner choose.
     pub hint: Option<String>,
-    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` as the collection says.
+    /// How texts compare, in the filter and where operators of the update compare them:
+    /// `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
 }
 
@@ -130,7 +131,7 @@ impl UpdateRequest {
         UpdateRequest { upsert: true, ..self }
     }
 
-    /// The same, texts of the filter compared as `collation` says.
+    /// The same, texts of the filter and of operators that compare them compared as `collation` says.
     pub fn collation(self, collation: RawDocumentBuf) -> Self {
         UpdateRequest { collation: Some(collation), ..self }
     }

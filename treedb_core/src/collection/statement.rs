@@ -143,7 +143,7 @@ impl FindingAndModifying {
                 // What the search asked for tells which elements of arrays the update means.
                 let same = Query::new(Filter::parse(&same)?).collated(sink.collation())?;
                 let both = same.filter.clone().and(query.filter.clone());
-                let both = Query { filter: both, ..same.clone() };
+                let both = Query { filter: both, collation: query.collation.clone(), ..same.clone() };
                 match update {
                     Some(update) => query::update(sink, &both, update, false, false).map(drop)?,
                     None => query::delete(sink, &same, 1).map(drop)?,

@@ -24,7 +24,7 @@ pub struct Updated {
 }
 
 /// Applies `update` to the rows `query` finds: all of them, or the first if not `multi`. With `upsert` a document
-/// made of filter and update is inserted when there is none.
+/// made of filter and update is inserted when there is none. Texts compare by the query's collation.
 ///
 /// # Errors
 /// Those of the update's parts, each naming the field; of a replacement with `multi`, `FailedToParse`.
@@ -41,6 +41,11 @@ pub fn update(
             "multi update is not supported for replacement-style update",
         ));
     }
+    let collated = match query.collation.is_simple() {
+        true => None,
+        false => Some(update.clone().collated(&query.collation)?),
+    };
+    let update = collated.as_ref().unwrap_or(update);
     let mut done = Updated::default();
     sink.replacing(update.is_replacement());
     done.matched =

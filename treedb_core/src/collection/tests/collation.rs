@@ -83,6 +83,79 @@ fn what_names_no_collation_has_that_of_the_collection() {
 }
 
 #[test]
+fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collection() {
+    let db = open(&SimDisk::new()).unwrap();
+    let cases = [
+        (rawdoc! { "$pull": { "a": "X" } }, ["y", "Z"].as_slice(), ["x", "y", "Z"].as_slice()),
+        (rawdoc! { "$pull": { "a": { "$in": ["X", "z"] } } }, &["y"], &["x", "y", "Z"]),
+        (rawdoc! { "$pullAll": { "a": ["Y", "x"] } }, &["Z"], &["y", "Z"]),
+        (
+            rawdoc! { "$addToSet": { "a": { "$each": ["X", "w", "W"] } } },
+            &["x", "y", "Z", "w"],
+            &["x", "y", "Z", "X", "w", "W"],
+        ),
+        (
+            rawdoc! { "$push": { "a": { "$each": ["W"], "$sort": 1 } } },
+            &["W", "x", "y", "Z"],
+            &["W", "Z", "x", "y"],
+        ),
+        (rawdoc! { "$max": { "a.0": "Y" } }, &["Y", "y", "Z"], &["x", "y", "Z"]),
+        (rawdoc! { "$min": { "a.1": "Z" } }, &["x", "y", "Z"], &["x", "Z", "Z"]),
+        (rawdoc! { "$set": { "a.$[e]": "q" } }, &["x", "y", "q"], &["q", "q", "q"]),
+        (rawdoc! { "$set": { "a.$": "q" } }, &["x", "q", "Z"], &["q", "y", "Z"]),
+    ];
+    let own = db.create_collection("t.own", insensitive()).unwrap();
+    let plain = db.create_collection("t.plain", doc! {}).unwrap();
+    let collation = RawDocumentBuf::try_from(insensitive().get_document("collation").unwrap()).unwrap();
+    for (update, folded, bytes) in cases {
+        let shown = Document::try_from(&*update).unwrap().to_string();
+        let filters = if shown.contains("$[e]") { vec![rawdoc! { "e": { "$gt": "Y" } }] } else { Vec::new() };
+        for (collection, named, wanted) in [
+            (&own, None, folded),
+            (&own, Some(simple()), bytes),
+            (&plain, None, bytes),
+            (&plain, Some(collation.clone()), folded),
+        ] {
+            // The second element is the first of these, by bytes the first is.
+            let filter = rawdoc! { "_id": 1, "a": { "$gte": "Y" } };
+            for modify in [false, true] {
+                collection.delete(DeleteRequest::many(rawdoc! {})).unwrap();
+                collection.insert_one(rawdoc! { "_id": 1, "a": ["x", "y", "Z"] }).unwrap();
+                if modify {
+                    let find =
+                        FindRequest { collation: named.clone(), ..FindRequest::filter(filter.clone()) };
+                    let request = FindAndModifyRequest {
+                        find,
+                        update: Some(update.clone().into()),
+                        array_filters: filters.clone(),
+                        ..FindAndModifyRequest::default()
+                    };
+                    assert!(collection.find_and_modify(request).unwrap().matched);
+                } else {
+                    let mut request =
+                        UpdateRequest::one(filter.clone(), update.clone()).array_filters(filters.clone());
+                    request.collation.clone_from(&named);
+                    assert_eq!(collection.update(request).unwrap().matched, 1);
+                }
+                let found = collection.find_one(rawdoc! { "_id": 1 }).unwrap().unwrap();
+                let found = Document::try_from(&*found).unwrap();
+                assert_eq!(found, doc! { "_id": 1, "a": wanted }, "{shown} {named:?} {modify}");
+            }
+        }
+    }
+    // In the stages of a pipeline too.
+    let stages = vec![rawdoc! { "$set": { "same": { "$in": ["X", "$a"] } } }];
+    for (named, same) in [(None, true), (Some(simple()), false)] {
+        let mut request = UpdateRequest::one(rawdoc! { "_id": 1 }, stages.clone());
+        request.collation = named;
+        own.delete(DeleteRequest::many(rawdoc! {})).unwrap();
+        own.insert_one(rawdoc! { "_id": 1, "a": ["x"] }).unwrap();
+        own.update(request).unwrap();
+        assert_eq!(own.find_one(rawdoc! {}).unwrap().unwrap().get_bool("same").unwrap(), same);
+    }
+}
+
+#[test]
 fn ids_are_found_and_told_apart_by_the_collation_of_the_collection() {
     let disk = SimDisk::new();
     let words = words(&disk);

@@ -48,7 +48,7 @@ fn filter(rng: &mut Rng) -> Document {
 }
 
 /// The document with its texts folded, as a simple comparison wants it.
-fn folded(collation: &Collation, doc: &Document) -> Document {
+pub(super) fn folded(collation: &Collation, doc: &Document) -> Document {
     let raw = raw(doc);
     match collation.fold(Value::Document(Doc::from(&raw))) {
         None => doc.clone(),

@@ -1,14 +1,31 @@
-//! Random updates: each makes of a document what the rules, written down once more, make of it.
+//! Random updates, some under a collation: each makes of a document what the rules, written down once more, make of
+//! it.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 
+use super::collated::folded;
 use super::{constant, document, naive, raw, rounds, scalar};
+use crate::doc::Collation;
 use crate::doc::testing::Rng;
 use crate::query::{Filter, Update};
 
 /// What an update cannot be applied to.
 #[derive(Debug)]
 struct Refused;
+
+/// How texts compare: as if they had been folded before.
+struct Texts(Collation);
+
+impl Texts {
+    fn compare(&self, a: &Bson, b: &Bson) -> std::cmp::Ordering {
+        let fold = |value: &Bson| folded(&self.0, &doc! { "": value.clone() }).remove("").unwrap();
+        naive::compare(&fold(a), &fold(b))
+    }
+
+    fn matches(&self, doc: &Document, filter: &Document) -> bool {
+        naive::matches(&folded(&self.0, doc), &folded(&self.0, filter))
+    }
+}
 
 fn position(part: &str) -> Option<usize> {
     part.parse::<usize>().ok().filter(|number| number.to_string() == part)
@@ -88,8 +105,8 @@ fn combine(a: &Bson, b: &Bson, add: bool) -> Result<Bson, Refused> {
 }
 
 /// The elements as an operator on arrays leaves them.
-fn array(operator: &str, operand: &Bson, mut array: Vec<Bson>) -> Vec<Bson> {
-    let equal = |a: &Bson, b: &Bson| naive::compare(a, b).is_eq();
+fn array(operator: &str, operand: &Bson, mut array: Vec<Bson>, texts: &Texts) -> Vec<Bson> {
+    let equal = |a: &Bson, b: &Bson| texts.compare(a, b).is_eq();
     match operator {
         "$push" => match operand.as_document().filter(|modifiers| modifiers.contains_key("$each")) {
             None => array.push(operand.clone()),
@@ -103,7 +120,7 @@ fn array(operator: &str, operand: &Bson, mut array: Vec<Bson>) -> Vec<Bson> {
                 }
                 if let Ok(direction) = modifiers.get_i32("$sort") {
                     array.sort_by(|a, b| {
-                        let order = naive::compare(a, b);
+                        let order = texts.compare(a, b);
                         if direction == 1 { order } else { order.reverse() }
                     });
                 }
@@ -130,9 +147,9 @@ fn array(operator: &str, operand: &Bson, mut array: Vec<Bson>) -> Vec<Bson> {
         }
         "$pull" => array.retain(|held| match operand {
             Bson::Document(filter) if filter.keys().next().is_some_and(|name| name.starts_with('$')) => {
-                !naive::matches(&doc! { "": held.clone() }, &doc! { "": filter.clone() })
+                !texts.matches(&doc! { "": held.clone() }, &doc! { "": filter.clone() })
             }
-            Bson::Document(filter) => !held.as_document().is_some_and(|held| naive::matches(held, filter)),
+            Bson::Document(filter) => !held.as_document().is_some_and(|held| texts.matches(held, filter)),
             value => !equal(held, value),
         }),
         _ => panic!("the oracle does not know {operator}"),
@@ -141,7 +158,12 @@ fn array(operator: &str, operand: &Bson, mut array: Vec<Bson>) -> Vec<Bson> {
 }
 
 /// One operator on one place.
-fn apply(whole: &mut Bson, parts: &[&str], operator: &str, operand: &Bson) -> Result<(), Refused> {
+fn apply(
+    whole: &mut Bson,
+    parts: &[&str],
+    (operator, operand): (&str, &Bson),
+    texts: &Texts,
+) -> Result<(), Refused> {
     let old = get(whole, parts).cloned();
     let new = match operator {
         "$set" => operand.clone(),
@@ -157,7 +179,7 @@ fn apply(whole: &mut Bson, parts: &[&str], operator: &str, operand: &Bson) -> Re
         "$min" | "$max" => match old {
             None => operand.clone(),
             Some(old) => {
-                let order = naive::compare(operand, &old);
+                let order = texts.compare(operand, &old);
                 let better = if operator == "$min" { order.is_lt() } else { order.is_gt() };
                 if !better {
                     return Ok(());
@@ -178,30 +200,30 @@ fn apply(whole: &mut Bson, parts: &[&str], operator: &str, operand: &Bson) -> Re
             return Ok(());
         }
         _ => match old {
-            Some(Bson::Array(held)) => Bson::Array(array(operator, operand, held)),
+            Some(Bson::Array(held)) => Bson::Array(array(operator, operand, held, texts)),
             Some(_) => return Err(Refused),
             None if matches!(operator, "$pop" | "$pull" | "$pullAll") => return Ok(()),
-            None => Bson::Array(array(operator, operand, Vec::new())),
+            None => Bson::Array(array(operator, operand, Vec::new(), texts)),
         },
     };
     put(whole, parts, new)
 }
 
 /// The elements that `a.$[]` or `a.$[e]` means, as paths; `a.$` that the filter matched by.
-fn places(whole: &Bson, path: &str, filter: &Document) -> Result<Vec<String>, Refused> {
+fn places(whole: &Bson, path: &str, filter: &Document, texts: &Texts) -> Result<Vec<String>, Refused> {
     let Some((way, rest)) = path.split_once(".$") else { return Ok(vec![path.to_owned()]) };
     let held = get(whole, &way.split('.').collect::<Vec<_>>()).cloned();
     let (part, rest) = rest.split_once('.').map_or((rest, String::new()), |(a, b)| (a, format!(".{b}")));
     if part.is_empty() {
         let Some(Bson::Array(array)) = held else { return Err(Refused) };
-        let first = array.iter().position(|element| naive::matches(&doc! { way: [element.clone()] }, filter));
+        let first = array.iter().position(|element| texts.matches(&doc! { way: [element.clone()] }, filter));
         return first.map(|at| vec![format!("{way}.{at}{rest}")]).ok_or(Refused);
     }
     let Some(Bson::Array(array)) = held else { return Err(Refused) };
     let chosen = array
         .iter()
         .enumerate()
-        .filter(|(_, element)| part == "[]" || naive::matches(&doc! { "e": (*element).clone() }, filter));
+        .filter(|(_, element)| part == "[]" || texts.matches(&doc! { "e": (*element).clone() }, filter));
     Ok(chosen.map(|(at, _)| format!("{way}.{at}{rest}")).collect())
 }
 
@@ -236,6 +258,25 @@ fn operand(rng: &mut Rng, operator: &str) -> Bson {
     }
 }
 
+/// The value with texts in the place of small numbers, other than those that tell where.
+fn spelled(value: Bson) -> Bson {
+    match value {
+        Bson::Int32(number @ 0..5) => {
+            Bson::String(["a", "A", "\u{e1}", "b", "B"][number as usize].to_owned())
+        }
+        Bson::Array(array) => Bson::Array(array.into_iter().map(spelled).collect()),
+        Bson::Document(doc) => Bson::Document(spelled_fields(doc)),
+        other => other,
+    }
+}
+
+fn spelled_fields(doc: Document) -> Document {
+    let kept = |name: &str| matches!(name, "_id" | "$position" | "$sort" | "$slice");
+    doc.into_iter()
+        .map(|(name, value)| if kept(&name) { (name, value) } else { (name, spelled(value)) })
+        .collect()
+}
+
 fn bytes(doc: &Document) -> Vec<u8> {
     raw(doc).as_bytes().to_vec()
 }
@@ -260,16 +301,31 @@ fn every_update_makes_what_a_naive_evaluation_makes() {
         "a", "a", "b", "a.x", "b.y", "a.0", "a.1.x", "a.x.y", "b.3", "a.$[]", "a.$[].x", "a.$[e]",
         "a.$[e].y", "a.$",
     ];
+    const OF_TEXTS: &[&str] = &["$min", "$max", "$push", "$addToSet", "$pull", "$pullAll"];
     let mut rng = Rng::new(40);
-    let (mut changed, mut refused) = (0, 0);
+    let (mut changed, mut refused, mut otherwise) = (0, 0, 0);
     for number in 0..12_000 * rounds() {
-        let old = document(&mut rng, number as usize, &["a", "b"]);
-        let (operator, path) = (*rng.pick(OPERATORS), *rng.pick(PATHS));
+        let mut old = document(&mut rng, number as usize, &["a", "b"]);
+        // A third under a collation, with texts to compare.
+        let strength = number % 9;
+        let under_one = matches!(strength, 1..=3);
+        let texts = Texts(match under_one {
+            true => Collation::parse(&raw(&doc! { "locale": "en", "strength": strength as i32 })).unwrap(),
+            false => Collation::Simple,
+        });
+        let operators = if under_one { OF_TEXTS } else { OPERATORS };
+        let (operator, path) = (*rng.pick(operators), *rng.pick(PATHS));
         if operator == "$rename" && path.contains('$') {
             continue;
         }
-        let operand = operand(&mut rng, operator);
-        let element = doc! { "$gte": scalar(&mut rng) };
+        let mut operand = operand(&mut rng, operator);
+        let mut element = doc! { "$gte": scalar(&mut rng) };
+        if under_one {
+            if rng.below(2) == 0 {
+                old.insert("a", (0..4).map(|_| rng.below(5) as i32).collect::<Vec<_>>());
+            }
+            (old, operand, element) = (spelled_fields(old), spelled(operand), spelled_fields(element));
+        }
         let (filter, filters) = match path {
             "a.$" => (doc! { "a": element.clone() }, Vec::new()),
             path if path.contains("[e]") => (doc! {}, vec![raw(&doc! { "e": element.clone() })]),
@@ -280,20 +336,24 @@ fn every_update_makes_what_a_naive_evaluation_makes() {
         } else {
             doc! { "e": element }
         };
-        if !naive::matches(&old, &filter) {
+        if !texts.matches(&old, &filter) {
             continue;
         }
         let update = doc! { operator: { path: operand.clone() } };
         let parsed = Update::with_array_filters(&raw(&update), &filters).unwrap();
-        let result: crate::code::Result<Option<RawDocumentBuf>> =
-            parsed.apply(&raw(&old), &Filter::parse(&raw(&filter)).unwrap());
+        let filter = Filter::parse(&raw(&filter)).unwrap();
+        let by_bytes = parsed.apply(&raw(&old), &filter).ok();
+        let result: crate::code::Result<Option<RawDocumentBuf>> = parsed
+            .collated(&texts.0)
+            .and_then(|update| update.apply(&raw(&old), &filter.collated(&texts.0)?));
+        otherwise += usize::from(result.as_ref().ok() != by_bytes.as_ref());
         let mut wanted = Bson::Document(old.clone());
-        let done = places(&wanted, path, &by).and_then(|places| {
+        let done = places(&wanted, path, &by, &texts).and_then(|places| {
             places.iter().try_for_each(|place| {
-                apply(&mut wanted, &place.split('.').collect::<Vec<_>>(), operator, &operand)
+                apply(&mut wanted, &place.split('.').collect::<Vec<_>>(), (operator, &operand), &texts)
             })
         });
-        let context = || format!("{update} {by} on {old}");
+        let context = || format!("{update} {by} on {old} by {:?}", texts.0);
         match (result, done) {
             (Ok(new), Ok(())) => {
                 let wanted = bytes(wanted.as_document().unwrap());
@@ -306,6 +366,6 @@ fn every_update_makes_what_a_naive_evaluation_makes() {
             (result, done) => panic!("{result:?} {done:?}: {}", context()),
         }
     }
-    println!("{changed} changed, {refused} refused");
-    assert!(changed > 2000 && refused > 1000, "{changed} changed, {refused} refused");
+    println!("{changed} changed, {refused} refused, {otherwise} not as by bytes");
+    assert!(changed > 2000 && refused > 1000 && otherwise > 100, "{changed} {refused} {otherwise}");
 }

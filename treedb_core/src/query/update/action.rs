@@ -8,6 +8,7 @@ use super::pull::Pull;
 use super::push::{Push, add_to_set};
 use super::{compare_values, described, type_name};
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Collation;
 
 /// What is done to the field at a path.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +38,13 @@ pub(super) enum Action {
 
 impl Action {
     /// Does it to the field at `path`, which is without positional parts. `inserting`: for an upsert's new document.
-    pub(super) fn apply(&self, path: &Path, document: &mut Document, inserting: bool) -> Result<()> {
+    pub(super) fn apply(
+        &self,
+        path: &Path,
+        document: &mut Document,
+        inserting: bool,
+        collation: &Collation,
+    ) -> Result<()> {
         match self {
             Action::Set(value) => path.set(document, value.clone()),
             Action::SetOnInsert(value) if inserting => path.set(document, value.clone()),
@@ -57,7 +64,7 @@ impl Action {
                 let better = match path.get(document) {
                     None => true,
                     Some(old) => {
-                        let order = compare_values(value, old)?;
+                        let order = compare_values(collation, value, old)?;
                         if matches!(self, Action::Min(_)) { order.is_lt() } else { order.is_gt() }
                     }
                 };
@@ -74,8 +81,10 @@ impl Action {
                 path.set(document, Bson::Timestamp(Timestamp { time: seconds, increment: 1 }))
             }
             Action::RenameFrom(source) => rename(source, path, document),
-            Action::Push(push) => edit(path, document, "$push", |array| push.apply(array)),
-            Action::AddToSet(values) => edit(path, document, "$addToSet", |array| add_to_set(array, values)),
+            Action::Push(push) => edit(path, document, "$push", |array| push.apply(array, collation)),
+            Action::AddToSet(values) => {
+                edit(path, document, "$addToSet", |array| add_to_set(array, values, collation))
+            }
             Action::Pop { first } => match array_at(path, document, "$pop")? {
                 Some(array) if *first && !array.is_empty() => {
                     array.remove(0);
@@ -88,9 +97,17 @@ impl Action {
                 None => Ok(()),
             },
             Action::Pull(name, pull) => match array_at(path, document, name)? {
-                Some(array) => pull.apply(array),
+                Some(array) => pull.apply(array, collation),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// Gives the filter in it this collation.
+    pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
+        match self {
+            Action::Pull(_, pull) => pull.collate(collation),
+            _ => Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! [`Update::parse`] reads the update once; [`Update::apply`] gives the document it makes of another one. Paths are
 //! MongoDB's: dotted, numbers index arrays, missing documents on the way are created, `$`, `$[]` and `$[id]` mean elements
 //! of arrays. Operators take their fields in the order of the paths (numbers by value), so new fields come in that
-//! order, as in MongoDB since 5.0.
+//! order, as in MongoDB since 5.0. Operators that compare values compare their texts by the query's collation.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -32,8 +32,7 @@ use std::cmp::Ordering;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::compare::compare;
-use crate::doc::{Doc, MESSAGE, Value, validate, validate_with};
+use crate::doc::{Collation, Doc, MESSAGE, Value, validate, validate_with};
 use crate::query::filter::Filter;
 
 use action::Action;
@@ -67,6 +66,9 @@ impl From<Vec<RawDocumentBuf>> for Changes {
 pub struct Update {
     kind: Kind,
     filters: ArrayFilters,
+    /// How `$min $max $addToSet $pull $pullAll` and the order of `$push` compare texts; filters and stages know it
+    /// themselves.
+    collation: Collation,
 }
 
 #[derive(Debug, Clone)]
@@ -115,7 +117,8 @@ impl Update {
     /// # Errors
     /// `InvalidOptions` for a stage that an update cannot have, and those of the stages.
     pub fn pipeline(stages: &[RawDocumentBuf]) -> Result<Self> {
-        Ok(Update { kind: Kind::Pipeline(Pipeline::parse(stages)?), filters: ArrayFilters::default() })
+        let kind = Kind::Pipeline(Pipeline::parse(stages, &Collation::Simple)?);
+        Ok(Update { kind, filters: ArrayFilters::default(), collation: Collation::Simple })
     }
 
     /// [`Self::parse`] with the filters of its `$[id]`s.
@@ -141,7 +144,27 @@ impl Update {
                 ));
             }
         }
-        Ok(Update { kind, filters })
+        Ok(Update { kind, filters, collation: Collation::Simple })
+    }
+
+    /// The same update, its texts compared by `collation`.
+    ///
+    /// # Errors
+    /// None: its filters and expressions were read before.
+    pub fn collated(mut self, collation: &Collation) -> Result<Self> {
+        if self.collation == *collation {
+            return Ok(self);
+        }
+        match &mut self.kind {
+            Kind::Replace(_) => {}
+            Kind::Fields(fields) => {
+                fields.iter_mut().try_for_each(|field| field.action.collate(collation))?
+            }
+            Kind::Pipeline(pipeline) => *pipeline = pipeline.collated(collation)?,
+        }
+        self.filters.collate(collation)?;
+        self.collation = collation.clone();
+        Ok(self)
     }
 
     /// True if the update is a whole new document, which can only apply to one.
@@ -213,11 +236,11 @@ impl Update {
                 }
             }
             for (path, action) in places {
-                action.apply(&path, &mut after, inserting)?;
+                action.apply(&path, &mut after, inserting, &self.collation)?;
             }
         } else {
             for field in fields {
-                field.action.apply(&field.path, &mut after, inserting)?;
+                field.action.apply(&field.path, &mut after, inserting, &self.collation)?;
             }
         }
         check_id(before, &after, fields)?;
@@ -225,11 +248,11 @@ impl Update {
     }
 }
 
-/// MongoDB's order of two values.
-fn compare_values(a: &Bson, b: &Bson) -> Result<Ordering> {
+/// MongoDB's order of two values, their texts compared by `collation`.
+fn compare_values(collation: &Collation, a: &Bson, b: &Bson) -> Result<Ordering> {
     let (a, b) = (positional::holding("", a)?, positional::holding("", b)?);
     let (a, b) = (Doc::from(&a).get(""), Doc::from(&b).get(""));
-    Ok(compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined)))
+    Ok(collation.compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined)))
 }
 
 /// A document as messages name it.

@@ -3,7 +3,7 @@
 use bson::{Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, MESSAGE, validate_with};
+use crate::doc::{Collation, Doc, MESSAGE, validate_with};
 use crate::query::expr::{Arena, Globals, Names};
 use crate::query::reshape::Reshape;
 
@@ -11,17 +11,19 @@ use crate::query::reshape::Reshape;
 #[derive(Debug, Clone)]
 pub(super) struct Pipeline {
     stages: Vec<Reshape>,
+    /// The stages as they were written.
+    source: Vec<RawDocumentBuf>,
     globals: Globals,
 }
 
 impl Pipeline {
-    /// Reads the stages.
+    /// Reads the stages, whose texts compare by `collation`.
     ///
     /// # Errors
     /// `InvalidOptions` for a stage that an update cannot have, `Location40323` for one that is not one field, and
     /// those of the stages.
-    pub(super) fn parse(stages: &[RawDocumentBuf]) -> Result<Self> {
-        let names = Names::default();
+    pub(super) fn parse(stages: &[RawDocumentBuf], collation: &Collation) -> Result<Self> {
+        let names = Names::default().collated(collation.clone());
         let stage = |stage: &RawDocumentBuf| {
             validate_with(stage.as_bytes(), MESSAGE)?;
             let mut elements = Doc::from(stage).elements();
@@ -38,7 +40,13 @@ impl Pipeline {
                 )
             })
         };
-        Ok(Pipeline { stages: stages.iter().map(stage).collect::<Result<_>>()?, globals: Globals::now() })
+        let parsed = stages.iter().map(stage).collect::<Result<_>>()?;
+        Ok(Pipeline { stages: parsed, source: stages.to_vec(), globals: Globals::now() })
+    }
+
+    /// The same stages, their texts compared by `collation`.
+    pub(super) fn collated(&self, collation: &Collation) -> Result<Self> {
+        Ok(Pipeline { globals: self.globals.clone(), ..Pipeline::parse(&self.source, collation)? })
     }
 
     /// What the stages make of `document`.

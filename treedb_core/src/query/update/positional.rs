@@ -3,6 +3,7 @@
 use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::Collation;
 use crate::query::filter::Filter;
 
 use super::path::{Path, is_positional, position};
@@ -61,6 +62,14 @@ impl ArrayFilters {
             parsed.push((name, filter));
         }
         Ok(ArrayFilters(parsed))
+    }
+
+    /// Gives them this collation.
+    pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
+        for (_, filter) in &mut self.0 {
+            *filter = filter.clone().collated(collation)?;
+        }
+        Ok(())
     }
 
     /// True if there are none.

@@ -5,6 +5,7 @@ use bson::{Bson, RawDocumentBuf};
 use super::compare_values;
 use super::positional::holding;
 use crate::code::Result;
+use crate::doc::Collation;
 use crate::query::filter::Filter;
 
 /// Which elements are removed.
@@ -37,10 +38,10 @@ impl Pull {
     }
 
     /// Removes what it is about.
-    pub(super) fn apply(&self, array: &mut Vec<Bson>) -> Result<()> {
+    pub(super) fn apply(&self, array: &mut Vec<Bson>, collation: &Collation) -> Result<()> {
         let mut kept = Vec::with_capacity(array.len());
         for element in array.drain(..) {
-            if !self.removes(&element)? {
+            if !self.removes(&element, collation)? {
                 kept.push(element);
             }
         }
@@ -48,11 +49,20 @@ impl Pull {
         Ok(())
     }
 
-    fn removes(&self, element: &Bson) -> Result<bool> {
+    /// Gives the filter this collation.
+    pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
+        match self {
+            Pull::Equal(_) => {}
+            Pull::Fitting(filter) | Pull::Matching(filter) => *filter = filter.clone().collated(collation)?,
+        }
+        Ok(())
+    }
+
+    fn removes(&self, element: &Bson, collation: &Collation) -> Result<bool> {
         match (self, element) {
             (Pull::Equal(values), element) => {
                 for value in values {
-                    if compare_values(value, element)?.is_eq() {
+                    if compare_values(collation, value, element)?.is_eq() {
                         return Ok(true);
                     }
                 }

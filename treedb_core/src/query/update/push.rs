@@ -7,6 +7,7 @@ use bson::{Bson, Document};
 use super::number::whole;
 use super::{compare_values, type_name};
 use crate::code::{QueryError, Result};
+use crate::doc::Collation;
 
 /// What is put into an array, and what is made of the array then.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +69,7 @@ impl Push {
     }
 
     /// What the array becomes.
-    pub(super) fn apply(&self, array: &mut Vec<Bson>) -> Result<()> {
+    pub(super) fn apply(&self, array: &mut Vec<Bson>, collation: &Collation) -> Result<()> {
         let at = match self.position {
             Some(at) if at >= 0 => usize::try_from(at).unwrap_or(usize::MAX).min(array.len()),
             Some(back) => {
@@ -78,7 +79,7 @@ impl Push {
         };
         array.splice(at..at, self.each.iter().cloned());
         if let Some(order) = &self.order {
-            order.sort(array)?;
+            order.sort(array, collation)?;
         }
         match self.slice {
             Some(first) if first >= 0 => array.truncate(usize::try_from(first).unwrap_or(usize::MAX)),
@@ -122,13 +123,14 @@ impl Order {
         }
     }
 
-    fn sort(&self, array: &mut Vec<Bson>) -> Result<()> {
+    fn sort(&self, array: &mut Vec<Bson>, collation: &Collation) -> Result<()> {
         let fields: &[(Vec<String>, bool)] = match self {
             Order::Whole(down) => &[(Vec::new(), *down)],
             Order::Fields(fields) => fields,
         };
         let key = |element: &Bson| -> Result<Vec<Vec<u8>>> {
-            fields.iter().map(|(path, _)| encoded(at(element, path).unwrap_or(&Bson::Null))).collect()
+            let part = |path: &[String]| encoded(at(element, path).unwrap_or(&Bson::Null), collation);
+            fields.iter().map(|(path, _)| part(path)).collect()
         };
         let mut keyed =
             array.drain(..).map(|element| Ok((key(&element)?, element))).collect::<Result<Vec<_>>>()?;
@@ -146,11 +148,11 @@ impl Order {
 }
 
 /// The value's place in MongoDB's order, as bytes.
-fn encoded(value: &Bson) -> Result<Vec<u8>> {
+fn encoded(value: &Bson, collation: &Collation) -> Result<Vec<u8>> {
     let held = super::positional::holding("", value)?;
     let mut key = Vec::new();
     if let Some(value) = crate::doc::Doc::from(&held).get("") {
-        crate::doc::key::encode_value(value, &mut key);
+        collation.encode(value, &mut key);
     }
     Ok(key)
 }
@@ -189,11 +191,11 @@ pub(super) fn each(operator: &str, operand: Bson) -> Result<Vec<Bson>> {
 }
 
 /// Adds those of `values` that are not there yet.
-pub(super) fn add_to_set(array: &mut Vec<Bson>, values: &[Bson]) -> Result<()> {
+pub(super) fn add_to_set(array: &mut Vec<Bson>, values: &[Bson], collation: &Collation) -> Result<()> {
     for value in values {
         let mut there = false;
         for held in array.iter() {
-            there = there || compare_values(held, value)?.is_eq();
+            there = there || compare_values(collation, held, value)?.is_eq();
         }
         if !there {
             array.push(value.clone());
