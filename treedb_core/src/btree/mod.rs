@@ -7,6 +7,7 @@
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `finger` | [`Finger`]: where the last put went |
 //! | `many` | many keys at once |
+//! | `put_all` | many entries at once |
 //! | `estimate` | how far into a tree a key is |
 //! | `range` | delete from one key to another |
 //! | `far` | moving pages that lie far back in the file |
@@ -34,6 +35,7 @@ mod finger;
 mod many;
 pub mod node;
 mod path;
+mod put_all;
 mod range;
 mod root;
 mod rows;

@@ -136,18 +136,7 @@ fn store<S: PageSink + ?Sized, const ABOVE: bool>(
         *root = TreeRoot { root: id, depth: 1, entries: 1 };
         return Ok(Some(true));
     }
-    let found = match place_at(sink, finger, key, value)? {
-        Some(found) => found,
-        None => {
-            check_limits(sink.page(root.root)?.len(), key, value)?;
-            let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
-            finger.path.clear();
-            (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
-            finger.near |= finger.leaf == before;
-            let leaf = Leaf::open(sink.page(finger.leaf)?).and_then(|leaf| leaf.search(key));
-            leaf.at(sink, finger.leaf)?
-        }
-    };
+    let found = locate(sink, root, finger, key, value)?;
     let leaf = finger.leaf;
     if ABOVE {
         let count = Leaf::open(sink.page(leaf)?).at(sink, leaf)?.count();
@@ -155,16 +144,51 @@ fn store<S: PageSink + ?Sized, const ABOVE: bool>(
             return Ok(None);
         }
     }
-    let mut node = LeafMut::over(sink.page_mut(leaf)?);
+    store_at(sink, root, finger, found, key, value)?;
+    Ok(Some(found.is_err()))
+}
+
+/// Points the finger at the leaf of `key` and tells its place there. Refuses what no leaf takes.
+#[inline]
+pub(super) fn locate<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    finger: &mut Finger,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<Found> {
+    if let Some(found) = place_at(sink, finger, key, value)? {
+        return Ok(found);
+    }
+    check_limits(sink.page(root.root)?.len(), key, value)?;
+    let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
+    finger.path.clear();
+    (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
+    finger.near |= finger.leaf == before;
+    let leaf = Leaf::open(sink.page(finger.leaf)?).and_then(|leaf| leaf.search(key));
+    leaf.at(sink, finger.leaf)
+}
+
+/// Stores an entry at the place that was found for it in the leaf that the finger points at.
+#[inline]
+pub(super) fn store_at<S: PageSink + ?Sized>(
+    sink: &mut S,
+    root: &mut TreeRoot,
+    finger: &mut Finger,
+    found: Found,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<()> {
+    let mut node = LeafMut::over(sink.page_mut(finger.leaf)?);
     let done = match found {
         Ok(i) => node.replace(i, value),
         Err(i) => node.insert(i, key, value),
     };
-    if !done.at(sink, leaf)? {
+    if !done.at(sink, finger.leaf)? {
         split_at(sink, root, finger, found, key, value)?;
     }
     root.entries += u64::from(found.is_err());
-    Ok(Some(found.is_err()))
+    Ok(())
 }
 
 /// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf. Refuses what no

@@ -14,10 +14,13 @@ use crate::kv::Reads;
 
 use super::change::{LONGEST_KEY, check_document, marks};
 use super::edit::Edit;
-use super::view::write_entry;
+use super::view::append_entry;
 
 /// Fewer documents than this are inserted one by one.
 const LEAST: usize = 8;
+
+/// Entries that are put in one call.
+const CHUNK: usize = 512;
 
 /// Bytes that most keys have at most.
 const USUAL_KEY: usize = 32;
@@ -135,11 +138,22 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
     }
     for (index, entries) in indexes.iter().enumerate() {
         let Some(index) = edit.meta.indexes.get(index) else { continue };
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for entry in entries.in_order() {
-            let Some(row) = rows.get(entry.document) else { continue };
-            write_entry(index.def.unique, entry.key, *row, entry.marks, &mut key, &mut value);
-            edit.txn.put(&index.table, &key, &value)?;
+        for order in entries.order.chunks(CHUNK) {
+            let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(order.len()));
+            for entry in order.iter().filter_map(|&(_, number)| entries.entry(number)) {
+                let Some(row) = rows.get(entry.document) else { continue };
+                let value = append_entry(index.def.unique, entry.key, *row, entry.marks, &mut bytes);
+                ends.push((value, bytes.len()));
+            }
+            let mut from = 0;
+            let all: Vec<(&[u8], &[u8])> = ends
+                .iter()
+                .filter_map(|&(value, end)| {
+                    let key = std::mem::replace(&mut from, end);
+                    Some((bytes.get(key..value)?, bytes.get(value..end)?))
+                })
+                .collect();
+            edit.txn.put_all(&index.table, &all)?;
         }
     }
     edit.now_multikey(&multikey)?;

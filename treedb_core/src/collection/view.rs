@@ -29,26 +29,21 @@ pub(crate) struct View<'a, R> {
 
 /// The bytes of the entry of `row` under `key`, and its value.
 pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, marks: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let (mut out, mut value) = (Vec::with_capacity(key.len() + 8), Vec::with_capacity(16));
-    write_entry(unique, key, row, marks, &mut out, &mut value);
+    let mut out = Vec::with_capacity(key.len() + 8 + marks.len());
+    let end = append_entry(unique, key, row, marks, &mut out);
+    let value = out.split_off(end);
     (out, value)
 }
 
-/// Makes `out_key` and `out_value` the bytes of the entry of `row` under `key`.
-pub(crate) fn write_entry(
-    unique: bool,
-    key: &[u8],
-    row: RowId,
-    marks: &[u8],
-    out_key: &mut Vec<u8>,
-    out_value: &mut Vec<u8>,
-) {
-    out_key.clear();
-    out_value.clear();
-    out_key.extend_from_slice(key);
-    let holder = if unique { &mut *out_value } else { out_key };
-    holder.extend_from_slice(&row.0.to_be_bytes());
-    out_value.extend_from_slice(marks);
+/// Puts the bytes of the entry of `row` under `key` behind what `out` holds, its value last: key, row, marks. The row is
+/// the end of what the entry is found by, or in a unique index the beginning of its value. Returns where the value begins.
+pub(crate) fn append_entry(unique: bool, key: &[u8], row: RowId, marks: &[u8], out: &mut Vec<u8>) -> usize {
+    out.extend_from_slice(key);
+    let before = out.len();
+    out.extend_from_slice(&row.0.to_be_bytes());
+    let end = if unique { before } else { out.len() };
+    out.extend_from_slice(marks);
+    end
 }
 
 /// The marks in the value of an entry.

@@ -233,7 +233,7 @@ impl Edit<'_> {
     /// What a put of `value` changes, for most puts: a small value into a table known, without large ones. Its record
     /// is changed where it is.
     #[inline]
-    fn plain(
+    pub(super) fn plain(
         &mut self,
         id: u32,
         kind: TableKind,

@@ -13,6 +13,7 @@
 //! | `write` | [`WriteTxn`]: the one writer |
 //! | [`leveldb`] | LevelDB's interface over a store |
 //! | `optimistic` | [`OptimisticTxn`]: many writers at once, checked when they commit |
+//! | `put_all` | many entries put in one call |
 //! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
 //! | `write_cursor` | [`WriteCursor`]: a cursor that changes what it stands on |
 //! | `batch` | [`Batch`]: changes put together beforehand |
@@ -81,6 +82,7 @@ mod housekeeping;
 pub mod leveldb;
 mod optimistic;
 mod options;
+mod put_all;
 mod read_ahead;
 mod reads;
 mod reclaim;

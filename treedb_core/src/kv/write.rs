@@ -52,26 +52,26 @@ impl Change<'_> {
         change: impl FnOnce(&mut Edit<'_>) -> Result<Met>,
         idle: impl FnOnce(Met) -> bool,
     ) -> Result<Met> {
+        let met = self.change(change)?;
+        if met != Met::NoTable && !idle(met) {
+            command.encode(&mut self.writer.frame);
+        }
+        Ok(met)
+    }
+
+    /// Makes a change of pages, which the caller adds to the frame. An error leaves the transaction broken.
+    #[inline]
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
         if *self.broken {
             return Err(WriteTxn::ended());
         }
         let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer: self.writer };
-        let met = change(&mut edit);
+        let done = change(&mut edit);
         if self.inner.pager.wants_pages() && self.inner.options.background {
             self.inner.worker.wake_for_pages();
         }
-        match met {
-            Ok(Met::NoTable) => Ok(Met::NoTable),
-            Ok(met) if idle(met) => Ok(met),
-            Ok(met) => {
-                command.encode(&mut self.writer.frame);
-                Ok(met)
-            }
-            Err(error) => {
-                *self.broken = true;
-                Err(error)
-            }
-        }
+        *self.broken |= done.is_err();
+        done
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn store_u16(page: &mut [u8], at: usize, number: usize) -> Result<(),
 }
 
 /// Moves `len` bytes within the page; the places may overlap.
-fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Result<(), NodeDamage> {
+pub(super) fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Result<(), NodeDamage> {
     if len == 0 {
         return Ok(());
     }
@@ -117,6 +117,13 @@ impl Trend {
         let row = if usize::from(self.next) == i { self.row.saturating_add(1) } else { 0 };
         u32::from(row) << 16 | (i as u32 + 1) & 0xffff
     }
+
+    /// As it is once `count` entries, at least one, have come in a row from place `i` on.
+    pub(super) fn with_several(self, i: usize, count: usize) -> u32 {
+        let Trend { next, row } = Trend::of(self.with(i));
+        let more = count.saturating_sub(1).min(usize::from(u16::MAX)) as u16;
+        u32::from(row.saturating_add(more)) << 16 | u32::from(next.wrapping_add(more))
+    }
 }
 
 /// A node for changing; `B` tells a branch from a leaf.
@@ -158,7 +165,7 @@ impl<'a, const B: bool> RawMut<'a, B> {
     }
 
     /// Makes the arrays `by` places larger; the caller has seen that the gap has room for them.
-    fn grow(&mut self, l: &mut Layout, by: usize) -> Result<(), NodeDamage> {
+    pub(super) fn grow(&mut self, l: &mut Layout, by: usize) -> Result<(), NodeDamage> {
         let cap = l.cap + by;
         let kids = l.heads + 8 * cap;
         let slots = kids + if B { 4 * cap } else { 0 };

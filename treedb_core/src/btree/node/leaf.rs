@@ -258,6 +258,17 @@ impl<'a> LeafMut<'a> {
         self.raw.insert(i, key, Load::value(value))
     }
 
+    /// Inserts at place `i`, which is the first one's, as many of `entries`, keys and values, as are in byte order, belong
+    /// there and fit without a rebuild; returns how many. `bound`, if any, is above every key of the leaf.
+    pub fn insert_all(
+        &mut self,
+        i: usize,
+        entries: &[(&[u8], &[u8])],
+        bound: Option<&[u8]>,
+    ) -> Result<usize, NodeDamage> {
+        self.raw.insert_all(i, entries, bound)
+    }
+
     /// Replaces value `i`; `false`, and no change, if the leaf is full.
     pub fn replace(&mut self, i: usize, value: Value<'_>) -> Result<bool, NodeDamage> {
         self.raw.replace(i, Load::value(value))

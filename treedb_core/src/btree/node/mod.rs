@@ -50,6 +50,7 @@ mod raw;
 mod run;
 mod scratch;
 mod search;
+mod several;
 #[cfg(test)]
 mod tests;
 

@@ -247,7 +247,7 @@ impl<'a, const B: bool> Raw<'a, B> {
 
     /// Length after the prefix and bytes behind the head of key `i`.
     #[inline(always)]
-    fn key_parts(&self, i: usize) -> Result<(usize, &'a [u8]), NodeDamage> {
+    pub(super) fn key_parts(&self, i: usize) -> Result<(usize, &'a [u8]), NodeDamage> {
         let slot = self.slot(i)?;
         if B && slot <= 8 {
             return Ok((slot, &[]));

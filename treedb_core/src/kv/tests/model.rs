@@ -98,7 +98,21 @@ fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
     let (key, value) = (some_key(dice), some_value(dice));
     let there = model.keys.get(&key).cloned();
-    match dice.below(20) {
+    match dice.below(22) {
+        20.. => {
+            let small = dice.chance(70);
+            let mut value = |dice: &mut Dice| match small {
+                true => vec![dice.below(256) as u8; dice.below(40)],
+                false => some_value(dice),
+            };
+            let mut entries: Vec<_> = (0..dice.below(60)).map(|_| (some_key(dice), value(dice))).collect();
+            if dice.chance(80) {
+                entries.sort();
+            }
+            let all: Vec<(&[u8], &[u8])> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+            txn.put_all(keys, &all).unwrap();
+            model.keys.extend(entries);
+        }
         0..4 => {
             assert_eq!(txn.put_if_absent(keys, &key, &value).unwrap(), there.is_none());
             model.keys.entry(key).or_insert(value);

@@ -48,6 +48,18 @@ fn an_append_out_of_order_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn entries_of_which_one_is_too_long_are_all_refused() {
+    let (store, table) = table();
+    let mut txn = store.begin_write().unwrap();
+    let error = txn.put_all(&table, &[(b"a", b"1"), (&[9; 4000], b"2")]).unwrap_err();
+    assert!(matches!(error, Error::KeyTooLong { .. }), "{error}");
+    assert_eq!(txn.len(&table).unwrap(), 0);
+    txn.put_all(&table, &[(b"a", b"1"), (b"b", b"2"), (b"b", b"3")]).unwrap();
+    assert_eq!(txn.get(&table, b"b").unwrap(), Some(&b"3"[..]));
+    assert_eq!(txn.len(&table).unwrap(), 2);
+}
+
+#[test]
 fn large_values_of_a_deleted_range_and_of_a_cleared_table_are_given_back() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
