@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
+use crate::access::RowId;
 use crate::code::Result;
 use crate::index::ordered::IndexDef;
 use crate::kv::Reads;
@@ -19,7 +20,7 @@ use super::view::append_entry;
 /// Fewer documents than this are inserted one by one.
 const LEAST: usize = 8;
 
-/// Entries that are put in one call.
+/// Entries or rows that are put in one call.
 const CHUNK: usize = 512;
 
 /// Bytes that most keys have at most.
@@ -133,8 +134,8 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
     }
     let Some((indexes, multikey)) = keys_in_order(edit, documents)? else { return Ok(false) };
     let mut rows = Vec::with_capacity(documents.len());
-    for document in documents {
-        rows.push(edit.append(document)?);
+    for some in documents.chunks(CHUNK) {
+        rows.extend(edit.append_all(some)?.map(RowId));
     }
     for (index, entries) in indexes.iter().enumerate() {
         let Some(index) = edit.meta.indexes.get(index) else { continue };

@@ -4,6 +4,7 @@
 //! writes, so that an error about the document leaves everything as it was. An error of the storage engine may
 //! leave the transaction half changed; whoever sees one drops the transaction, which undoes it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bson::RawDocument;
@@ -92,11 +93,7 @@ impl<'a> Edit<'a> {
     ) -> Result<T> {
         with_scratch(|scratch| {
             let row = self.meta.stored_as.encode(doc, scratch);
-            if let Some(grown) = row.grown {
-                let meta = Arc::make_mut(&mut self.meta);
-                meta.stored_as = grown;
-                self.catalog.write(self.txn, meta)?;
-            }
+            self.grown(row.grown)?;
             Ok(put(self.txn, &self.meta.rows, row.bytes)?)
         })
     }
@@ -108,6 +105,35 @@ impl<'a> Edit<'a> {
             pending.insert(row);
         }
         Ok(row)
+    }
+
+    /// Stores `docs` as new rows, without entries of indexes, and returns their numbers.
+    pub(super) fn append_all(&mut self, docs: &[&RawDocument]) -> Result<Range<u64>> {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(docs.len()));
+        for doc in docs {
+            with_scratch(|scratch| {
+                let row = self.meta.stored_as.encode(doc, scratch);
+                bytes.extend_from_slice(row.bytes);
+                self.grown(row.grown)
+            })?;
+            ends.push(bytes.len());
+        }
+        let mut from = 0;
+        let values: Vec<&[u8]> =
+            ends.iter().filter_map(|&end| bytes.get(std::mem::replace(&mut from, end)..end)).collect();
+        let rows = self.txn.append_rows(&self.meta.rows, &values)?;
+        if let Some(pending) = &mut self.pending {
+            rows.clone().for_each(|row| pending.insert(RowId(row)));
+        }
+        Ok(rows)
+    }
+
+    /// Notes how rows are stored from now on, if that is not as before.
+    fn grown(&mut self, grown: Option<Rows>) -> Result<()> {
+        let Some(grown) = grown else { return Ok(()) };
+        let meta = Arc::make_mut(&mut self.meta);
+        meta.stored_as = grown;
+        self.catalog.write(self.txn, meta)
     }
 
     /// Inserts `doc`, which is what the JSON `text` says; text is kept as it is where rows are text.

@@ -1,11 +1,14 @@
-//! Many entries put in one call.
+//! Many entries or rows put in one call.
 
-use super::catalog::{Table, TableKind};
+use std::ops::Range;
+
+use super::catalog::{Record, Table, TableKind};
 use super::command::Command;
-use super::edit::{Edit, Met, check_limits};
+use super::edit::{Edit, Met, check_limits, check_row};
+use super::reads::Reads;
 use super::values::INLINE;
 use super::write::{Change, WriteTxn};
-use crate::btree::Tree;
+use crate::btree::{RowTree, Tree};
 use crate::error::Result;
 
 impl WriteTxn {
@@ -30,9 +33,49 @@ impl WriteTxn {
         }
         Ok(())
     }
+
+    /// Stores rows under the next numbers, one after the other, as [`WriteTxn::append_row`] would, and returns these
+    /// numbers. Nothing is changed if a value is too long.
+    pub fn append_rows(&mut self, table: &Table, values: &[&[u8]]) -> Result<Range<u64>> {
+        table.expect(TableKind::Rows)?;
+        let first = self.find(table)?.0.next_row;
+        let Some(end) = first.checked_add(values.len() as u64) else {
+            return check_row(u64::MAX, 0).map(|()| first..first);
+        };
+        let mut plain = true;
+        for (row, value) in (first..end).zip(values) {
+            check_row(row, value.len())?;
+            plain &= value.len() <= INLINE;
+        }
+        let (mut row, mut rest) = (first, values);
+        while let Some(value) = rest.first() {
+            let mut change = self.change()?;
+            let several = if plain { change.append_next(table.id, row, rest)? } else { None };
+            let count = match several {
+                Some(count) => count,
+                None => {
+                    self.put_row(table, row, value)?;
+                    1
+                }
+            };
+            row += count as u64;
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        Ok(first..end)
+    }
 }
 
 impl Change<'_> {
+    /// Stores the first of `values`, small ones, as row `row`, which is the next, and what goes with it; how many. `None`,
+    /// and no change, if it is not as simple as that.
+    fn append_next(&mut self, table: u32, row: u64, values: &[&[u8]]) -> Result<Option<usize>> {
+        let Some(count) = self.change(|edit| edit.append_next(table, values))? else { return Ok(None) };
+        for (row, value) in (row..).zip(values.iter().take(count)) {
+            Command::PutRow { table, row, value }.encode(&mut self.writer.frame);
+        }
+        Ok(Some(count))
+    }
+
     /// Puts the first of `entries`, small ones, and what goes with it; how many. `None`, and no change, if it is not as
     /// simple as that.
     fn put_next(&mut self, table: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<(Met, usize)>> {
@@ -52,6 +95,18 @@ impl Edit<'_> {
                 return Ok(None);
             };
             Tree::put_next(&mut sink, &mut record.root, finger, entries)
+        };
+        self.pager.relieve();
+        done.map(Some)
+    }
+    fn append_next(&mut self, id: u32, values: &[&[u8]]) -> Result<Option<usize>> {
+        let done = {
+            let _stay = self.pager.stay();
+            let Some((mut sink, record, finger)) = self.plain(id, TableKind::Rows, &[]) else {
+                return Ok(None);
+            };
+            let Record { root, next_row, .. } = record;
+            RowTree::append_next(&mut sink, root, next_row, finger, values)
         };
         self.pager.relieve();
         done.map(Some)

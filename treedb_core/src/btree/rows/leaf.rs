@@ -1,6 +1,8 @@
 //! Leaves of the row tree.
 
-use super::super::node::{MAX_PAYLOAD, MIN_PAYLOAD, NodeDamage, POINTER, Scratch, Value, store, store_u16};
+use super::super::node::{
+    MAX_PAYLOAD, MIN_PAYLOAD, NodeDamage, POINTER, Scratch, Value, max_value, store, store_u16,
+};
 
 /// Kind byte.
 const KIND: u8 = 3;
@@ -243,6 +245,36 @@ impl<'a> RowLeafMut<'a> {
         store_u16(self.page, 6, cells)?;
         store(self.page, 16, &base.to_le_bytes())?;
         Ok(Some(true))
+    }
+
+    /// Stores rows with the ids from `id` on, as many as the gap has room for, if `id` is right behind the last; returns how
+    /// many.
+    pub(super) fn append(&mut self, id: u64, values: &[&[u8]]) -> Result<usize, NodeDamage> {
+        let leaf = self.view()?;
+        let (count, rows, mut cells) = (leaf.slots(), leaf.rows, leaf.cells);
+        let base = if count == 0 { id } else { leaf.base() };
+        if id.checked_sub(base) != Some(count as u64) {
+            return Ok(0);
+        }
+        let most = max_value(self.page.len());
+        let mut added = 0;
+        for value in values {
+            let (slot, size) = (HEADER + 2 * (count + added), CELL_HEADER + value.len());
+            if value.len() > most || slot + 2 + size > cells {
+                break;
+            }
+            cells -= size;
+            self.store_cell(cells, Value::inline(value))?;
+            store_u16(self.page, slot, cells)?;
+            added += 1;
+        }
+        if added > 0 {
+            store_u16(self.page, 2, count + added)?;
+            store_u16(self.page, 4, rows + added)?;
+            store_u16(self.page, 6, cells)?;
+            store(self.page, 16, &base.to_le_bytes())?;
+        }
+        Ok(added)
     }
 
     fn store_cell(&mut self, at: usize, value: Value<'_>) -> Result<(), NodeDamage> {

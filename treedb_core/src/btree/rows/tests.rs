@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::super::node;
 use super::super::testing::{MemPages, Rng};
 use super::{RowRoot, RowTree};
-use crate::btree::{TreeRoot, Value};
+use crate::btree::{Finger, TreeRoot, Value};
 use crate::error::Error;
 
 type Model = BTreeMap<u64, (Vec<u8>, bool)>;
@@ -306,4 +306,35 @@ fn damaged_row_pages_give_errors_or_harmless_answers() {
         let _ = RowTree::clear(&mut pages, &mut root);
     }
     assert!(caught > 100, "{caught} caught, {harmless} harmless");
+}
+
+#[test]
+fn rows_appended_together_are_those_appended_one_by_one() {
+    for seed in 1..40 {
+        let payload = if seed % 2 == 0 { 256 } else { 4032 };
+        let (mut rng, mut pages, mut model) = (Rng::new(seed), MemPages::new(payload), Model::new());
+        let (mut root, mut finger) = (RowRoot::EMPTY, Finger::new());
+        let longest = node::max_value(payload);
+        for _ in 0..60 {
+            let values: Vec<Vec<u8>> =
+                (0..rng.below(40)).map(|_| random_value(&mut rng, longest).0).collect();
+            let mut rest: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+            while !rest.is_empty() {
+                let first = root.next;
+                let RowRoot { tree, next } = &mut root;
+                let added = RowTree::append_next(&mut pages, tree, next, &mut finger, &rest).unwrap();
+                assert!(added > 0 && root.next == first + added as u64);
+                model.extend((first..).zip(rest.drain(..added).map(|value| (value.to_vec(), false))));
+            }
+            if rng.below(3) == 0 {
+                finger.lift();
+                let id = rng.below(root.next as usize + 9) as u64;
+                RowTree::put(&mut pages, &mut root, id, Value::inline(b"put")).unwrap();
+                model.insert(id, (b"put".to_vec(), false));
+                let id = rng.below(root.next as usize) as u64;
+                assert_eq!(RowTree::delete(&mut pages, &mut root, id).unwrap(), model.remove(&id).is_some());
+            }
+        }
+        compare_all(&pages, &root, &model);
+    }
 }

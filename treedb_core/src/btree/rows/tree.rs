@@ -100,6 +100,32 @@ impl RowTree {
         RowTree::put_at(sink, &mut root.tree, &mut root.next, &mut Finger::new(), id, value)
     }
 
+    /// Stores the first of `values` under the id `next`, and those behind it under the following ids as long as the same leaf
+    /// has room for them. Returns how many, at least one unless there is none. Errors as [`RowTree::put`].
+    pub fn append_next<S: PageSink + ?Sized>(
+        sink: &mut S,
+        tree: &mut TreeRoot,
+        next: &mut u64,
+        finger: &mut Finger,
+        values: &[&[u8]],
+    ) -> Result<usize> {
+        let Some(first) = values.first() else { return Ok(0) };
+        let enough = next.checked_add(values.len() as u64).is_some();
+        if enough && finger.last && finger.leaf != PageId::NONE {
+            let page = sink.page_mut(finger.leaf)?;
+            let added = RowLeafMut::open(page).and_then(|mut leaf| leaf.append(*next, values));
+            let added = added.at(sink, finger.leaf)?;
+            if added > 0 {
+                *next += added as u64;
+                tree.entries += added as u64;
+                return Ok(added);
+            }
+        }
+        let id = *next;
+        RowTree::put_at(sink, tree, next, finger, id, Value::inline(first))?;
+        Ok(1)
+    }
+
     /// As [`RowTree::put`], for a row of puts: ids behind all others are put where `finger` points.
     pub fn put_at<S: PageSink + ?Sized>(
         sink: &mut S,

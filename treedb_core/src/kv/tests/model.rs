@@ -101,7 +101,7 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
     match dice.below(22) {
         20.. => {
             let small = dice.chance(70);
-            let mut value = |dice: &mut Dice| match small {
+            let value = |dice: &mut Dice| match small {
                 true => vec![dice.below(256) as u8; dice.below(40)],
                 false => some_value(dice),
             };
@@ -111,6 +111,11 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
             }
             let all: Vec<(&[u8], &[u8])> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
             txn.put_all(keys, &all).unwrap();
+            let values: Vec<&[u8]> = all.iter().map(|(_, value)| *value).collect();
+            let rows = txn.append_rows(rows, &values).unwrap();
+            assert_eq!(rows.clone().count(), values.len());
+            model.next = rows.end;
+            model.rows.extend(rows.zip(values.iter().map(|value| value.to_vec())));
             model.keys.extend(entries);
         }
         0..4 => {
