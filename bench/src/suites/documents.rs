@@ -1,7 +1,7 @@
 //! Documents with two indexes beside SQLite and LMDB: inserted, fetched by `_id` and by their indexes, changed, and their
 //! bytes on the disk.
 
-use super::{Scale, lookups};
+use super::{Scale, lookups, packages};
 use crate::Result;
 use crate::contest::{Side, Turn, Unit, contest};
 use crate::people::{CITIES, Names, Random};
@@ -13,17 +13,20 @@ pub(super) const ABOUT: &str = "Documents of about 112 bytes as JSON, with a uni
     sides. Counts in all and in one city (through the index), or every field fetched, have to agree. Bytes are what \
     the files take from the disk after the logs were folded in; TreeDB's include its command log's laid-out segments. Percentiles \
     are of look-ups timed one by one. Readers and writers are threads over one TreeDB or LMDB; rows against TreeDB itself \
-    are of the same documents in the same rounds, and on a machine with two cores two readers and a writer have to share.";
+    are of the same documents in the same rounds, and on a machine with two cores two readers and a writer have to share. \
+    Debian packages are those that `apt-cache dumpavail` knows of, about 1,100 bytes each, under numbers, with all their fields, texts but for two sizes; a unique index on \
+    name and version, an index on the section. SQLite has a column for every field that any of them has. Every field fetched is looked at, and goes into a checksum that has \
+    to agree.";
 
 /// Documents to a transaction in the bulk workloads.
 const BATCH: u64 = 16_000;
 
-const INSERT: Goals<'_> = &[("SQLite, columns", 3.0)];
-const BY_ID: Goals<'_> = &[("SQLite, columns", 4.0), ("LMDB", 0.5)];
-const BY_UNIQUE: Goals<'_> = &[("SQLite, columns", 4.0)];
-const BY_OTHER: Goals<'_> = &[("SQLite, columns", 5.0)];
+pub(super) const INSERT: Goals<'_> = &[("SQLite, columns", 3.0)];
+pub(super) const BY_ID: Goals<'_> = &[("SQLite, columns", 4.0), ("LMDB", 0.5)];
+pub(super) const BY_UNIQUE: Goals<'_> = &[("SQLite, columns", 4.0)];
+pub(super) const BY_OTHER: Goals<'_> = &[("SQLite, columns", 5.0)];
 const UPDATE: Goals<'_> = &[("SQLite, JSON", 3.0)];
-const NONE: Goals<'_> = &[];
+pub(super) const NONE: Goals<'_> = &[];
 
 pub(super) type Make = fn(Class, Names) -> Result<Box<dyn Documents>>;
 
@@ -73,27 +76,59 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         out.extend(rows(workload, class.label(), unit, figures, goals))
     };
 
-    eprintln!("documents: inserts");
     let (relaxed, unit) = (Class::Relaxed, Unit::OpsPerSecond);
-    let count = scale.of(100_000);
-    let figures = inserting(scale, relaxed, count, BATCH, false, Names::Counted)?;
-    add("insert 100k, two indexes, ids in order, 16,000 to a commit", relaxed, unit, figures, INSERT);
-    let figures = inserting(scale, relaxed, count, 1000, false, Names::Counted)?;
-    add("insert 100k, two indexes, ids in order, 1,000 to a commit", relaxed, unit, figures, INSERT);
-    let figures = inserting(scale, relaxed, count, BATCH, true, Names::Counted)?;
-    add("insert 100k, two indexes, ids shuffled, 16,000 to a commit", relaxed, unit, figures, INSERT);
-    let figures = inserting(scale, relaxed, count, BATCH, false, Names::Random)?;
-    add(
-        "insert 100k, two indexes, random ids and values, 16,000 to a commit",
-        relaxed,
-        unit,
-        figures,
-        INSERT,
-    );
-    let figures = inserting(scale, relaxed, scale.of(20_000), 1, false, Names::Counted)?;
-    add("insert 20k, two indexes, 1 to a commit", relaxed, unit, figures, NONE);
-    let figures = inserting(scale, Class::Durable, scale.of(500), 1, false, Names::Counted)?;
-    add("insert 500, two indexes, 1 to a commit", Class::Durable, unit, figures, INSERT);
+    const INSERTS: [(&str, Class, u64, u64, bool, Names, Goals<'_>); 6] = {
+        use Class::{Durable, Relaxed};
+        use Names::{Counted, Random};
+        [
+            (
+                "100k, two indexes, ids in order, 16,000 to a commit",
+                Relaxed,
+                100_000,
+                BATCH,
+                false,
+                Counted,
+                INSERT,
+            ),
+            (
+                "100k, two indexes, ids in order, 1,000 to a commit",
+                Relaxed,
+                100_000,
+                1000,
+                false,
+                Counted,
+                INSERT,
+            ),
+            (
+                "100k, two indexes, ids shuffled, 16,000 to a commit",
+                Relaxed,
+                100_000,
+                BATCH,
+                true,
+                Counted,
+                INSERT,
+            ),
+            (
+                "100k, two indexes, random ids and values, 16,000 to a commit",
+                Relaxed,
+                100_000,
+                BATCH,
+                false,
+                Random,
+                INSERT,
+            ),
+            ("20k, two indexes, 1 to a commit", Relaxed, 20_000, 1, false, Counted, NONE),
+            ("500, two indexes, 1 to a commit", Durable, 500, 1, false, Counted, INSERT),
+        ]
+    };
+    for (what, class, count, batch, shuffled, names, goals) in INSERTS {
+        let workload = format!("insert {what}");
+        if scale.wants(&workload) {
+            eprintln!("documents: {workload}");
+            let figures = inserting(scale, class, scale.of(count), batch, shuffled, names)?;
+            add(&workload, class, unit, figures, goals);
+        }
+    }
 
     const SIZES: [(u64, &str, Names); 4] = [
         (10_000, "10k documents", Names::Counted),
@@ -194,5 +229,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         add("files of 100k documents with two indexes", relaxed, Unit::BytesPerDocument, figures, NONE);
     }
     out.append(&mut looked_up);
+    out.append(&mut packages::run(scale)?);
     Ok(out)
 }

@@ -1,5 +1,6 @@
 //! What is measured.
 
+mod builds;
 mod documents;
 mod durable;
 mod groups;
@@ -7,6 +8,7 @@ mod kv;
 mod lookups;
 mod memory;
 mod open;
+mod packages;
 mod pg;
 mod readers;
 mod stall;

@@ -11,7 +11,7 @@ use bson::RawDocument;
 use crate::access::RowId;
 use crate::code::Result;
 use crate::index::ordered::IndexDef;
-use crate::kv::Reads;
+use crate::kv::{Reads, Table, WriteTxn};
 
 use super::change::{LONGEST_KEY, check_document, marks};
 use super::edit::Edit;
@@ -26,17 +26,17 @@ const CHUNK: usize = 512;
 /// Bytes that most keys have at most.
 const USUAL_KEY: usize = 32;
 
-/// An entry: where its key and the marks behind it are, and the position of its document.
+/// An entry: where its key and the marks behind it are, and the number of its document.
 struct Place {
     at: usize,
     key: usize,
     marks: usize,
-    document: usize,
+    document: u64,
 }
 
 /// The entries of one index, and the order they go in.
 #[derive(Default)]
-struct Entries {
+pub(super) struct Entries {
     /// Keys and marks, entry by entry.
     bytes: Vec<u8>,
     places: Vec<Place>,
@@ -45,19 +45,30 @@ struct Entries {
 }
 
 /// An entry as it is found in [`Entries`].
-struct Entry<'e> {
-    key: &'e [u8],
-    marks: &'e [u8],
-    document: usize,
+pub(super) struct Entry<'e> {
+    pub(super) key: &'e [u8],
+    pub(super) marks: &'e [u8],
+    /// The number that its document was added with.
+    pub(super) document: u64,
 }
 
 impl Entries {
-    /// Adds the entries of a document. True if it has several, or may have; `Err` if its keys cannot be had, or one is
-    /// too long.
-    fn add(&mut self, def: &IndexDef, position: usize, document: &RawDocument) -> Result<bool, ()> {
+    /// Adds the entries of the document with this number, which is above those before it. True if it has several, or may
+    /// have; `Err`, and nothing is added, if its keys cannot be had, or one is too long.
+    pub(super) fn add(&mut self, def: &IndexDef, number: u64, document: &RawDocument) -> Result<bool, ()> {
+        let (bytes, places) = (self.bytes.len(), self.places.len());
+        let added = self.append(def, number, document);
+        if added.is_err() {
+            self.bytes.truncate(bytes);
+            self.places.truncate(places);
+        }
+        added
+    }
+
+    fn append(&mut self, def: &IndexDef, number: u64, document: &RawDocument) -> Result<bool, ()> {
         let at = self.bytes.len();
         if let Some(lengths) = def.single(document, &mut self.bytes) {
-            self.places.push(Place { at, key: lengths.key, marks: lengths.marks, document: position });
+            self.places.push(Place { at, key: lengths.key, marks: lengths.marks, document: number });
             return if lengths.key > LONGEST_KEY { Err(()) } else { Ok(false) };
         }
         let keys = def.keys(document).map_err(drop)?;
@@ -69,9 +80,19 @@ impl Entries {
             let at = self.bytes.len();
             self.bytes.extend_from_slice(key);
             self.bytes.extend_from_slice(&marks);
-            self.places.push(Place { at, key: key.len(), marks: marks.len(), document: position });
+            self.places.push(Place { at, key: key.len(), marks: marks.len(), document: number });
         }
         Ok(keys.multikey)
+    }
+
+    /// Bytes of memory that they take.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.places.len() * size_of::<Place>()
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
     }
 
     fn entry(&self, number: u32) -> Option<Entry<'_>> {
@@ -85,7 +106,7 @@ impl Entries {
     }
 
     /// Puts the entries in the order of their keys, those of equal keys in that of their documents.
-    fn arrange(&mut self) {
+    pub(super) fn arrange(&mut self) {
         let first = self.key(0);
         let mut shared = first.len();
         for number in 1..self.places.len() as u32 {
@@ -114,8 +135,47 @@ impl Entries {
         self.order = order;
     }
 
-    fn in_order(&self) -> impl Iterator<Item = Entry<'_>> {
+    /// The entries, in the order that [`Entries::arrange`] has put them in.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = Entry<'_>> {
         self.order.iter().filter_map(|&(_, number)| self.entry(number))
+    }
+}
+
+/// Entries that go into the table of their index with one call.
+#[derive(Default)]
+pub(super) struct Pairs {
+    bytes: Vec<u8>,
+    /// Where the value of each begins, and where it ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Pairs {
+    /// Adds the entry of `row` under `key`.
+    pub(super) fn push(&mut self, unique: bool, key: &[u8], row: RowId, marks: &[u8]) {
+        let value = append_entry(unique, key, row, marks, &mut self.bytes);
+        self.ends.push((value, self.bytes.len()));
+    }
+
+    /// Whether they are as many as one call takes.
+    pub(super) fn is_full(&self) -> bool {
+        self.ends.len() >= CHUNK
+    }
+
+    /// Puts them into `table`; none are left.
+    pub(super) fn put(&mut self, txn: &mut WriteTxn, table: &Table) -> Result<()> {
+        let mut from = 0;
+        let all: Vec<(&[u8], &[u8])> = self
+            .ends
+            .iter()
+            .filter_map(|&(value, end)| {
+                let key = std::mem::replace(&mut from, end);
+                Some((self.bytes.get(key..value)?, self.bytes.get(value..end)?))
+            })
+            .collect();
+        txn.put_all(table, &all)?;
+        self.bytes.clear();
+        self.ends.clear();
+        Ok(())
     }
 }
 
@@ -139,23 +199,15 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
     }
     for (index, entries) in indexes.iter().enumerate() {
         let Some(index) = edit.meta.indexes.get(index) else { continue };
-        for order in entries.order.chunks(CHUNK) {
-            let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(order.len()));
-            for entry in order.iter().filter_map(|&(_, number)| entries.entry(number)) {
-                let Some(row) = rows.get(entry.document) else { continue };
-                let value = append_entry(index.def.unique, entry.key, *row, entry.marks, &mut bytes);
-                ends.push((value, bytes.len()));
+        let mut pairs = Pairs::default();
+        for entry in entries.in_order() {
+            let Some(row) = rows.get(entry.document as usize) else { continue };
+            pairs.push(index.def.unique, entry.key, *row, entry.marks);
+            if pairs.is_full() {
+                pairs.put(edit.txn, &index.table)?;
             }
-            let mut from = 0;
-            let all: Vec<(&[u8], &[u8])> = ends
-                .iter()
-                .filter_map(|&(value, end)| {
-                    let key = std::mem::replace(&mut from, end);
-                    Some((bytes.get(key..value)?, bytes.get(value..end)?))
-                })
-                .collect();
-            edit.txn.put_all(&index.table, &all)?;
         }
+        pairs.put(edit.txn, &index.table)?;
     }
     edit.now_multikey(&multikey)?;
     Ok(true)
@@ -171,7 +223,7 @@ fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(
         entries.bytes.reserve(documents.len() * USUAL_KEY);
         let mut several = false;
         for (position, document) in documents.iter().enumerate() {
-            match entries.add(&index.def, position, document) {
+            match entries.add(&index.def, position as u64, document) {
                 Ok(more) => several |= more,
                 Err(()) => return Ok(None),
             }

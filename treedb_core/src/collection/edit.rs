@@ -16,7 +16,7 @@ use crate::kv::{Reads, Table, WriteTxn};
 
 use super::bulk;
 use super::catalog::Catalog;
-use super::change::{IndexChange, check_document, check_key, index_changes, marks};
+use super::change::{IndexChange, check_document, index_changes};
 use super::changes::Pending;
 use super::meta::{IndexMeta, Meta};
 use super::row::{Rows, with_scratch};
@@ -48,7 +48,7 @@ impl<'a> Edit<'a> {
         self.record(false)
     }
 
-    fn view(&self) -> View<'_, WriteTxn> {
+    pub(super) fn view(&self) -> View<'_, WriteTxn> {
         View { reads: self.txn, meta: &self.meta }
     }
 
@@ -150,50 +150,10 @@ impl<'a> Edit<'a> {
         self.apply(row, changes)?;
         Ok(row)
     }
-
-    /// Adds the entries of rows from `from` on to the index number `index`, at most `limit` rows. Returns the next
-    /// row to look at, `None` when all have been. Entries that concurrent writes have added already are left alone.
-    pub(crate) fn backfill(&mut self, index: usize, from: u64, limit: usize) -> Result<Option<u64>> {
-        let Some(target) = self.meta.indexes.get(index) else { return Ok(None) };
-        let (mut found, mut multikey, mut seen, mut next) = (Vec::new(), false, 0, None);
-        for row in self.txn.rows(&self.meta.rows, from)? {
-            let (id, bytes) = row?;
-            if seen == limit {
-                next = Some(id);
-                break;
-            }
-            seen += 1;
-            let document = self.meta.stored(bytes)?;
-            let keys = target.def.keys(&document)?;
-            multikey |= keys.multikey;
-            let marks = marks(&target.def, &keys, &document);
-            found.extend(keys.keys.into_iter().map(|key| (key, RowId(id), marks.clone())));
-        }
-        // In key order, the tree is filled leaf by leaf.
-        found.sort_unstable();
-        for (key, row, marks) in found {
-            let view = View { reads: &*self.txn, meta: &self.meta };
-            if let Some(document) = view.document(row)? {
-                check_key(&self.meta.namespace, &target.def, &key, Some(row), &document, &|key| {
-                    holder(self.txn, target, key)
-                })?;
-            }
-            let (key, value) = entry(target.def.unique, &key, row, &marks);
-            self.txn.put(&target.table, &key, &value)?;
-        }
-        let meta = Arc::make_mut(&mut self.meta);
-        if let Some(target) = meta.indexes.get_mut(index) {
-            target.multikey |= multikey;
-            target.building = next;
-        }
-        meta.arrange();
-        self.catalog.write(self.txn, meta)?;
-        Ok(next)
-    }
 }
 
 /// The row that has `key` in a unique index.
-fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Option<RowId>> {
+pub(super) fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Option<RowId>> {
     let entry = txn.get(&index.table, key)?.map(|value| split_entry(index, key, value)).transpose()?;
     Ok(entry.map(|(_, row)| row))
 }

@@ -1,29 +1,24 @@
 //! Creating and dropping indexes of a live collection.
 //!
 //! A build is a sequence of short write transactions, so that other writers get their turn. The first adds the index to
-//! the catalog as *building*: from then on every write maintains it. Each of the next adds the entries of some
-//! thousand rows; the last marks it ready, and queries begin to use it. A crash between two of them leaves an index
-//! that is still building, which opening the database takes up where it stopped.
+//! the catalog as *building*: from then on every write maintains it. Each of the next adds some thousand entries
+//! ([`super::backfill`]); the last marks it ready, and queries begin to use it. A crash between two of them leaves an
+//! index that is still building, which opening the database takes up.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::Collation;
 use crate::index::ordered::IndexDef;
-use crate::kv::{Durability, TableKind};
+use crate::kv::TableKind;
 
+use super::backfill::{self, Progress};
 use super::database::Database;
 use super::edit::Edit;
 use super::index_spec::IndexSpec;
 use super::meta::{IndexMeta, index_table};
 use super::namespace::Namespace;
 
-/// Rows a build looks at between two chances for other writers.
-#[cfg(not(test))]
-const STEP: usize = 4096;
-/// In tests every build takes several steps, so that power can go between two of them.
-#[cfg(test)]
-const STEP: usize = 9;
 /// Indexes of one collection: MongoDB's limit.
 const MAX_INDEXES: usize = 64;
 
@@ -140,7 +135,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
 
 /// Adds `def` to the catalog as an index that is being built, and returns its id. `None` if the same index exists
 /// already.
-fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
+pub(super) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
     for index in &edit.meta.indexes {
         if def.is_same_as(&index.def)? {
             return Ok(None);
@@ -171,27 +166,16 @@ fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()
     let (name, total) = (name.to_owned(), collection.len()?);
     let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
-        let going_on = db.edit(namespace, false, Some(Durability::Relaxed), |edit| {
-            let at = edit.meta.indexes.iter().position(|index| index.id == id);
-            let Some((at, from)) = at.and_then(|at| Some((at, edit.meta.indexes.get(at)?.building))) else {
-                return Ok(None);
-            };
-            match from {
-                Some(from) => Ok(Some(edit.backfill(at, from, STEP)?.is_some())),
-                None => Ok(Some(false)),
-            }
-        })?;
-        match going_on {
-            Some(Some(true)) => listed.step(STEP as u64),
+        match backfill::go_on(db, namespace, id, |rows| listed.step(rows))? {
+            Progress::More => {}
             // Acknowledged when it is as durable as the database's other writes.
-            Some(Some(false)) => return Ok(db.inner.store.begin_write()?.commit()?),
-            Some(None) => {
+            Progress::Ready => return Ok(db.inner.store.begin_write()?.commit()?),
+            Progress::Gone => {
                 return Err(QueryError::new(
                     ErrorCode::IndexBuildAborted,
                     format!("{namespace}: the index was dropped while it was being built"),
                 ));
             }
-            None => return Err(Database::missing(namespace)),
         }
     }
 }

@@ -22,6 +22,7 @@
 //! | `bulk` | many documents at once, their index entries in order |
 //! | `transaction` | [`Transaction`]: many statements over many collections, at once or not at all |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
+//! | `backfill` | the entries of a build: read in a snapshot, put in order, written |
 //! | `index_change` | what `collMod` changes of an index |
 //! | `expiry` | documents that are deleted when their time is over |
 //! | `check` | rows against indexes, both ways |
@@ -31,6 +32,7 @@
 //! the document; an index being built is maintained by every write and read by none.
 
 mod aggregate;
+mod backfill;
 mod batch;
 mod bulk;
 mod by_key;

@@ -85,6 +85,12 @@ impl<'a> Look<'a> {
 pub struct Found(pub(crate) Record);
 
 impl Found {
+    /// Whether this and `other`, found by two transactions of which one is a snapshot that is still held, are of a table
+    /// with the same content. They may not be, and the content be the same.
+    pub(crate) fn is_same(&self, other: &Found) -> bool {
+        self.0 == other.0
+    }
+
     pub(crate) fn rows(&self) -> RowRoot {
         RowRoot { tree: self.0.root, next: self.0.next_row }
     }

@@ -1,6 +1,7 @@
 //! Collections against power cuts, against damaged files, and against twins without indexes.
 
 mod aggregate;
+mod builds;
 mod by_key;
 mod collation;
 mod crash;
