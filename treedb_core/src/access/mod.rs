@@ -26,7 +26,7 @@ use std::ops::ControlFlow;
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::Result;
-use crate::doc::{Collation, Fields};
+use crate::doc::{Collation, Doc, Fields, Glance};
 use crate::index::ordered::{IndexDef, Kind};
 
 pub(crate) use forward::forward_source;
@@ -125,6 +125,15 @@ pub trait Row {
     /// # Errors
     /// Those of a damaged row; damage in fields that were not asked for may go unseen.
     fn part(&mut self, fields: &Fields) -> Result<&RawDocument>;
+
+    /// The only one of `fields`, where it can be read without decoding anything.
+    ///
+    /// # Errors
+    /// Those of a damaged row; damage elsewhere may go unseen.
+    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
+        let _ = fields;
+        Ok(Glance::Unclear)
+    }
 }
 
 /// A row that is a document already.
@@ -135,6 +144,10 @@ impl Row for &RawDocument {
 
     fn part(&mut self, _: &Fields) -> Result<&RawDocument> {
         Ok(self)
+    }
+
+    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
+        Ok(Glance::at(Doc::from(*self), fields))
     }
 }
 

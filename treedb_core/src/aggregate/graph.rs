@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 
+use crate::access::Flow;
 use crate::code::Result;
 use crate::doc::key::encode_value;
 use crate::doc::write::ArrayWriter;
@@ -15,7 +16,7 @@ use crate::query::{Filter, Query};
 use super::join::{Join, Joined, Values};
 use super::lookup::both;
 use super::pipeline::{Stage, raw};
-use super::stream::{Docs, List, Stream};
+use super::stream::{Docs, Stream, Visit};
 use super::unwind::with_value;
 use super::world::Context;
 
@@ -29,7 +30,7 @@ pub(super) struct Graph {
     to: Path,
     max_depth: Option<u64>,
     depth_field: Option<Path>,
-    restrict: Option<RawDocumentBuf>,
+    restrict: Option<Filter>,
     collation: Collation,
 }
 
@@ -66,10 +67,7 @@ impl Graph {
         };
         let restrict = match doc.get("restrictSearchWithMatch") {
             None => None,
-            Some(Value::Document(filter)) => {
-                Filter::parse(raw(filter)?)?;
-                Some(raw(filter)?.to_owned())
-            }
+            Some(Value::Document(filter)) => Some(Filter::parse(raw(filter)?)?.collated(names.collation())?),
             Some(_) => {
                 return Err(super::failed("$graphLookup: 'restrictSearchWithMatch' must be a document"));
             }
@@ -113,34 +111,13 @@ impl Graph {
         }
         let (mut all, mut depth) = (ArrayWriter::new(), 0_u64);
         while !frontier.is_empty() && self.max_depth.is_none_or(|most| depth <= most) {
-            let mut found = match join.find(std::mem::replace(&mut frontier, Values::new()), context)? {
-                Joined::Documents(mut found) => {
-                    if let Some(restrict) = &self.restrict {
-                        let filter = Filter::parse(restrict)?.collated(&self.collation)?;
-                        let mut kept = Vec::new();
-                        for one in found {
-                            if filter.matches(&one)? {
-                                kept.push(one);
-                            }
-                        }
-                        found = kept;
-                    }
-                    Box::new(List::new(found))
-                }
-                Joined::Filter(mut filter) => {
-                    if let Some(restrict) = &self.restrict {
-                        filter = both(filter, restrict);
-                    }
-                    let query = Query::new(Filter::parse(&filter)?).collated(&self.collation)?;
-                    context.world.find(&self.namespace(context), query)?
-                }
-            };
-            while let Some(one) = found.next()? {
-                let doc = Doc::from(&one);
+            let asked = std::mem::replace(&mut frontier, Values::new()).into_bytes();
+            let mut meet = |one: &RawDocument| {
+                let doc = Doc::from(one);
                 let mut id = Vec::new();
                 encode_value(doc.get("_id").unwrap_or(Value::Undefined), &mut id);
                 if !met.insert(id) {
-                    continue;
+                    return Ok(());
                 }
                 self.connect_from.visit(doc, true, &mut |value| {
                     if let Some(value) = value
@@ -158,8 +135,42 @@ impl Graph {
                     }
                     None => all.push(Value::Document(doc)),
                 }
-                if all.bytes() > context.memory {
-                    return Err(super::too_much_memory("$graphLookup", context.memory));
+                match all.bytes() > context.memory {
+                    true => Err(super::too_much_memory("$graphLookup", context.memory)),
+                    false => Ok(()),
+                }
+            };
+            // One by one where a value leads straight to its documents; what is left is searched for together.
+            let (mut left, by_value) = (Values::new(), join.is_by_value(context)?);
+            for value in Doc::new(&asked).elements().map(|element| element.value()) {
+                let found = by_value
+                    && join.lend_one(value, None, context, &mut |one| match &self.restrict {
+                        Some(restrict) if !restrict.matches(one)? => Ok(()),
+                        _ => meet(one),
+                    })?;
+                if !found {
+                    left.push(value);
+                }
+            }
+            if !left.is_empty() {
+                match join.find(left, context)? {
+                    Joined::Documents(found) => {
+                        for one in found {
+                            if self.restrict.as_ref().map_or(Ok(true), |restrict| restrict.matches(&one))? {
+                                meet(&one)?;
+                            }
+                        }
+                    }
+                    Joined::Filter(mut filter) => {
+                        if let Some(restrict) = &self.restrict {
+                            filter = both(filter, restrict.source());
+                        }
+                        let query = Query::new(Filter::parse(&filter)?).collated(&self.collation)?;
+                        context.world.find(&self.namespace(context), query)?.each(&mut |one| {
+                            meet(one)?;
+                            Ok(Flow::Continue(()))
+                        })?;
+                    }
                 }
             }
             depth += 1;
@@ -176,6 +187,14 @@ struct Reaching {
 }
 
 impl Stage for Graph {
+    fn reads(&self, names: &mut Vec<String>) -> Option<()> {
+        let reads = self.start.reads();
+        names.extend(reads.paths.iter().map(|path| path.first().to_owned()));
+        // What is found takes its place.
+        names.push(self.to.first().to_owned());
+        (!reads.whole).then_some(())
+    }
+
     fn leaves(&self, name: &str) -> bool {
         name != self.to.first()
     }
@@ -186,11 +205,22 @@ impl Stage for Graph {
     }
 }
 
+impl Reaching {
+    fn one(stage: &Graph, join: &mut Join, context: &Context, doc: Doc<'_>) -> Result<RawDocumentBuf> {
+        let bytes = stage.reached(doc, join, context)?.into_bytes();
+        with_value(doc, &stage.to, Some(Value::Array(Doc::new(&bytes))))
+    }
+}
+
 impl Stream for Reaching {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
-        let doc = Doc::from(&document);
-        let bytes = self.stage.reached(doc, &mut self.join, &self.context)?.into_bytes();
-        with_value(doc, &self.stage.to, Some(Value::Array(Doc::new(&bytes)))).map(Some)
+        let Reaching { stage, join, context, input } = self;
+        let Some(document) = input.next()? else { return Ok(None) };
+        Self::one(stage, join, context, Doc::from(&document)).map(Some)
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        let Reaching { stage, join, context, input } = self;
+        input.each(&mut |document| visit(&Self::one(stage, join, context, Doc::from(document))?))
     }
 }

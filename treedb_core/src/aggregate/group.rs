@@ -136,6 +136,19 @@ impl Group {
         Some(())
     }
 
+    /// Adds the fields that are read of the document in the field `name`; `None` if that may be all of it.
+    pub(super) fn below(&self, name: &str, fields: &mut Vec<String>) -> Option<()> {
+        let inputs = self.outputs.0.iter().map(|(_, accumulator)| accumulator.input());
+        let reads: Vec<_> = std::iter::once(&self.id).chain(inputs).map(Expr::reads).collect();
+        let sorts = self.outputs.0.iter().filter_map(|(_, accumulator)| accumulator.sort());
+        let sorted = sorts.flat_map(|sort| sort.keys.iter().map(|key| &key.path));
+        let paths = reads.iter().flat_map(|reads| reads.paths.iter().copied()).chain(sorted);
+        for path in paths.filter(|path| path.first() == name) {
+            fields.push(path.parts().get(1)?.name.to_string());
+        }
+        reads.iter().all(|reads| !reads.whole).then_some(())
+    }
+
     /// If the group does nothing but count all documents: the field of each count and what one document counts.
     pub(super) fn counts(&self) -> Option<Vec<Value<'_>>> {
         self.id.as_constant()?;

@@ -12,7 +12,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::Flow;
 use crate::code::Result;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::doc::{Collation, Doc, OwnedValue, Path, Value};
+use crate::doc::{Collation, Doc, Fields, OwnedValue, Path, Value};
 use crate::query::{Filter, Query};
 
 use super::world::{Context, Equal};
@@ -40,6 +40,11 @@ impl Values {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() == 0
+    }
+
+    /// The values as a document of elements without meaning in their names.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0.into_bytes()
     }
 
     /// The value, if it is one.
@@ -91,14 +96,33 @@ impl Join {
         Join { namespace, path: Path::new(path), collation, how: How::Undecided(0) }
     }
 
-    /// Lends the documents in which a value of the field is one of `values` to `visit`; gives the values back, without a
-    /// call, if that takes a search.
+    /// Lends the documents in which a value of the field is one of `values` to `visit`; of `fields`, if they are given, at
+    /// least those. Gives the values back, without a call, if that takes a search.
     pub(super) fn lend(
         &mut self,
         values: Values,
+        fields: Option<&Fields>,
         context: &Context,
         visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
     ) -> Result<Option<Values>> {
+        if let Some(only) = values.only()
+            && let Some(only) = only.element()
+            && self.lend_one(only.value(), fields, context, visit)?
+        {
+            return Ok(None);
+        }
+        match &self.how {
+            How::Table(table) => {
+                let values = values.0.into_bytes();
+                table.find(Doc::new(&values), &self.collation).try_for_each(|document| visit(document))?;
+                Ok(None)
+            }
+            _ => Ok(Some(values)),
+        }
+    }
+
+    /// True if there is a way from a value straight to its documents.
+    pub(super) fn is_by_value(&mut self, context: &Context) -> Result<bool> {
         if let How::Undecided(0) = self.how
             && self.collation.is_simple()
             && let Some(index) = context.world.equal(&self.namespace, &self.path)?
@@ -106,6 +130,18 @@ impl Join {
             let rows = context.world.count(&self.namespace, Query::new(Filter::all()))?;
             self.how = How::Index(index, rows.max(FEW));
         }
+        Ok(matches!(self.how, How::Index(..) | How::Table(_)))
+    }
+
+    /// The same of one value; false, without a call, if that takes a search.
+    pub(super) fn lend_one(
+        &mut self,
+        value: Value<'_>,
+        fields: Option<&Fields>,
+        context: &Context,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<bool> {
+        self.is_by_value(context)?;
         if let How::Index(_, left) = &mut self.how
             && *left > 0
         {
@@ -117,22 +153,12 @@ impl Join {
             }
         }
         match &mut self.how {
-            How::Index(index, _) => {
-                let found = match values.only() {
-                    Some(only) => match only.element() {
-                        Some(only) => index.find(only.value(), visit)?,
-                        None => false,
-                    },
-                    None => false,
-                };
-                Ok(if found { None } else { Some(values) })
-            }
+            How::Index(index, _) => index.find(value, fields, visit),
             How::Table(table) => {
-                let values = values.0.into_bytes();
-                table.find(Doc::new(&values), &self.collation).try_for_each(|document| visit(document))?;
-                Ok(None)
+                table.find_one(value, &self.collation).try_for_each(|document| visit(document))?;
+                Ok(true)
             }
-            _ => Ok(Some(values)),
+            _ => Ok(false),
         }
     }
 
@@ -185,6 +211,13 @@ impl Table {
             Ok(if bytes > context.memory { Flow::Break(()) } else { Flow::Continue(()) })
         })?;
         Ok((bytes <= context.memory).then_some(Table { documents, places }))
+    }
+
+    fn find_one(&self, value: Value<'_>, collation: &Collation) -> impl Iterator<Item = &RawDocumentBuf> {
+        let mut key = Vec::new();
+        collation.encode(value, &mut key);
+        let places = self.places.get(key.as_slice()).into_iter().flatten();
+        places.filter_map(|at| self.documents.get(*at))
     }
 
     fn find(&self, values: Doc<'_>, collation: &Collation) -> impl Iterator<Item = &RawDocumentBuf> {

@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
+use crate::access::Flow;
 use crate::code::Result;
-use crate::doc::write::ArrayWriter;
-use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value};
+use crate::doc::{Collation, Doc, Element, Fields, OwnedValue, Path, Value};
 use crate::query::expr::{Arena, Expr, Globals, Scope, check_path, check_variable};
 
 use super::join::{Join, Joined, Values};
+use super::looking::Looking;
 use super::pipeline::{Node, Parser, Pipeline, Stage};
+use super::reorder;
 use super::shape::Match;
 use super::stream::{Docs, List, Stream};
-use super::unwind::with_value;
 use super::world::Context;
 
 /// `$lookup`.
 #[derive(Debug)]
 pub(super) struct Lookup {
     from: String,
-    to: Path,
+    pub(super) to: Path,
     /// Own field and the other collection's.
     fields: Option<(Path, String)>,
     variables: Vec<Expr>,
@@ -100,39 +101,37 @@ impl Lookup {
         }
     }
 
-    /// Adds the other collection's documents for one of this to an array.
-    fn collect(
+    /// Shows the other collection's documents for one of this.
+    pub(super) fn each(
         &self,
         document: Doc<'_>,
         join: &mut Option<Join>,
+        fields: Option<&Fields>,
         context: &Context,
-        all: &mut ArrayWriter,
+        show: &mut dyn FnMut(&RawDocument) -> Result<()>,
     ) -> Result<()> {
-        let mut push = |one: &RawDocument| {
-            all.push(Value::Document(Doc::from(one)));
-            match all.bytes() > context.memory {
-                true => Err(super::too_much_memory("$lookup (the documents found for one)", context.memory)),
-                false => Ok(()),
-            }
-        };
         let join = match (&self.fields, join) {
-            (Some((local, _)), Some(join)) => {
-                let values = join_values(document, local);
-                match self.pipeline.is_empty() {
-                    true => match join.lend(values, context, &mut push)? {
-                        None => return Ok(()),
-                        Some(values) => Some((join, values)),
-                    },
-                    false => Some((join, values)),
+            (Some((local, _)), Some(join)) if self.pipeline.is_empty() => {
+                // Nearly always there is one value, which lies in the document itself.
+                if local.parts().len() == 1
+                    && let Some(value) = document.get(local.as_str())
+                    && !matches!(value, Value::Array(_))
+                    && join.lend_one(value, fields, context, show)?
+                {
+                    return Ok(());
+                }
+                match join.lend(join_values(document, local), fields, context, show)? {
+                    None => return Ok(()),
+                    Some(values) => Some((join, values)),
                 }
             }
+            (Some((local, _)), Some(join)) => Some((join, join_values(document, local))),
             _ => None,
         };
-        let mut found = self.found(document, join, context)?;
-        while let Some(one) = found.next()? {
-            push(&one)?;
-        }
-        Ok(())
+        self.found(document, join, context)?.each(&mut |one| {
+            show(one)?;
+            Ok(Flow::Continue(()))
+        })
     }
 
     fn namespace(&self, context: &Context) -> String {
@@ -157,34 +156,51 @@ fn join_values(document: Doc<'_>, local: &Path) -> Values {
     values
 }
 
-struct Looking {
-    stage: Arc<Lookup>,
-    join: Option<Join>,
-    context: Context,
-    input: Docs,
-}
-
 impl Stage for Lookup {
+    fn reads(&self, names: &mut Vec<String>) -> Option<()> {
+        for variable in &self.variables {
+            let reads = variable.reads();
+            if reads.whole {
+                return None;
+            }
+            names.extend(reads.paths.iter().map(|path| path.first().to_owned()));
+        }
+        names.extend(self.fields.iter().map(|(local, _)| local.first().to_owned()));
+        // What is found takes its place.
+        names.push(self.to.first().to_owned());
+        Some(())
+    }
+
     fn leaves(&self, name: &str) -> bool {
         name != self.to.first()
     }
 
-    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+    fn is_apart(&self) -> bool {
+        self.fields.is_some() && self.variables.is_empty() && self.pipeline.is_empty()
+    }
+
+    fn open_before(self: Arc<Self>, rest: &[Node], input: Docs, context: &Context) -> Result<(Docs, usize)> {
         let join =
             |(_, foreign): &(Path, String)| Join::new(self.namespace(context), foreign, &self.collation);
         let join = self.fields.as_ref().map(join);
-        Ok(Box::new(Looking { stage: self, join, context: context.clone(), input }))
+        // An array that is taken apart at once is not made.
+        let unwind = match rest.first() {
+            Some(Node::Other(stage, _)) => stage.unwinds(&self.to),
+            _ => None,
+        };
+        let fields = match unwind {
+            Some(_) if self.pipeline.is_empty() && self.to.parts().len() == 1 => {
+                reorder::below(rest.get(1..).unwrap_or_default(), self.to.first())
+            }
+            _ => None,
+        };
+        let fields = fields.map(|fields| Fields::new(fields.iter().map(|field| field.as_bytes())));
+        let taken = usize::from(unwind.is_some());
+        Ok((Box::new(Looking::new(self, join, unwind, fields, input, context)), taken))
     }
-}
 
-impl Stream for Looking {
-    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
-        let doc = Doc::from(&document);
-        let mut all = ArrayWriter::new();
-        self.stage.collect(doc, &mut self.join, &self.context, &mut all)?;
-        let bytes = all.into_bytes();
-        with_value(doc, &self.stage.to, Some(Value::Array(Doc::new(&bytes)))).map(Some)
+    fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs> {
+        self.open_before(&[], input, context).map(|(docs, _)| docs)
     }
 }
 
@@ -240,6 +256,6 @@ impl Stream for United {
 }
 
 /// Both filters at once.
-pub(super) fn both(a: RawDocumentBuf, b: &RawDocumentBuf) -> RawDocumentBuf {
-    rawdoc! { "$and": [a, b.clone()] }
+pub(super) fn both(a: RawDocumentBuf, b: &RawDocument) -> RawDocumentBuf {
+    rawdoc! { "$and": [a, b.to_owned()] }
 }

@@ -14,7 +14,7 @@
 //! | `reorder` | moving filters, sorts and limits towards the front |
 //! | `stream`, `world` | [`Stream`]; [`World`] and [`Context`] |
 //! | `accumulator` | `$sum` .. `$percentile`, for groups, buckets and windows |
-//! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
+//! | `shape`, `limit`, `sort`, `group`, `unwind`, `lookup`, `looking`, `graph`, `facet`, `bucket`, `redact`, `window`, `densify`, `write`, `source` | the stages |
 //! | `groups`, `fields`, `identity` | the groups of a `$group`, and how they are found by the fields of a row |
 //! | `shard`, `table`, `aside`, `parallel` | where groups are kept, what has no room, and groups by several threads |
 //! | `join` | documents of another collection, by index or by a table |
@@ -32,6 +32,7 @@ mod groups;
 mod identity;
 mod join;
 mod limit;
+mod looking;
 mod lookup;
 #[cfg(test)]
 pub(crate) mod oracle;
@@ -52,7 +53,9 @@ mod world;
 mod write;
 
 pub use crate::access::Scratch;
+pub(crate) use parallel::spread;
 pub use pipeline::{MAX_STAGES, Pipeline};
+pub(crate) use stream::Clock;
 pub use stream::{Docs, List, Stream, Visit};
 pub use world::{Context, Equal, Work, World};
 

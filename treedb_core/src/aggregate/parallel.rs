@@ -150,7 +150,7 @@ fn gathered(context: &Context, mut groups: Groups<'_>, mut input: Docs, stop: Op
 }
 
 /// Does `work` with each of `all` in a thread of its own, the first in this one.
-fn spread<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Result<R> + Sync) -> Vec<Result<R>> {
+pub(crate) fn spread<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Result<R> + Sync) -> Vec<Result<R>> {
     let work = &work;
     std::thread::scope(|scope| {
         let mut all = all.into_iter();
@@ -159,7 +159,7 @@ fn spread<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> Result<R> + Sync) -
         let mut made: Vec<Result<R>> = own.map(work).into_iter().collect();
         made.extend(others.into_iter().map(|other| {
             other.join().unwrap_or_else(|_| {
-                Err(QueryError::new(ErrorCode::InternalError, "$group: a thread that read documents failed"))
+                Err(QueryError::new(ErrorCode::InternalError, "a thread that read documents failed"))
             })
         }));
         made

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, Element, Value};
+use crate::doc::{Collation, Doc, Element, Path, Value};
 use crate::query::expr::Names;
 use crate::query::{Filter, Projection, Query, Reshape, Sort, Used};
 
+use super::looking::Apart;
 use super::shape::{Match, Shape};
-use super::stream::{Docs, Timed};
+use super::stream::{Clock, Docs, Timed};
 use super::world::Context;
 use super::{
     bucket, densify, facet, graph, group, limit, lookup, redact, reorder, sort, source, unwind, window, write,
@@ -27,9 +28,27 @@ pub(super) trait Stage: std::fmt::Debug + Send + Sync {
     /// The stage's documents, made of those of `input`.
     fn open(self: Arc<Self>, input: Docs, context: &Context) -> Result<Docs>;
 
+    /// The stage's documents, made of those of `input` for the stages of `rest`; of these it does the work of as many as it
+    /// says.
+    fn open_before(self: Arc<Self>, rest: &[Node], input: Docs, context: &Context) -> Result<(Docs, usize)> {
+        let _ = rest;
+        Ok((self.open(input, context)?, 0))
+    }
+
     /// True if what a document becomes does not depend on others, nor on other collections.
     fn is_for_each(&self) -> bool {
         false
+    }
+
+    /// True if what a document becomes does not depend on others of its own collection: the stage may be opened for each
+    /// of several parts of it.
+    fn is_apart(&self) -> bool {
+        self.is_for_each()
+    }
+
+    /// How the array at `path` is taken apart, if the stage does that and nothing else.
+    fn unwinds(&self, _path: &Path) -> Option<Apart> {
+        None
     }
 
     /// Adds the top-level fields that are read to make the documents, where all others stay as they are; `None` if
@@ -70,6 +89,14 @@ impl Node {
             Node::Match(_) | Node::Project(..) => true,
             Node::Other(stage, _) => stage.is_for_each(),
             _ => false,
+        }
+    }
+
+    /// True if the stage may be opened for each of several parts of a collection.
+    fn is_apart(&self) -> bool {
+        match self {
+            Node::Other(stage, _) => stage.is_apart(),
+            node => node.is_for_each(),
         }
     }
 }
@@ -351,22 +378,33 @@ impl Pipeline {
             query.used = names.map(|names| Used::new(&names, &query.filter));
         }
         // Groups are made by several threads, if the collection can be read by several.
-        let group = rest.iter().position(|node| !node.is_for_each()).and_then(|at| rest.split_at_checked(at));
-        if let Some((front, [Node::Group(group), behind @ ..])) = group {
+        let group = rest.iter().position(|node| !node.is_apart());
+        if let Some(at) = group
+            && let Some((front, [Node::Group(group), behind @ ..])) = rest.split_at_checked(at)
+        {
             if front.is_empty() && group.counts().is_some() {
                 let count = context.world.count(namespace, query)?;
                 return chain(behind, group.counted(count)?, context);
             }
             let parts =
                 context.world.parts(namespace, query.clone(), context.threads, !group.is_unordered())?;
-            let parts = parts.into_iter().map(|docs| chain(front, timed(docs, context), context));
+            let parts = parts.into_iter().map(|docs| chained(rest, at, timed(docs, context), context));
             let parts = parts.collect::<Result<_>>()?;
-            let (front, all) = (front.to_vec(), (namespace.to_owned(), context.clone()));
+            let (rest, all) = (rest.to_vec(), (namespace.to_owned(), context.clone()));
             let again = Box::new(move || {
                 let (namespace, context) = all;
-                chain(&front, timed(context.world.find(&namespace, query)?, &context), &context)
+                chained(&rest, at, timed(context.world.find(&namespace, query)?, &context), &context)
             });
             return chain(behind, Arc::clone(group).open_parts(parts, again, context), context);
+        }
+        // The first documents of an order are found by the collection, if it can.
+        let plain = query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
+        if let Some((Node::Sort(sort), behind)) = rest.split_first()
+            && let Some(wanted) = wanted(behind).filter(|_| plain)
+        {
+            let needed = reorder::needed(sort, behind);
+            let first = sort::First::new(namespace, query, sort.clone(), wanted, needed, context);
+            return chain(behind, Box::new(first), context);
         }
         chain(rest, timed(context.world.find(namespace, query)?, context), context)
     }
@@ -439,9 +477,9 @@ impl Pipeline {
 }
 
 /// The same documents, until the time is up.
-fn timed(input: Docs, context: &Context) -> Docs {
+pub(super) fn timed(input: Docs, context: &Context) -> Docs {
     match context.until {
-        Some(until) => Box::new(Timed { input, until, count: 0 }),
+        Some(_) => Box::new(Timed { input, clock: Clock::new(context.until) }),
         None => input,
     }
 }
@@ -462,9 +500,16 @@ fn wanted(rest: &[Node]) -> Option<usize> {
 }
 
 fn chain(nodes: &[Node], input: Docs, context: &Context) -> Result<Docs> {
+    chained(nodes, nodes.len(), input, context)
+}
+
+/// What the first `count` of some stages make of documents, for the others.
+fn chained(nodes: &[Node], count: usize, input: Docs, context: &Context) -> Result<Docs> {
     let mut docs = input;
     let mut rest = nodes;
-    while let Some((node, behind)) = rest.split_first() {
+    while nodes.len() - rest.len() < count
+        && let Some((node, behind)) = rest.split_first()
+    {
         rest = behind;
         docs = match node {
             Node::Match(stage) => Arc::clone(stage).open(docs, context)?,
@@ -476,7 +521,11 @@ fn chain(nodes: &[Node], input: Docs, context: &Context) -> Result<Docs> {
             Node::Skip(skip) => Box::new(limit::Skip::new(docs, *skip)),
             Node::Limit(limit) => Box::new(limit::Limit::new(docs, *limit)),
             Node::Group(stage) => Arc::clone(stage).open(docs, context)?,
-            Node::Other(stage, _) => Arc::clone(stage).open(docs, context)?,
+            Node::Other(stage, _) => {
+                let (opened, taken) = Arc::clone(stage).open_before(rest, docs, context)?;
+                rest = rest.get(taken..).unwrap_or_default();
+                opened
+            }
             Node::Write(stage) => Arc::clone(stage).open(docs, context)?,
             Node::Source(_) => {
                 return Err(super::failed("a stage that begins a pipeline cannot stand within one"));

@@ -192,27 +192,51 @@ pub(super) fn needed(sort: &Sort, rest: &[Node]) -> Option<Vec<String>> {
     used(rest, sort.keys.iter().map(|key| key.path.first().to_owned()).collect())
 }
 
-/// `names` and the top-level fields of their documents that stages use; `None` if that may be any.
-pub(super) fn used(stages: &[Node], mut names: Vec<String>) -> Option<Vec<String>> {
+/// The fields of the document in the field `name` that stages use; `None` if that may be all of it.
+pub(super) fn below(stages: &[Node], name: &str) -> Option<Vec<String>> {
+    let mut fields = Vec::new();
     for node in stages {
-        match node {
-            Node::Match(found) => found.reads(&mut names)?,
-            Node::Sort(sort) => names.extend(sort.keys.iter().map(|key| key.path.first().to_owned())),
-            Node::Skip(_) | Node::Limit(_) => {}
-            Node::Other(stage, _) => stage.reads(&mut names)?,
-            Node::Project(shape, _) => {
-                if shape.0.reads(&mut names)? {
-                    return Some(names);
-                }
-            }
-            Node::Group(group) => {
-                group.reads(&mut names)?;
-                return Some(names);
-            }
-            _ => return None,
+        if let Node::Group(group) = node {
+            group.below(name, &mut fields)?;
+            return Some(fields);
+        }
+        let mut names = Vec::new();
+        let ends = adds(node, &mut names)?;
+        if names.iter().any(|read| read == name) {
+            return None;
+        }
+        if ends {
+            return Some(fields);
         }
     }
     None
+}
+
+/// `names` and the top-level fields of their documents that stages use; `None` if that may be any.
+pub(super) fn used(stages: &[Node], mut names: Vec<String>) -> Option<Vec<String>> {
+    for node in stages {
+        if adds(node, &mut names)? {
+            return Some(names);
+        }
+    }
+    None
+}
+
+/// Adds the top-level fields that a stage uses; true if those behind it see no others. `None` if it may use any.
+fn adds(node: &Node, names: &mut Vec<String>) -> Option<bool> {
+    match node {
+        Node::Match(found) => found.reads(names)?,
+        Node::Sort(sort) => names.extend(sort.keys.iter().map(|key| key.path.first().to_owned())),
+        Node::Skip(_) | Node::Limit(_) => {}
+        Node::Other(stage, _) => stage.reads(names)?,
+        Node::Project(shape, _) => return shape.0.reads(names),
+        Node::Group(group) => {
+            group.reads(names)?;
+            return Some(true);
+        }
+        _ => return None,
+    }
+    Some(false)
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use crate::access::Flow;
 use crate::code::Result;
 use crate::doc::Doc;
 use crate::doc::write::Writer;
-use crate::query::Sort;
-use crate::query::runs::{Keyed, Runs};
+use crate::query::runs::{Keyed, Runs, size};
+use crate::query::{Query, Sort};
 
-use super::stream::{Docs, Stream};
+use super::pipeline::timed;
+use super::stream::{Docs, List, Stream};
 use super::world::Context;
 
 /// The documents of a stream in order.
@@ -52,9 +53,6 @@ impl Sorting {
         let mut all: Vec<Keyed> = Vec::new();
         // The place of the last of the first ones, once there are as many as are wanted.
         let (mut bytes, mut last): (usize, Option<Vec<u8>>) = (0, None);
-        let size = |key: &Vec<u8>, document: &RawDocumentBuf| {
-            key.len() + document.as_bytes().len() + size_of::<Keyed>()
-        };
         let mut key = Vec::new();
         input.each(&mut |document| {
             sort.key_into(document, &mut key)?;
@@ -83,6 +81,51 @@ impl Sorting {
         })?;
         all.sort_by(|a, b| a.0.cmp(&b.0));
         runs.end(all)
+    }
+}
+
+/// The first documents of a collection, as those of [`Sorting`] over what a query finds. The collection is asked for them
+/// first.
+pub(super) struct First {
+    namespace: String,
+    query: Query,
+    sort: Sort,
+    wanted: usize,
+    needed: Option<Vec<String>>,
+    context: Context,
+    found: Option<Docs>,
+}
+
+impl First {
+    pub(super) fn new(
+        namespace: &str,
+        query: Query,
+        sort: Sort,
+        wanted: usize,
+        needed: Option<Vec<String>>,
+        context: &Context,
+    ) -> Self {
+        let (namespace, context) = (namespace.to_owned(), context.clone());
+        First { namespace, query, sort, wanted, needed, context, found: None }
+    }
+
+    fn found(&self) -> Result<Docs> {
+        let First { namespace, query, sort, wanted, needed, context, .. } = self;
+        let first = Query { sort: Some(sort.clone()), limit: *wanted as u64, ..query.clone() };
+        if let Some(found) = context.world.first(namespace, &first, context)? {
+            return Ok(Box::new(List::new(found)));
+        }
+        let all = timed(context.world.find(namespace, query.clone())?, context);
+        Ok(Box::new(Sorting::new(sort.clone(), Some(*wanted), needed.clone(), all, context)))
+    }
+}
+
+impl Stream for First {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if self.found.is_none() {
+            self.found = Some(self.found()?);
+        }
+        self.found.as_mut().map_or(Ok(None), |found| found.next())
     }
 }
 

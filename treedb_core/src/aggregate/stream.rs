@@ -64,37 +64,52 @@ pub(crate) fn collect(mut input: Docs, memory: usize, what: &str) -> Result<Vec<
     Ok(all)
 }
 
+/// When the time is up.
+pub(crate) struct Clock {
+    until: Option<std::time::Instant>,
+    count: u32,
+}
+
+impl Clock {
+    pub(crate) fn new(until: Option<std::time::Instant>) -> Self {
+        Clock { until, count: 0 }
+    }
+
+    /// Looks at the time now and then.
+    ///
+    /// # Errors
+    /// `MaxTimeMSExpired`.
+    #[inline]
+    pub(crate) fn tick(&mut self) -> Result<()> {
+        self.count = self.count.wrapping_add(1);
+        match self.until {
+            Some(until) if self.count.is_multiple_of(64) && std::time::Instant::now() >= until => {
+                Err(crate::code::QueryError::new(
+                    crate::code::ErrorCode::MaxTimeMSExpired,
+                    "operation exceeded time limit",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Stops when the time is up.
 pub(crate) struct Timed {
     pub(crate) input: Docs,
-    pub(crate) until: std::time::Instant,
-    pub(crate) count: u32,
-}
-
-impl Timed {
-    /// Looks at the clock now and then.
-    fn check(count: &mut u32, until: std::time::Instant) -> Result<()> {
-        *count = count.wrapping_add(1);
-        if count.is_multiple_of(64) && std::time::Instant::now() >= until {
-            return Err(crate::code::QueryError::new(
-                crate::code::ErrorCode::MaxTimeMSExpired,
-                "operation exceeded time limit",
-            ));
-        }
-        Ok(())
-    }
+    pub(crate) clock: Clock,
 }
 
 impl Stream for Timed {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        Self::check(&mut self.count, self.until)?;
+        self.clock.tick()?;
         self.input.next()
     }
 
     fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
-        let Timed { input, until, count } = self;
+        let Timed { input, clock } = self;
         input.each(&mut |document| {
-            Self::check(count, *until)?;
+            clock.tick()?;
             visit(document)
         })
     }

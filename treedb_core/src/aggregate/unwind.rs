@@ -12,6 +12,7 @@ use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::query::expr::check_path;
 use crate::query::{finished, lent};
 
+use super::looking::Apart;
 use super::pipeline::Stage;
 use super::stream::{Docs, Stream, Visit};
 use super::world::Context;
@@ -106,7 +107,8 @@ pub(super) fn with_value(document: Doc<'_>, path: &Path, value: Option<Value<'_>
     finished(out)
 }
 
-fn put(document: Doc<'_>, parts: &[Part], value: Option<Value<'_>>, out: &mut Writer) {
+/// The same, written to `out`.
+pub(super) fn put(document: Doc<'_>, parts: &[Part], value: Option<Value<'_>>, out: &mut Writer) {
     let Some((part, rest)) = parts.split_first() else { return };
     let name = part.name.as_bytes();
     let inner = |below: Doc<'_>, out: &mut Writer| match value {
@@ -157,6 +159,11 @@ impl Stage for Unwind {
 
     fn is_for_each(&self) -> bool {
         true
+    }
+
+    fn unwinds(&self, path: &Path) -> Option<Apart> {
+        (self.path.as_str() == path.as_str() && self.index.is_none())
+            .then_some(Apart { preserve: self.preserve })
     }
 
     fn open(self: Arc<Self>, input: Docs, _: &Context) -> Result<Docs> {

@@ -8,7 +8,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Scratch, Sink};
 use crate::code::Result;
-use crate::doc::{Path, Value};
+use crate::doc::{Fields, Path, Value};
 use crate::query::Query;
 use crate::query::expr::Globals;
 
@@ -19,12 +19,17 @@ pub type Work<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;
 
 /// Finds documents by a value of one field.
 pub trait Equal: Send {
-    /// Lends the documents in which a value of the field equals `value`, to `visit`. False, without a call, if they have to
-    /// be found in another way.
+    /// Lends the documents in which a value of the field equals `value`, to `visit`; of `fields`, if they are given, at
+    /// least those. False, without a call, if they have to be found in another way.
     ///
     /// # Errors
     /// Those of the index and of `visit`.
-    fn find(&mut self, value: Value<'_>, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool>;
+    fn find(
+        &mut self,
+        value: Value<'_>,
+        fields: Option<&Fields>,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<bool>;
 }
 
 /// Collections by their full name (`database.collection`), all of one snapshot.
@@ -50,6 +55,21 @@ pub trait World: Send + Sync {
     ) -> Result<Vec<Docs>> {
         let _ = (threads, in_order);
         Ok(vec![self.find(namespace, query)?])
+    }
+
+    /// The documents that `query`, which has an order and a limit, finds. `None` if the collection cannot tell them
+    /// without sorting all of them, or if they take more than a stage may hold.
+    ///
+    /// # Errors
+    /// Those of the planner and of the filter; `MaxTimeMSExpired`.
+    fn first(
+        &self,
+        namespace: &str,
+        query: &Query,
+        context: &Context,
+    ) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let _ = (namespace, query, context);
+        Ok(None)
     }
 
     /// How many documents `query` finds.

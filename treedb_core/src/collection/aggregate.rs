@@ -10,7 +10,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::{Flow, Source};
 use crate::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, OwnedValue, Path, Value, validate_with};
+use crate::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Beside, Durability, ReadTxn};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
@@ -19,6 +19,7 @@ use crate::query::{Counters, Execution, Plan, Query};
 use super::batch::Batch;
 use super::by_key::Sought;
 use super::database::Database;
+use super::first::first;
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::parts::Cuts;
@@ -206,7 +207,7 @@ impl Stream for Rows {
 
 /// Documents of a collection by a value, in a snapshot that streams read too.
 struct ByValue {
-    reads: Arc<Mutex<ReadTxn>>,
+    reads: Beside,
     meta: Arc<Meta>,
     index: usize,
     name: Box<str>,
@@ -214,10 +215,14 @@ struct ByValue {
 }
 
 impl Equal for ByValue {
-    fn find(&mut self, value: Value<'_>, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        let reads = locked(&self.reads);
+    fn find(
+        &mut self,
+        value: Value<'_>,
+        fields: Option<&Fields>,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<bool> {
         let Some(sought) = Sought::new(self.name.as_bytes(), value) else { return Ok(false) };
-        let entries = sought.each(self.index, &*reads, &self.meta, visit)?;
+        let entries = sought.each(self.index, &self.reads, &self.meta, fields, visit)?;
         let looked = entries.unwrap_or_default();
         let counters = Counters { keys_examined: looked, docs_examined: looked, ..Counters::default() };
         self.work.add(counters, &mut Counters::default());
@@ -259,6 +264,18 @@ impl World for Native {
         Ok(vec![self.find(namespace, query)?])
     }
 
+    fn first(
+        &self,
+        namespace: &str,
+        query: &Query,
+        context: &Context,
+    ) -> Result<Option<Vec<RawDocumentBuf>>> {
+        match self.seen(namespace)? {
+            Some(seen) => first(&self.reads, &seen, query.clone(), context, &self.work),
+            None => Ok(Some(Vec::new())),
+        }
+    }
+
     fn count(&self, namespace: &str, query: Query) -> Result<u64> {
         let Some(seen) = self.seen(namespace)? else { return Ok(0) };
         let reads = locked(&self.reads);
@@ -274,9 +291,9 @@ impl World for Native {
         let seen = self.seen(namespace)?;
         // What a transaction has changed is searched for.
         let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
-        let (name, reads, work) = (path.as_str().into(), Arc::clone(&self.reads), Arc::clone(&self.work));
-        let index = Sought::index_on(path.as_str().as_bytes(), &meta);
-        Ok(index.map(|index| Box::new(ByValue { reads, meta, index, name, work }) as Box<dyn Equal>))
+        let Some(index) = Sought::index_on(path.as_str().as_bytes(), &meta) else { return Ok(None) };
+        let (name, reads, work) = (path.as_str().into(), Beside::new(&self.reads), Arc::clone(&self.work));
+        Ok(Some(Box::new(ByValue { reads, meta, index, name, work })))
     }
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {

@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{IndexInfo, KeyRange, Way};
+use crate::access::{IndexInfo, KeyRange, Source, Way};
 use crate::code::Result;
 use crate::doc::key::{encode_value, invert};
-use crate::doc::{Doc, Element, MESSAGE, Value, validate_with};
+use crate::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
 use crate::index::ordered::{Direction, Kind};
 use crate::kv::{MAX_KEY, Reads};
 use crate::query::{Counters, OnKeys, Path, Plan, Projection, project};
@@ -152,8 +152,8 @@ impl<'f> Sought<'f> {
 }
 
 impl Sought<'_> {
-    /// Lends the documents that have the value, found by index number `index`, to `visit`. Returns how many entries led to
-    /// them; `None`, without a call, if the value is larger than a key may be.
+    /// Lends the documents that have the value, found by index number `index`, to `visit`; of `fields`, if they are given, at
+    /// least those. Returns how many entries led to them; `None`, without a call, if the value is larger than a key may be.
     ///
     /// # Errors
     /// Those of the index, of damaged rows and of `visit`.
@@ -162,6 +162,7 @@ impl Sought<'_> {
         index: usize,
         reads: &impl Reads,
         meta: &Meta,
+        fields: Option<&Fields>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
     ) -> Result<Option<u64>> {
         let Some(index) = meta.indexes.get(index) else { return Ok(None) };
@@ -171,9 +172,15 @@ impl Sought<'_> {
                 return Ok(None);
             }
             let view = View { reads, meta };
+            let mut lend = |row| {
+                view.fetch_row(row, &mut |found| match fields {
+                    Some(fields) => visit(found.part(fields)?),
+                    None => visit(found.document()?),
+                })
+            };
             if is_one_at_most(index) {
                 let Some(value) = reads.get(&index.table, key)? else { return Ok(Some(0)) };
-                view.document(split_entry(index, key, value)?.1)?.map_or(Ok(()), |found| visit(&found))?;
+                lend(split_entry(index, key, value)?.1)?;
                 return Ok(Some(1));
             }
             let mut cursor = reads.cursor(&index.table)?;
@@ -184,7 +191,7 @@ impl Sought<'_> {
             {
                 entries += 1;
                 let (_, row) = split_entry(index, entry, value)?;
-                view.document(row)?.map_or(Ok(()), |found| visit(&found))?;
+                lend(row)?;
                 on = cursor.next()?;
             }
             Ok(Some(entries))

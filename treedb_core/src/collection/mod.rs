@@ -25,6 +25,7 @@
 //! | `backfill` | the entries of a build: read in a snapshot, put in order, written |
 //! | `index_change` | what `collMod` changes of an index |
 //! | `expiry` | documents that are deleted when their time is over |
+//! | `first` | the first documents of an order |
 //! | `check` | rows against indexes, both ways |
 //! | [`changes`] | the change log: what happened to documents, by sequence number |
 //!
@@ -44,6 +45,7 @@ mod cursor;
 mod database;
 mod edit;
 mod expiry;
+mod first;
 mod handle;
 mod index_build;
 mod index_change;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use crate::access::{Flow, RowId, Source, Way};
+use crate::access::{Flow, RowId, Source, VisitLent, Way};
 use crate::aggregate::{Docs, Stream, Visit};
 use crate::code::Result;
 use crate::kv::{Beside, ReadTxn, Reads};
@@ -67,6 +67,21 @@ impl Cuts {
         Ok(Some(Cuts { threads, first, step, stride, last }))
     }
 
+    /// What each thread reads.
+    pub(super) fn spans(&self, reads: &Arc<Mutex<ReadTxn>>, meta: &Arc<Meta>, work: &Arc<Work>) -> Vec<Span> {
+        let span = |number| Span {
+            reads: Beside::new(reads),
+            meta: Arc::clone(meta),
+            next: self.first.saturating_add(number * self.step),
+            stride: self.stride,
+            step: self.step,
+            last: self.last,
+            at: None,
+            work: Arc::clone(work),
+        };
+        (0..self.threads).map(span).collect()
+    }
+
     /// A stream for each thread of the documents that `query` finds.
     pub(super) fn parts(
         &self,
@@ -75,69 +90,46 @@ impl Cuts {
         query: &Arc<Query>,
         work: &Arc<Work>,
     ) -> Vec<Docs> {
-        let part = |number| -> Docs {
-            let reads = Beside::new(reads);
-            let (meta, query) = (Arc::clone(meta), Arc::clone(query));
-            let work = Arc::clone(work);
-            let part = Part {
-                reads,
-                meta,
-                query,
-                next: self.first.saturating_add(number * self.step),
-                stride: self.stride,
-                step: self.step,
-                last: self.last,
-                at: None,
-                work,
-                tally: Tally::default(),
-            };
+        let part = |span| -> Docs {
+            let part = Part { span, query: Arc::clone(query), tally: Tally::default() };
             Box::new(OneByOne { part, ready: Vec::new().into_iter() })
         };
-        (0..self.threads).map(part).collect()
+        self.spans(reads, meta, work).into_iter().map(part).collect()
     }
 }
 
-/// What one thread reads.
-struct Part {
+/// The rows that one thread reads.
+pub(super) struct Span {
     reads: Beside,
     meta: Arc<Meta>,
-    query: Arc<Query>,
-    /// First id of the next span.
+    /// First id of the next of its spans.
     next: u64,
     stride: u64,
     step: u64,
     last: u64,
-    /// The row of the current span that was shown last, where the walk was stopped.
+    /// The row that was shown last, where the walk was stopped.
     at: Option<RowId>,
     work: Arc<Work>,
-    tally: Tally,
 }
 
-impl Part {
-    /// Shows the documents that are left until `visit` says stop; true if it did.
-    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<bool> {
+impl Span {
+    /// Shows the rows that are left until `visit` says stop; true if it did.
+    pub(super) fn walk(&mut self, visit: &mut VisitLent<'_>) -> Result<bool> {
         while self.next <= self.last {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
-            let (filter, at, mut stopped) = (&self.query.filter, &mut self.at, false);
-            let (used, tally, mut looked) = (self.query.used.as_ref(), &mut self.tally, Counters::default());
+            let (at, mut stopped, mut looked) = (&mut self.at, false, Counters::default());
             let view = View { reads: &self.reads, meta: &self.meta };
             view.scan_rows(Way::Forward, after, &mut |id, row| {
                 if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }
                 looked.docs_examined += 1;
-                let document = match used {
-                    Some(used) => used.of(filter, row, tally)?,
-                    None if filter.admits(row)? => Some(row.document()?),
-                    None => None,
-                };
-                let Some(document) = document else { return Ok(Flow::Continue(())) };
-                if visit(document)? == Flow::Break(()) {
+                let flow = visit(id, row)?;
+                if flow == Flow::Break(()) {
                     (*at, stopped) = (Some(id), true);
-                    return Ok(Flow::Break(()));
                 }
-                Ok(Flow::Continue(()))
+                Ok(flow)
             })?;
             self.work.add(looked, &mut Counters::default());
             if stopped {
@@ -147,6 +139,29 @@ impl Part {
             self.next = self.next.saturating_add(self.stride);
         }
         Ok(false)
+    }
+}
+
+/// The documents of a query that one thread finds.
+struct Part {
+    span: Span,
+    query: Arc<Query>,
+    tally: Tally,
+}
+
+impl Part {
+    /// Shows the documents that are left until `visit` says stop; true if it did.
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<bool> {
+        let Part { span, query, tally } = self;
+        let (filter, used) = (&query.filter, query.used.as_ref());
+        span.walk(&mut |_, row| {
+            let document = match used {
+                Some(used) => used.of(filter, row, tally)?,
+                None if filter.admits(row)? => Some(row.document()?),
+                None => None,
+            };
+            document.map_or(Ok(Flow::Continue(())), |document| visit(document))
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::access::Row;
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::json::{from_json, to_exact_json};
 use crate::doc::template::{Picks, Shapes, Stored};
-use crate::doc::{Fields, with_id};
+use crate::doc::{Doc, Fields, Glance, with_id};
 
 use super::meta::Meta;
 
@@ -254,6 +254,19 @@ impl Row for Lent<'_, '_> {
 
     fn part(&mut self, fields: &Fields) -> Result<&RawDocument> {
         self.decode(Some(fields))
+    }
+
+    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
+        match &self.meta.stored_as {
+            Rows::Bson => Ok(Glance::at(Doc::from(RawDocument::from_bytes(self.row)?), fields)),
+            Rows::Template(shapes) => match shapes.open(self.row).ok_or_else(|| self.meta.damaged())? {
+                Stored::Plain(doc) => Ok(Glance::at(Doc::from(RawDocument::from_bytes(doc)?), fields)),
+                Stored::Shaped(row) => {
+                    self.scratch.picks.glance(&row, fields).ok_or_else(|| self.meta.damaged())
+                }
+            },
+            Rows::Json => Ok(Glance::Unclear),
+        }
     }
 }
 

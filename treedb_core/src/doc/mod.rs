@@ -7,6 +7,7 @@
 
 pub(crate) mod collation;
 pub mod compare;
+mod glance;
 mod identity;
 pub mod json;
 pub mod key;
@@ -23,6 +24,7 @@ pub(crate) mod value;
 pub(crate) mod write;
 
 pub use collation::Collation;
+pub use glance::Glance;
 pub use identity::with_id;
 pub(crate) use number::{Decimal, Rounding};
 pub use owned::OwnedValue;

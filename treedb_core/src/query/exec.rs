@@ -4,8 +4,6 @@
 //! cursor can keep one between two batches without holding on to anything but its snapshot. It stops behind the row
 //! it handed out last and goes on from there.
 
-use std::collections::BinaryHeap;
-
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, RowId, Source};
@@ -15,13 +13,17 @@ use crate::doc::{Collation, Doc, Value};
 use super::filter::Filter;
 use super::plan::{Plan, review};
 use super::projection::Projection;
-use super::runs::{Keyed, Runs};
+use super::runs::{Keyed, Runs, size};
 use super::sort::Sort;
+use super::top::Top;
 use super::used::Used;
 use super::walk::{Show, Walk};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
+
+/// Documents that are sorted as quickly as thrown away.
+const FEW: usize = 500;
 
 /// A parsed search.
 #[derive(Debug, Clone)]
@@ -80,6 +82,14 @@ impl Query {
         let parse = |projection: &RawDocument| Projection::parse_for(projection, &query.filter);
         query.projection = projection.map(parse).transpose()?.flatten();
         Ok(query)
+    }
+
+    /// Documents at the front of its order that are all it needs.
+    pub(super) fn wanted(&self) -> usize {
+        match self.limit {
+            0 => usize::MAX,
+            limit => usize::try_from(self.skip.saturating_add(limit)).unwrap_or(usize::MAX),
+        }
     }
 
     /// The same query, its texts compared by `collation`.
@@ -239,29 +249,72 @@ impl Execution {
         Ok(more)
     }
 
-    /// The answer in order, without what is skipped. With a limit only the first documents are kept at any time; beyond
-    /// the memory there is they go to scratch files.
+    /// The answer in order, without what is skipped.
     fn sort(&mut self, source: &dyn Source) -> Result<Runs> {
+        let mut runs = match self.first(source, &mut || Ok(()))? {
+            Some(first) => {
+                let mut runs = Runs::default();
+                runs.end(first)?;
+                runs
+            }
+            None => self.all(source)?,
+        };
+        for _ in 0..self.query.skip {
+            if runs.next()?.is_none() {
+                break;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// What the answer begins with, up to the last that is handed out: with keys, in order. `None` if all documents are
+    /// asked for, if those take more than the memory, or if there is a better way to them. `tick` may stop it.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and those of `tick`.
+    pub(crate) fn first(
+        &mut self,
+        source: &dyn Source,
+        tick: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Vec<Keyed>>> {
+        let Execution { query, plan, walk, counters, sort_memory, .. } = self;
+        // What an index knows without the rows is not fetched.
+        if query.limit == 0 || plan.covered().is_some() {
+            return Ok(None);
+        }
+        let Some(mut top) = Top::new(query, *sort_memory) else { return Ok(None) };
+        let (begun, mut number, mut fits) = (*counters, 0_u64, true);
+        walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| {
+            tick()?;
+            number += 1;
+            fits = row.map_or(Ok(true), |row| top.see(id, number, row))?;
+            Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
+        })?;
+        let found = if fits { top.documents(source, *sort_memory)? } else { None };
+        match &found {
+            Some(_) => review(source, plan, counters),
+            None => (*walk, *counters) = (Walk::default(), begun),
+        }
+        Ok(found)
+    }
+
+    /// All documents of the answer; beyond the memory there is they go to scratch files.
+    fn all(&mut self, source: &dyn Source) -> Result<Runs> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
         let mut runs = Runs::default();
         let Some(sort) = &query.sort else { return Ok(runs) };
-        let keep = match query.limit {
-            0 => usize::MAX,
-            limit => usize::try_from(query.skip.saturating_add(limit)).unwrap_or(usize::MAX),
-        };
-        let (mut heap, mut bytes, mut number) = (BinaryHeap::new(), 0_usize, 0_u64);
+        let (mut all, mut bytes, keep) = (Vec::<Keyed>::new(), 0_usize, query.wanted());
+        // Documents that are equal in the order asked for keep the order they were found in.
+        let in_order = |all: &mut Vec<Keyed>| all.sort_by(|a, b| a.0.cmp(&b.0));
         walk.documents(source, plan, query, counters, &mut |document| {
             let key = sort.key(document)?;
-            number += 1;
-            // Documents that are equal in the order asked for keep the order they were found in.
-            if heap.len() >= keep && heap.peek().is_some_and(|last: &Sorted| (&last.key, last.number) <= (&key, number)) {
-                return Ok(Flow::Continue(()));
-            }
-            let entry = Sorted { key, number, document: document.to_owned() };
-            bytes += entry.size();
-            heap.push(entry);
-            if heap.len() > keep {
-                bytes -= heap.pop().map_or(0, |last| last.size());
+            bytes += size(&key, document);
+            all.push((key, document.to_owned()));
+            // Now and then what cannot be among the first is let go.
+            if all.len() / 2 > keep.saturating_add(FEW) {
+                in_order(&mut all);
+                all.truncate(keep);
+                bytes = all.iter().map(|(key, document)| size(key, document)).sum();
             }
             if bytes > *sort_memory {
                 let file = if query.spill { source.scratch()? } else { None };
@@ -274,56 +327,16 @@ impl Execution {
                         ),
                     ));
                 };
-                runs.spill(std::mem::take(&mut heap).into_sorted_vec().into_iter().map(Sorted::keyed), file)?;
+                in_order(&mut all);
+                runs.spill(all.drain(..), file)?;
                 bytes = 0;
             }
             Ok(Flow::Continue(()))
         })?;
         review(source, plan, counters);
-        runs.end(heap.into_sorted_vec().into_iter().map(Sorted::keyed).collect())?;
-        for _ in 0..query.skip {
-            if runs.next()?.is_none() {
-                break;
-            }
-        }
+        in_order(&mut all);
+        runs.end(all)?;
         Ok(runs)
-    }
-}
-
-/// A document being sorted. The greatest of a heap of these is the last of the answer so far.
-struct Sorted {
-    key: Vec<u8>,
-    number: u64,
-    document: RawDocumentBuf,
-}
-
-impl Sorted {
-    fn keyed(self) -> Keyed {
-        (self.key, self.document)
-    }
-
-    fn size(&self) -> usize {
-        self.key.len() + self.document.as_bytes().len() + size_of::<Self>()
-    }
-}
-
-impl Ord for Sorted {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (&self.key, self.number).cmp(&(&other.key, other.number))
-    }
-}
-
-impl PartialEq for Sorted {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Sorted {}
-
-impl PartialOrd for Sorted {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
     }
 }
 

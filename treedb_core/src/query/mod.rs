@@ -10,6 +10,7 @@
 //! | `runs`, `spill` | sorted runs in scratch files, and the records in them |
 //! | `regular` | how regular expressions are compiled |
 //! | `sort` | [`Sort`]: in what order |
+//! | `top` | the first rows of an order |
 //! | `index_spec` | [`index_of`]: reading an index's specification |
 //! | `usable`, `implies` | which indexes may serve a query |
 //! | `used` | [`Used`]: which fields are decoded |
@@ -37,6 +38,7 @@ mod reshape;
 pub(crate) mod runs;
 mod sort;
 pub(crate) mod spill;
+mod top;
 mod update;
 mod usable;
 mod used;
@@ -54,6 +56,7 @@ pub use projection::Projection;
 pub use reshape::Reshape;
 pub(crate) use reshape::{finished, lent};
 pub use sort::Sort;
+pub(crate) use top::Top;
 pub use update::{Changes, Update};
 pub(crate) use used::Tally;
 pub use used::Used;

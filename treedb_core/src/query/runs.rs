@@ -1,6 +1,6 @@
 //! Documents in order that do not fit in memory: sorted runs, all but the last in scratch files, merged.
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::Scratch;
 use crate::code::Result;
@@ -9,6 +9,11 @@ use super::spill::{SpillReader, SpillWriter};
 
 /// A document and the bytes that tell its place.
 pub(crate) type Keyed = (Vec<u8>, RawDocumentBuf);
+
+/// Bytes that a document takes while it is sorted.
+pub(crate) fn size(key: &[u8], document: &RawDocument) -> usize {
+    key.len() + document.as_bytes().len() + size_of::<Keyed>()
+}
 
 /// Sorted runs. Of documents with equal keys those of the earlier run come first.
 #[derive(Default)]

@@ -62,20 +62,23 @@ pub(super) enum Show<'f> {
     Documents,
     /// At least these fields of it.
     Part(&'f Used),
+    /// It as it lies.
+    Lent,
 }
 
 impl Show<'_> {
-    fn of(self, row: &mut dyn Row) -> Result<Option<&RawDocument>> {
+    fn row(self, id: RowId, row: &mut dyn Row, visit: &mut VisitMatch<'_>) -> Result<Flow> {
         match self {
-            Show::Rows => Ok(None),
-            Show::Documents => row.document().map(Some),
-            Show::Part(used) => row.part(used.fields()).map(Some),
+            Show::Rows => visit(id, None),
+            Show::Documents => visit(id, Some(&mut row.document()?)),
+            Show::Part(used) => visit(id, Some(&mut row.part(used.fields())?)),
+            Show::Lent => visit(id, Some(row)),
         }
     }
 }
 
 /// What is shown of each matching row.
-pub(super) type VisitMatch<'a> = dyn FnMut(RowId, Option<&RawDocument>) -> Result<Flow> + 'a;
+pub(super) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
 
 impl Walk {
     /// [`Walk::run`] for those who want the documents.
@@ -88,8 +91,8 @@ impl Walk {
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
         let show = query.used.as_ref().map_or(Show::Documents, Show::Part);
-        self.run(source, plan, &query.filter, counters, show, &mut |_, document| match document {
-            Some(document) => visit(document),
+        self.run(source, plan, &query.filter, counters, show, &mut |_, row| match row {
+            Some(row) => visit(row.document()?),
             None => Ok(Flow::Continue(())),
         })
     }
@@ -137,10 +140,10 @@ impl Walk {
             *last = Some(id);
             let flow = match show {
                 Show::Part(used) => match used.of(filter, row, tally)? {
-                    Some(document) => visit(id, Some(document))?,
+                    Some(mut part) => visit(id, Some(&mut part))?,
                     None => Flow::Continue(()),
                 },
-                _ if filter.admits(row)? => visit(id, show.of(row)?)?,
+                _ if filter.admits(row)? => show.row(id, row, visit)?,
                 _ => Flow::Continue(()),
             };
             if flow == Flow::Break(()) {
@@ -186,7 +189,7 @@ impl Walk {
                 && let Some(cover) = cover
                 && let Some(document) = cover.document(key, marks, room)
             {
-                visit(row, Some(&document))?
+                visit(row, Some(&mut &*document))?
             } else {
                 fetched(source, row, (!known).then_some(filter), show, counters, visit)?
             };
@@ -247,7 +250,7 @@ fn fetched(
     source.fetch_row(row, &mut |found| {
         counters.docs_examined += 1;
         if filter.map_or(Ok(true), |filter| filter.admits(found))? {
-            flow = visit(row, show.of(found)?)?;
+            flow = show.row(row, found, visit)?;
         }
         Ok(())
     })?;

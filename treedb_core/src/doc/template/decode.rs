@@ -6,7 +6,7 @@ use super::number::{take, take_bytes, take_counted, unzigzag};
 use super::shape::{Field, Shape, Slot, bits_at, loose};
 use super::shapes::Shapes;
 use super::{MAX_NESTING, array_form};
-use crate::doc::MAX_DOCUMENT_SIZE;
+use crate::doc::{Element, Glance, MAX_DOCUMENT_SIZE, Value};
 
 /// A row, as its first bytes tell.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +82,7 @@ pub(super) struct Reader<'s, 'r> {
     depth: usize,
 }
 
-impl Reader<'_, '_> {
+impl<'r> Reader<'_, 'r> {
     /// Appends the elements of `fields`.
     pub(super) fn fields(&mut self, fields: &[Field], out: &mut Vec<u8>) -> Option<()> {
         fields.iter().try_for_each(|field| self.field(field, out))
@@ -155,6 +155,40 @@ impl Reader<'_, '_> {
             },
             Slot::Nested(fields) => fields.iter().try_for_each(|field| self.skip(field)),
         }
+    }
+
+    /// What the next field, which is gone over, says at a glance.
+    pub(super) fn glance(&mut self, field: &Field) -> Option<Glance<'r>> {
+        let kind = field.kind();
+        match &field.slot {
+            Slot::Value => self.glance_at_value(kind),
+            Slot::Nothing => Some(plain(kind, &[])),
+            Slot::Bit(at) => Some(Glance::Value(Value::Bool(bits_at(self.bits, *at) & 1 == 1))),
+            Slot::Fixed { at, len } => Some(plain(kind, self.fixed.get(*at..)?.get(..*len)?)),
+            Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
+                loose::USUAL => self.glance_at_value(kind),
+                loose::ABSENT => Some(Glance::Missing),
+                loose::NULL => Some(Glance::Value(Value::Null)),
+                _ => {
+                    let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
+                    self.glance_at_value(kind)
+                }
+            },
+            Slot::Nested(_) => Some(Glance::Unclear),
+        }
+    }
+
+    fn glance_at_value(&mut self, kind: u8) -> Option<Glance<'r>> {
+        Some(Glance::Value(match kind {
+            kind::STRING => Value::String(take_counted(&mut self.values)?),
+            kind::INT32 => Value::Int32(i32::try_from(unzigzag(take(&mut self.values)?)).ok()?),
+            kind::INT64 => Value::Int64(unzigzag(take(&mut self.values)?)),
+            kind::DATE => Value::Date(unzigzag(take(&mut self.values)?)),
+            _ => match fixed_len(kind) {
+                Some(len) => return Some(plain(kind, take_bytes(&mut self.values, len)?)),
+                None => return Some(Glance::Unclear),
+            },
+        }))
     }
 
     fn skip_value(&mut self, kind: u8) -> Option<()> {
@@ -257,6 +291,11 @@ impl Reader<'_, '_> {
         }
         Some(())
     }
+}
+
+/// A value whose bytes are as in BSON.
+fn plain(kind: u8, bytes: &[u8]) -> Glance<'_> {
+    Glance::of(Element { name: &[], kind, bytes }.value())
 }
 
 /// Bytes of the types whose values have always as many and are stored as in BSON.

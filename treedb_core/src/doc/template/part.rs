@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::decode::{Row, document};
+use crate::doc::Glance;
 
 /// Names of fields of documents, not of those nested in them: what is asked of a row.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +27,14 @@ impl Fields {
         names.sort_unstable();
         names.dedup();
         Fields { id: NEXT.fetch_add(1, Ordering::Relaxed), names }
+    }
+
+    /// The name, if there is just one.
+    pub(crate) fn only(&self) -> Option<&[u8]> {
+        match self.names.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     fn has(&self, name: &[u8]) -> bool {
@@ -55,18 +64,45 @@ impl Picks {
     /// Appends the document to `out`, of its fields those in `fields`, in the document's order. `None` if the row is
     /// damaged; damage in a field that is not wanted may go unseen.
     pub(crate) fn decode(&mut self, row: &Row<'_, '_>, fields: &Fields, out: &mut Vec<u8>) -> Option<()> {
-        let of = (row.shape.id, fields.id);
-        let at = match self.picks.iter().position(|pick| pick.of == of) {
-            Some(at) => at,
-            None => self.learn(of, row, fields),
-        };
-        let wanted = &self.picks.get(at)?.wanted;
+        let wanted = self.wanted(row, fields)?;
         let mut reader = row.reader(0);
         document(out, |out| {
             row.shape.fields.iter().zip(wanted).try_for_each(|(field, wanted)| {
                 if *wanted { reader.field(field, out) } else { reader.skip(field) }
             })
         })
+    }
+
+    /// The only one of `fields`; `None` if the row is damaged before it.
+    pub(crate) fn glance<'r>(&mut self, row: &Row<'_, 'r>, fields: &Fields) -> Option<Glance<'r>> {
+        if fields.names.len() != 1 {
+            return Some(Glance::Unclear);
+        }
+        let wanted = self.wanted(row, fields)?;
+        let mut reader = row.reader(0);
+        for (field, wanted) in row.shape.fields.iter().zip(wanted) {
+            if !*wanted {
+                reader.skip(field)?;
+                continue;
+            }
+            // Of two fields with one name the first counts.
+            match reader.glance(field)? {
+                Glance::Missing => {}
+                found => return Some(found),
+            }
+        }
+        Some(Glance::Missing)
+    }
+
+    /// For each field of the row's shape up to the last one wanted, whether it is.
+    #[inline]
+    fn wanted(&mut self, row: &Row<'_, '_>, fields: &Fields) -> Option<&[bool]> {
+        let of = (row.shape.id, fields.id);
+        let at = match self.picks.iter().position(|pick| pick.of == of) {
+            Some(at) => at,
+            None => self.learn(of, row, fields),
+        };
+        Some(&self.picks.get(at)?.wanted)
     }
 
     #[cold]

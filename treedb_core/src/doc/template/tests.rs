@@ -5,7 +5,7 @@ use bson::{RawDocumentBuf, rawdoc};
 
 use super::*;
 use crate::doc::testing::{Rng, random_document, random_value};
-use crate::doc::{Doc, validate};
+use crate::doc::{Doc, Glance, Value, validate};
 
 fn decoded(shapes: &Shapes, row: &[u8]) -> Option<Vec<u8>> {
     match shapes.open(row)? {
@@ -161,7 +161,7 @@ fn some_fields_are_those_of_the_whole_document_in_its_order() {
             .into_iter()
             .map(|names| (names.clone(), Fields::new(names.iter().map(|name| name.as_bytes()))))
             .collect();
-    let mut asked = 0;
+    let (mut asked, mut unclear) = (0, 0);
     for _ in 0..600 {
         let doc = if rng.below(2) == 0 { random_document(&mut rng, 3) } else { doubled(&mut rng, 3) };
         let row = through(&mut shapes, doc.as_bytes());
@@ -175,9 +175,28 @@ fn some_fields_are_those_of_the_whole_document_in_its_order() {
             picks.decode(&row, fields, &mut part).unwrap();
             assert_eq!(part, expected.into_bytes(), "{names:?} of {:?}", Doc::from(&doc));
             asked += 1;
+            match (picks.glance(&row, fields).unwrap(), names.as_slice()) {
+                (Glance::Unclear, [name]) => {
+                    let element = Doc::from(&doc).find(name.as_bytes()).unwrap();
+                    unclear += usize::from(Glance::of(element.value()) != Glance::Unclear);
+                }
+                (found, [_]) => {
+                    assert!(same(found, Glance::at(Doc::from(&doc), fields)), "{found:?} {doc:?}")
+                }
+                (found, _) => assert_eq!(found, Glance::Unclear),
+            }
         }
     }
-    assert!(asked > 1000, "{asked}");
+    // Rare types only.
+    assert!(asked > 1000 && unclear * 20 < asked, "{asked} {unclear}");
+}
+
+fn same(a: Glance<'_>, b: Glance<'_>) -> bool {
+    match (a, b) {
+        // Not a number is not equal to itself.
+        (Glance::Value(Value::Double(a)), Glance::Value(Value::Double(b))) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
+    }
 }
 
 #[test]
