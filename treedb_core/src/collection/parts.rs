@@ -160,7 +160,10 @@ impl Part {
                 None if filter.admits(row)? => Some(row.document()?),
                 None => None,
             };
-            document.map_or(Ok(Flow::Continue(())), |document| visit(document))
+            match document {
+                Some(document) => visit(document),
+                None => Ok(Flow::Continue(())),
+            }
         })
     }
 }
