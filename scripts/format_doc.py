@@ -30,6 +30,7 @@ CHAPTERS = [
     ("Template rows: a shape", "doc/template/mod.rs", "A shape"),
     ("Index entries", "index/ordered/mod.rs", None),
     ("Encoded keys", "doc/key.rs", None),
+    ("Long keys", "collection/long_key.rs", None),
     ("Change log", "collection/changes/mod.rs", "Bytes"),
     ("Places in a change stream", "collection/changes/token.rs", None),
 ]

@@ -28,8 +28,9 @@ use crate::kv::{Beside, Durability, ReadTxn, Reads};
 use super::bulk::{Entries, Pairs};
 use super::change::{check_key, marks};
 use super::database::Database;
-use super::edit::{Edit, holder};
-use super::meta::{IndexMeta, Meta};
+use super::edit::{Edit, holder, holder_of};
+use super::long_key::{is_long, key_of, stored};
+use super::meta::{Facts, IndexMeta, Meta};
 use super::namespace::Namespace;
 use super::view::View;
 
@@ -76,6 +77,7 @@ pub(super) enum Progress {
 /// The next entry of a run, and what is behind it.
 #[derive(Clone, Copy)]
 struct Front<'r> {
+    /// As it is stored.
     key: &'r [u8],
     row: RowId,
     marks: &'r [u8],
@@ -162,8 +164,8 @@ struct Block {
     run: Run,
     entries: usize,
     rows: u64,
-    multikey: bool,
-    /// Rows that are looked at one by one: their keys cannot be had, or one is too long.
+    facts: Facts,
+    /// Rows that are looked at one by one: their keys cannot be had.
     odd: Vec<RowId>,
     /// True if it ended for want of memory.
     full: bool,
@@ -183,7 +185,7 @@ impl BlockReader<'_> {
     /// Reads the rows `from..end`.
     fn read(&self, reads: &impl Reads, from: u64, end: u64) -> Result<Block> {
         let (mut entries, mut odd) = (Entries::default(), Vec::new());
-        let (mut rows, mut multikey, mut full, mut next) = (0, false, false, None);
+        let (mut rows, mut facts, mut full, mut next) = (0, Facts::default(), false, None);
         let view = View { reads, meta: self.meta };
         view.scan_rows(Way::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
             full = entries.size() >= BLOCK_MEMORY;
@@ -197,13 +199,13 @@ impl BlockReader<'_> {
                 None => row.document()?,
             };
             match entries.add(self.def, id.0, document) {
-                Ok(several) => multikey |= several,
+                Ok(more) => facts = facts.and(more),
                 Err(()) => odd.push(id),
             }
             Ok(Flow::Continue(()))
         })?;
         entries.arrange();
-        Ok(Block { run: Run::of(&entries), entries: entries.len(), rows, multikey, odd, full, next })
+        Ok(Block { run: Run::of(&entries), entries: entries.len(), rows, facts, odd, full, next })
     }
 }
 
@@ -220,7 +222,7 @@ struct Slice {
     runs: Vec<Run>,
     entries: usize,
     rows: u64,
-    multikey: bool,
+    facts: Facts,
     odd: Vec<RowId>,
     /// The first row behind it; `None` if there is none.
     next: Option<u64>,
@@ -236,7 +238,7 @@ impl Slice {
             runs: Vec::new(),
             entries: 0,
             rows: 0,
-            multikey: false,
+            facts: Facts::default(),
             odd: Vec::new(),
             next: Some(from),
         };
@@ -263,7 +265,7 @@ impl Slice {
                 slice.runs.push(block.run);
                 slice.entries += block.entries;
                 slice.rows += block.rows;
-                slice.multikey |= block.multikey;
+                slice.facts = slice.facts.and(block.facts);
                 slice.odd.extend(block.odd);
                 slice.next = block.next;
                 // Those behind a full one begin where it did not come to.
@@ -372,11 +374,12 @@ impl Edit<'_> {
 
     /// Refuses an entry of a unique index whose key another row has.
     fn refuse_other(&self, index: &IndexMeta, entry: &Front<'_>) -> Result<()> {
-        match holder(self.txn, index, entry.key)? {
+        match holder_of(self.txn, index, entry.key)? {
             Some(other) if other != entry.row => {
                 let document = self.view().document(entry.row)?;
                 let document = document.unwrap_or_else(|| Cow::Owned(RawDocumentBuf::new()));
-                Err(index.def.duplicate(self.meta.namespace.as_str(), entry.key, &document))
+                let key = key_of(index.def.keys(&document)?.keys, entry.key).unwrap_or_default();
+                Err(index.def.duplicate(self.meta.namespace.as_str(), &key, &document))
             }
             _ => Ok(()),
         }
@@ -396,29 +399,31 @@ impl Edit<'_> {
     fn marks_now(&self, index: &IndexMeta, entry: &Front<'_>) -> Result<Option<Vec<u8>>> {
         let Some(document) = self.view().document(entry.row)? else { return Ok(None) };
         let keys = index.def.keys(&document)?;
-        let has = keys.keys.iter().any(|key| key == entry.key);
-        Ok(has.then(|| marks(&index.def, &keys, &document)))
+        let marks = marks(&index.def, &keys, &document);
+        Ok(key_of(keys.keys, entry.key).map(|_| marks))
     }
 
     /// Writes the entries of odd rows, and returns whether some are left.
     fn put_odd(&mut self, at: usize, rows: &mut std::slice::Iter<'_, RowId>) -> Result<bool> {
-        let (mut pairs, mut multikey) = (Pairs::default(), false);
+        let (mut pairs, mut facts) = (Pairs::default(), Facts::default());
         for row in rows.by_ref().take(STEP) {
             let Some(target) = self.meta.indexes.get(at) else { return Ok(false) };
             let Some(document) = self.view().document(*row)?.map(Cow::into_owned) else { continue };
             let keys = target.def.keys(&document)?;
             let marks = marks(&target.def, &keys, &document);
-            multikey |= keys.multikey && !target.multikey;
+            facts.multikey |= keys.multikey;
             for key in &keys.keys {
                 check_key(&self.meta.namespace, &target.def, key, Some(*row), &document, &|key| {
                     holder(self.txn, target, key)
                 })?;
-                pairs.push(target.def.unique, key, *row, &marks);
+                facts.shortened |= is_long(key);
+                pairs.push(target.def.unique, &stored(key), *row, &marks);
             }
             pairs.put(self.txn, &target.table)?;
         }
-        if multikey {
-            self.now_multikey(&[at])?;
+        let known = self.meta.indexes.get(at).map(|target| target.facts);
+        if let Some(news) = known.and_then(|known| known.news(facts)) {
+            self.note(&[(at, news)])?;
         }
         Ok(!rows.as_slice().is_empty())
     }
@@ -427,7 +432,7 @@ impl Edit<'_> {
     fn built_to(&mut self, at: usize, slice: &Slice) -> Result<()> {
         let meta = Arc::make_mut(&mut self.meta);
         if let Some(target) = meta.indexes.get_mut(at) {
-            target.multikey |= slice.multikey;
+            target.facts = target.facts.and(slice.facts);
             target.building = slice.next;
         }
         meta.arrange();

@@ -13,8 +13,10 @@ use crate::code::Result;
 use crate::index::ordered::IndexDef;
 use crate::kv::{Reads, Table, WriteTxn};
 
-use super::change::{LONGEST_KEY, check_document, marks};
+use super::change::{check_document, marks};
 use super::edit::Edit;
+use super::long_key::{is_long, stored};
+use super::meta::Facts;
 use super::view::append_entry;
 
 /// Fewer documents than this are inserted one by one.
@@ -26,7 +28,7 @@ const CHUNK: usize = 512;
 /// Bytes that most keys have at most.
 const USUAL_KEY: usize = 32;
 
-/// An entry: where its key and the marks behind it are, and the number of its document.
+/// An entry: where its key, as it is stored, and the marks behind it are, and the number of its document.
 struct Place {
     at: usize,
     key: usize,
@@ -46,6 +48,7 @@ pub(super) struct Entries {
 
 /// An entry as it is found in [`Entries`].
 pub(super) struct Entry<'e> {
+    /// As it is stored.
     pub(super) key: &'e [u8],
     pub(super) marks: &'e [u8],
     /// The number that its document was added with.
@@ -53,36 +56,32 @@ pub(super) struct Entry<'e> {
 }
 
 impl Entries {
-    /// Adds the entries of the document with this number, which is above those before it. True if it has several, or may
-    /// have; `Err`, and nothing is added, if its keys cannot be had, or one is too long.
-    pub(super) fn add(&mut self, def: &IndexDef, number: u64, document: &RawDocument) -> Result<bool, ()> {
-        let (bytes, places) = (self.bytes.len(), self.places.len());
-        let added = self.append(def, number, document);
-        if added.is_err() {
-            self.bytes.truncate(bytes);
-            self.places.truncate(places);
-        }
-        added
-    }
-
-    fn append(&mut self, def: &IndexDef, number: u64, document: &RawDocument) -> Result<bool, ()> {
+    /// Adds the entries of the document with this number, which is above those before it, and tells what is true of them;
+    /// `Err`, and nothing is added, if its keys cannot be had.
+    pub(super) fn add(&mut self, def: &IndexDef, number: u64, document: &RawDocument) -> Result<Facts, ()> {
         let at = self.bytes.len();
         if let Some(lengths) = def.single(document, &mut self.bytes) {
-            self.places.push(Place { at, key: lengths.key, marks: lengths.marks, document: number });
-            return if lengths.key > LONGEST_KEY { Err(()) } else { Ok(false) };
+            let (mut key, mut facts) = (lengths.key, Facts::default());
+            if let Some(long) = self.bytes.get(at..at + key).filter(|key| is_long(key)) {
+                let short = stored(long).into_owned();
+                self.bytes.splice(at..at + key, short.iter().copied());
+                (key, facts.shortened) = (short.len(), true);
+            }
+            self.places.push(Place { at, key, marks: lengths.marks, document: number });
+            return Ok(facts);
         }
         let keys = def.keys(document).map_err(drop)?;
         let marks = marks(def, &keys, document);
+        let mut facts = Facts { multikey: keys.multikey, shortened: false };
         for key in &keys.keys {
-            if key.len() > LONGEST_KEY {
-                return Err(());
-            }
+            facts.shortened |= is_long(key);
+            let key = stored(key);
             let at = self.bytes.len();
-            self.bytes.extend_from_slice(key);
+            self.bytes.extend_from_slice(&key);
             self.bytes.extend_from_slice(&marks);
             self.places.push(Place { at, key: key.len(), marks: marks.len(), document: number });
         }
-        Ok(keys.multikey)
+        Ok(facts)
     }
 
     /// Bytes of memory that they take.
@@ -150,7 +149,7 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Adds the entry of `row` under `key`.
+    /// Adds the entry of `row` under `key`, which is as it is stored.
     pub(super) fn push(&mut self, unique: bool, key: &[u8], row: RowId, marks: &[u8]) {
         let value = append_entry(unique, key, row, marks, &mut self.bytes);
         self.ends.push((value, self.bytes.len()));
@@ -192,7 +191,7 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
     {
         return Ok(false);
     }
-    let Some((indexes, multikey)) = keys_in_order(edit, documents)? else { return Ok(false) };
+    let Some((indexes, news)) = keys_in_order(edit, documents)? else { return Ok(false) };
     let mut rows = Vec::with_capacity(documents.len());
     for some in documents.chunks(CHUNK) {
         rows.extend(edit.append_all(some)?.map(RowId));
@@ -209,22 +208,25 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
         }
         pairs.put(edit.txn, &index.table)?;
     }
-    edit.now_multikey(&multikey)?;
+    edit.note(&news)?;
     Ok(true)
 }
 
-/// The entries that each index gets, in order, and the numbers of those that are multikey from now on. `None` if a key
-/// cannot be had, is too long, or is there already.
-fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(Vec<Entries>, Vec<usize>)>> {
-    let (mut indexes, mut multikey) = (Vec::with_capacity(edit.meta.indexes.len()), Vec::new());
+/// What indexes, by their numbers, have to note.
+type News = Vec<(usize, Facts)>;
+
+/// The entries that each index gets, in order, and what is to be noted of them. `None` if a key cannot be had, or is
+/// there already.
+fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(Vec<Entries>, News)>> {
+    let (mut indexes, mut news) = (Vec::with_capacity(edit.meta.indexes.len()), Vec::new());
     for (number, index) in edit.meta.indexes.iter().enumerate() {
         let mut entries = Entries::default();
         entries.places.reserve(documents.len());
         entries.bytes.reserve(documents.len() * USUAL_KEY);
-        let mut several = false;
+        let mut facts = Facts::default();
         for (position, document) in documents.iter().enumerate() {
             match entries.add(&index.def, position as u64, document) {
-                Ok(more) => several |= more,
+                Ok(more) => facts = facts.and(more),
                 Err(()) => return Ok(None),
             }
         }
@@ -236,24 +238,22 @@ fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(
                 return Ok(None);
             }
         }
-        if several && !index.multikey {
-            multikey.push(number);
-        }
+        news.extend(index.facts.news(facts).map(|facts| (number, facts)));
         indexes.push(entries);
     }
-    Ok(Some((indexes, multikey)))
+    Ok(Some((indexes, news)))
 }
 
 impl Edit<'_> {
-    /// Notes that indexes have become multikey.
-    pub(super) fn now_multikey(&mut self, numbers: &[usize]) -> Result<()> {
-        if numbers.is_empty() {
+    /// Notes what has become true of indexes, by their numbers.
+    pub(super) fn note(&mut self, news: &[(usize, Facts)]) -> Result<()> {
+        if news.is_empty() {
             return Ok(());
         }
         let meta = Arc::make_mut(&mut self.meta);
-        for &number in numbers {
-            if let Some(index) = meta.indexes.get_mut(number) {
-                index.multikey = true;
+        for (number, facts) in news {
+            if let Some(index) = meta.indexes.get_mut(*number) {
+                index.facts = *facts;
             }
         }
         meta.arrange();

@@ -13,10 +13,11 @@ use crate::code::Result;
 use crate::doc::key::{encode_value, invert};
 use crate::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
 use crate::index::ordered::{Direction, Kind};
-use crate::kv::{MAX_KEY, Reads};
+use crate::kv::Reads;
 use crate::query::{Counters, OnKeys, Path, Plan, Projection, project};
 
 use super::batch::{Batch, Room};
+use super::long_key::KEPT;
 use super::meta::{IndexMeta, Meta};
 use super::request::FindRequest;
 use super::row::with_scratch;
@@ -107,24 +108,25 @@ impl<'f> Sought<'f> {
         only
     }
 
-    /// Writes the bytes that the entries begin with over `key`; false if they are more than a key may have.
+    /// Writes the bytes that the entries begin with over `key`; false if they are so many that entries may have others.
     fn key(&self, index: &IndexMeta, key: &mut Vec<u8>) -> bool {
         key.clear();
         encode_value(self.value, key);
         if index.def.keys.first().is_some_and(|part| part.direction == Direction::Descending) {
             invert(key);
         }
-        key.len() <= MAX_KEY
+        key.len() <= KEPT
     }
 
-    /// The first document that has the value, by index number `index`.
+    /// The first document that has the value, by index number `index`; nothing of it is said (`None`) if the value is so long
+    /// that entries may not have all of it.
     #[inline]
     pub(super) fn first(
         &self,
         index: usize,
         reads: &impl Reads,
         meta: &Meta,
-    ) -> Result<Option<RawDocumentBuf>> {
+    ) -> Result<Option<Option<RawDocumentBuf>>> {
         let Some(index) = meta.indexes.get(index) else { return Ok(None) };
         with_scratch(|scratch| {
             let key = &mut scratch.row;
@@ -132,7 +134,7 @@ impl<'f> Sought<'f> {
                 return Ok(None);
             }
             if is_one_at_most(index) {
-                return one(index, key, reads, meta);
+                return one(index, key, reads, meta).map(Some);
             }
             let mut cursor = reads.cursor(&index.table)?;
             let mut on = cursor.seek(key)?;
@@ -142,18 +144,19 @@ impl<'f> Sought<'f> {
             {
                 let (_, row) = split_entry(index, entry, value)?;
                 if let Some(document) = (View { reads, meta }).document(row)? {
-                    return Ok(Some(document.into_owned()));
+                    return Ok(Some(Some(document.into_owned())));
                 }
                 on = cursor.next()?;
             }
-            Ok(None)
+            Ok(Some(None))
         })
     }
 }
 
 impl Sought<'_> {
     /// Lends the documents that have the value, found by index number `index`, to `visit`; of `fields`, if they are given, at
-    /// least those. Returns how many entries led to them; `None`, without a call, if the value is larger than a key may be.
+    /// least those. Returns how many entries led to them; `None`, without a call, if the value is so long that entries may
+    /// not have all of it.
     ///
     /// # Errors
     /// Those of the index, of damaged rows and of `visit`.

@@ -16,7 +16,7 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Reads, Table, TableKind, WriteTxn};
 
-use super::meta::{IndexMeta, Meta, collation_of, index_table, rows_table};
+use super::meta::{Facts, IndexMeta, Meta, collation_of, index_table, rows_table};
 use super::namespace::Namespace;
 use super::row::Format;
 use super::validator::Validator;
@@ -171,7 +171,7 @@ impl Catalog {
             options,
             next_index: 1,
             rows,
-            indexes: vec![IndexMeta { id: 0, def, multikey: false, building: None, table }],
+            indexes: vec![IndexMeta { id: 0, def, facts: Facts::default(), building: None, table }],
             infos: Vec::new(),
             plans: Arc::default(),
         };

@@ -14,9 +14,6 @@ use super::validator::Validator;
 /// Largest document, in bytes: MongoDB's limit.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 
-/// The longest key an index takes, in bytes: a row id goes behind it.
-pub(crate) const LONGEST_KEY: usize = crate::kv::MAX_KEY - 8;
-
 /// What one index has to change for one row.
 #[derive(Debug, Default)]
 pub(crate) struct IndexChange {
@@ -101,7 +98,7 @@ pub(crate) fn marks(def: &IndexDef, keys: &KeySet, document: &RawDocument) -> Ve
     }
 }
 
-/// Refuses a key of `document` that is too long, or that another row than `row` has in a unique index.
+/// Refuses a key of `document` that another row than `row` has in a unique index.
 pub(crate) fn check_key(
     namespace: &Namespace,
     def: &IndexDef,
@@ -110,16 +107,6 @@ pub(crate) fn check_key(
     document: &RawDocument,
     holder: &dyn Fn(&[u8]) -> Result<Option<RowId>>,
 ) -> Result<()> {
-    if key.len() > LONGEST_KEY {
-        return Err(QueryError::new(
-            ErrorCode::KeyTooLong,
-            format!(
-                "{namespace}: a key of index {} is {} bytes long, over the limit of {LONGEST_KEY}: shorten the value or drop the index",
-                def.name,
-                key.len()
-            ),
-        ));
-    }
     if !def.unique {
         return Ok(());
     }

@@ -7,7 +7,8 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc;
 use crate::kv::ReadTxn;
 
-use super::meta::Meta;
+use super::long_key::is_long;
+use super::meta::{Facts, Meta};
 use super::view::View;
 
 /// What was looked at in one collection.
@@ -39,10 +40,12 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
         doc::validate(document.as_bytes())?;
         for (index, wanted) in meta.indexes.iter().zip(&mut wanted) {
             let keys = index.def.keys(document)?;
-            if keys.multikey && !index.multikey && index.building.is_none() {
+            let facts =
+                Facts { multikey: keys.multikey, shortened: keys.keys.iter().any(|key| is_long(key)) };
+            if index.facts.news(facts).is_some() && index.building.is_none() {
                 return Err(wrong(format!(
-                    "index {} is not marked multikey, row {row:?} is",
-                    index.def.name
+                    "of index {} is known {:?}, of row {row:?} is {facts:?}",
+                    index.def.name, index.facts
                 )));
             }
             *wanted += keys.keys.len() as u64;

@@ -18,7 +18,8 @@ use super::bulk;
 use super::catalog::Catalog;
 use super::change::{IndexChange, check_document, index_changes};
 use super::changes::Pending;
-use super::meta::{IndexMeta, Meta};
+use super::long_key::{is_long, stored};
+use super::meta::{Facts, IndexMeta, Meta};
 use super::row::{Rows, with_scratch};
 use super::view::{View, entry, split_entry};
 
@@ -69,7 +70,7 @@ impl<'a> Edit<'a> {
 
     /// Carries out `changes` for the row at `row`.
     fn apply(&mut self, row: RowId, changes: Vec<IndexChange>) -> Result<()> {
-        let mut now_multikey = Vec::new();
+        let mut news = Vec::new();
         for (number, (index, change)) in self.meta.indexes.iter().zip(changes).enumerate() {
             for key in &change.remove {
                 remove_entry(self.txn, index, key, row)?;
@@ -78,11 +79,11 @@ impl<'a> Edit<'a> {
                 let (key, value) = entry(index.def.unique, key, row, &change.marks);
                 self.txn.put(&index.table, &key, &value)?;
             }
-            if change.multikey && !index.multikey {
-                now_multikey.push(number);
-            }
+            let shortened = change.add.iter().any(|key| is_long(key));
+            let facts = Facts { multikey: change.multikey, shortened };
+            news.extend(index.facts.news(facts).map(|facts| (number, facts)));
         }
-        self.now_multikey(&now_multikey)
+        self.note(&news)
     }
 
     /// Hands `put` the row that `doc` is stored as. Shapes that it needs become part of the catalog's entry.
@@ -154,7 +155,12 @@ impl<'a> Edit<'a> {
 
 /// The row that has `key` in a unique index.
 pub(super) fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Option<RowId>> {
-    let entry = txn.get(&index.table, key)?.map(|value| split_entry(index, key, value)).transpose()?;
+    holder_of(txn, index, &stored(key))
+}
+
+/// The row that has in a unique index the key that is `stored` so.
+pub(super) fn holder_of(txn: &WriteTxn, index: &IndexMeta, stored: &[u8]) -> Result<Option<RowId>> {
+    let entry = txn.get(&index.table, stored)?.map(|value| split_entry(index, stored, value)).transpose()?;
     Ok(entry.map(|(_, row)| row))
 }
 

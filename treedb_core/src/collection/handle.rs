@@ -65,7 +65,7 @@ impl Collection {
     /// document.
     ///
     /// # Errors
-    /// `DuplicateKey`, `BSONObjectTooLarge` (16 MiB), `InvalidIdField`, `CannotIndexParallelArrays`, `KeyTooLong`.
+    /// `DuplicateKey`, `BSONObjectTooLarge` (16 MiB), `InvalidIdField`, `CannotIndexParallelArrays`.
     pub fn insert_one(&self, document: impl AsRef<RawDocument>) -> Result<Bson> {
         let document = with_id(document.as_ref())?;
         let id = id_of(&document)?;
@@ -135,8 +135,10 @@ impl Collection {
             let found = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
                 sought.index(meta).map(|index| sought.first(index, &reads, meta))
             })?;
-            if let Some(Some(found)) = found {
-                return found;
+            if let Some(Some(found)) = found
+                && let Some(found) = found?
+            {
+                return Ok(found);
             }
         }
         self.find_by_plan(FindRequest::filter(filter).limit(1))?.next().transpose()

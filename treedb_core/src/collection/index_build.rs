@@ -16,7 +16,7 @@ use super::backfill::{self, Progress};
 use super::database::Database;
 use super::edit::Edit;
 use super::index_spec::IndexSpec;
-use super::meta::{IndexMeta, index_table};
+use super::meta::{Facts, IndexMeta, index_table};
 use super::namespace::Namespace;
 
 /// Indexes of one collection: MongoDB's limit.
@@ -151,7 +151,7 @@ pub(super) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
     let id = meta.next_index;
     meta.next_index += 1;
     let table = edit.txn.create_table(&index_table(meta.id, id), TableKind::Ordered)?;
-    meta.indexes.push(IndexMeta { id, def: def.clone(), multikey: false, building: Some(0), table });
+    meta.indexes.push(IndexMeta { id, def: def.clone(), facts: Facts::default(), building: Some(0), table });
     meta.arrange();
     edit.catalog.write(edit.txn, meta)?;
     Ok(Some(id))

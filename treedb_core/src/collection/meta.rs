@@ -4,11 +4,13 @@
 //!
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
-//!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, building: int64?, .. } ] }
+//!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, shortened: true?,
+//!                building: int64?, .. } ] }
 //! ```
 //!
 //! `v` is 1; 2 if an index has options; 3 if the collection has a collation (`options.collation`), which what is asked
-//! of it and its indexes inherit. The options of indexes are in its part under the names that `createIndexes` has for them
+//! of it and its indexes inherit; 4 if an index has, or had, shortened keys (`shortened`, see `long_key`), which versions
+//! before it cannot read. The options of indexes are in its part under the names that `createIndexes` has for them
 //! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
 //! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`crate::doc::template`]), and `shapes` holds
 //! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
@@ -37,6 +39,8 @@ const VERSION: i32 = 1;
 const VERSION_OPTIONS: i32 = 2;
 /// Version of one with a collation.
 const VERSION_COLLATION: i32 = 3;
+/// Version of one with shortened keys.
+const VERSION_SHORTENED: i32 = 4;
 
 /// One collection, as a snapshot's catalog has it.
 #[derive(Debug, Clone)]
@@ -67,11 +71,32 @@ pub(crate) struct Meta {
 pub(crate) struct IndexMeta {
     pub(crate) id: i64,
     pub(crate) def: IndexDef,
-    pub(crate) multikey: bool,
+    pub(crate) facts: Facts,
     /// The least row id a build has not looked at; `None` once it is ready.
     pub(crate) building: Option<u64>,
     /// The table of its entries.
     pub(crate) table: Table,
+}
+
+/// What is true of some entry of an index, or was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Its row has several entries, or may have.
+    pub(crate) multikey: bool,
+    /// Its key is shortened.
+    pub(crate) shortened: bool,
+}
+
+impl Facts {
+    /// What is true of some entry of both.
+    pub(super) fn and(self, other: Facts) -> Facts {
+        Facts { multikey: self.multikey | other.multikey, shortened: self.shortened | other.shortened }
+    }
+
+    /// What is known with that of other entries, if it is more.
+    pub(super) fn news(self, other: Facts) -> Option<Facts> {
+        Some(self.and(other)).filter(|both| *both != self)
+    }
 }
 
 /// Name of the table that holds the rows of collection `id`.
@@ -105,7 +130,7 @@ impl Meta {
             .indexes
             .iter()
             .filter(|index| index.building.is_none())
-            .map(|index| IndexInfo::new(index.def.clone(), index.multikey))
+            .map(|index| IndexInfo::new(index.def.clone(), index.facts.multikey))
             .collect();
     }
 
@@ -114,7 +139,9 @@ impl Meta {
         let indexes: Vec<Bson> =
             self.indexes.iter().map(|index| Ok(index.encode()?.into())).collect::<Result<_>>()?;
         let plain = IndexOptions::default();
+        let shortened = self.indexes.iter().any(|index| index.facts.shortened);
         let version = match self.indexes.iter().all(|index| index.def.options == plain) {
+            _ if shortened => VERSION_SHORTENED,
             _ if !self.collation.is_simple() => VERSION_COLLATION,
             true => VERSION,
             false => VERSION_OPTIONS,
@@ -143,7 +170,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let stored_as = match format
-            .filter(|_| matches!(v, Some(VERSION | VERSION_OPTIONS | VERSION_COLLATION)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_SHORTENED)))
             .and_then(Rows::known)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -169,7 +196,10 @@ impl Meta {
             indexes.push(IndexMeta {
                 id: index_id,
                 def: decode_def(index).ok_or_else(|| damaged("an index definition"))?,
-                multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
+                facts: Facts {
+                    multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
+                    shortened: index.get_bool("shortened").unwrap_or(false),
+                },
                 building: index.get_i64("building").ok().map(i64::cast_unsigned),
                 table: table(index_table(id, index_id))?,
             });
@@ -207,7 +237,10 @@ impl IndexMeta {
         entry.extend(Document::try_from(self.def.spec())?);
         entry.remove("v");
         entry.insert("unique", self.def.unique);
-        entry.insert("multikey", self.multikey);
+        entry.insert("multikey", self.facts.multikey);
+        if self.facts.shortened {
+            entry.insert("shortened", true);
+        }
         if let Some(next) = self.building {
             entry.insert("building", next.cast_signed());
         }

@@ -16,6 +16,7 @@
 //! | `validator`, `unmatched` | what a collection's documents must match, and why one does not |
 //! | `row` | how documents are stored as rows |
 //! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
+//! | `long_key` | keys that are too long for an entry |
 //! | `change` | what a document that changes asks for, before anything is written |
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
 //! | `index_spec` | [`IndexSpec`]: an index to create |
@@ -51,6 +52,7 @@ mod index_build;
 mod index_change;
 mod index_spec;
 mod known;
+mod long_key;
 mod meta;
 mod namespace;
 mod parts;

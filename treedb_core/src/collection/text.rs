@@ -15,6 +15,7 @@ use crate::kv::{ReadTxn, Reads};
 use super::change::MAX_DOCUMENT;
 use super::cursor::Cursor;
 use super::handle::Collection;
+use super::long_key::stored;
 use super::meta::Meta;
 use super::request::FindRequest;
 use super::view::split_entry;
@@ -89,7 +90,7 @@ fn stored_text(reads: &ReadTxn, meta: &Meta, document: &RawDocument) -> Result<O
     };
     let mut key = Vec::new();
     meta.collation.encode(id, &mut key);
-    let Some(entry) = reads.get(&index.table, &key)? else { return Ok(None) };
+    let Some(entry) = reads.get(&index.table, &stored(&key))? else { return Ok(None) };
     let (_, row) = split_entry(index, &key, entry)?;
     let row = reads.row(&meta.rows, row.0)?;
     Ok(row.and_then(|row| meta.stored_as.text(row)).map(str::to_owned))

@@ -3,21 +3,22 @@
 //! Entries of an index's table: a non-unique index has `key ++ row id` (8 bytes, big endian, so that equal keys
 //! come by row id) and marks as its value; a unique one has `key`, and as its value the row id, 8 bytes big endian, and
 //! marks ([`crate::index::ordered::IndexDef::marks`], possibly none).
-//! Encoded keys delimit themselves, so appending the row id keeps their order.
+//! Encoded keys delimit themselves, so appending the row id keeps their order. A long key is stored shortened
+//! ([`super::long_key`]); what a walk shows are whole keys.
 
 use std::borrow::Cow;
-use std::ops::Bound;
 
 use bson::RawDocument;
 
 use crate::access::{
     Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Source, VisitEntry, VisitLent, VisitMarked,
-    VisitRow, Way,
+    VisitRow, Way, after_prefix,
 };
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::Collation;
 use crate::kv::{Cursor, Reads};
 
+use super::long_key::{StoredRange, beginning, stored};
 use super::meta::{IndexMeta, Meta};
 use super::row::{Lent, with_scratch};
 
@@ -30,12 +31,12 @@ pub(crate) struct View<'a, R> {
 /// The bytes of the entry of `row` under `key`, and its value.
 pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, marks: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut out = Vec::with_capacity(key.len() + 8 + marks.len());
-    let end = append_entry(unique, key, row, marks, &mut out);
+    let end = append_entry(unique, &stored(key), row, marks, &mut out);
     let value = out.split_off(end);
     (out, value)
 }
 
-/// Puts the bytes of the entry of `row` under `key` behind what `out` holds, its value last: key, row, marks. The row is
+/// Puts the bytes of the entry of `row` under `key`, which is as it is stored, behind what `out` holds, its value last: key, row, marks. The row is
 /// the end of what the entry is found by, or in a unique index the beginning of its value. Returns where the value begins.
 pub(crate) fn append_entry(unique: bool, key: &[u8], row: RowId, marks: &[u8], out: &mut Vec<u8>) -> usize {
     out.extend_from_slice(key);
@@ -47,11 +48,11 @@ pub(crate) fn append_entry(unique: bool, key: &[u8], row: RowId, marks: &[u8], o
 }
 
 /// The marks in the value of an entry.
-fn marks_of(unique: bool, value: &[u8]) -> &[u8] {
+pub(super) fn marks_of(unique: bool, value: &[u8]) -> &[u8] {
     if unique { value.get(8..).unwrap_or_default() } else { value }
 }
 
-/// The key and row of an entry.
+/// The key, as it is stored, and the row of an entry.
 pub(crate) fn split_entry<'e>(index: &IndexMeta, key: &'e [u8], value: &[u8]) -> Result<(&'e [u8], RowId)> {
     let parts = if index.def.unique {
         value.first_chunk::<8>().map(|id| (key, id))
@@ -82,26 +83,64 @@ impl<'a, R: Reads> View<'a, R> {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitMarked<'_>,
     ) -> Result<()> {
-        let resume = after.map(|(key, row)| entry(index.def.unique, key, row, &[]).0);
+        let stored = StoredRange::of(&index.def, range);
+        let (low, high) = (&*stored.low, stored.high.as_deref());
         let mut cursor = self.reads.cursor(&index.table)?;
-        let mut on = match (way, &resume, &range.high) {
-            (Way::Forward, Some(last), _) => cursor.seek(last)? && step_off(&mut cursor, way, last)?,
-            (Way::Forward, None, _) => cursor.seek(&range.low)?,
-            (Way::Backward, Some(last), _) => cursor.seek_back(last)? && step_off(&mut cursor, way, last)?,
-            (Way::Backward, None, Some(high)) => cursor.seek_back(high)? && step_off(&mut cursor, way, high)?,
-            (Way::Backward, None, None) => cursor.last()?,
+        let mut on = match after {
+            // What is stored does not tell which entries lie behind it.
+            Some((key, _))
+                if stored.only.is_none()
+                    && let Some(alike) = beginning(key) =>
+            {
+                match way {
+                    Way::Forward => cursor.seek(alike)?,
+                    Way::Backward => in_front(&mut cursor, after_prefix(alike).as_deref())?,
+                }
+            }
+            Some((key, row)) => {
+                let last = entry(index.def.unique, key, row, &[]).0;
+                match way {
+                    Way::Forward => cursor.seek(&last)? && step_off(&mut cursor, way, &last)?,
+                    Way::Backward => in_front(&mut cursor, Some(&last))?,
+                }
+            }
+            None => match way {
+                Way::Forward => cursor.seek(low)?,
+                Way::Backward => in_front(&mut cursor, high)?,
+            },
         };
         while on {
             let Some((key, value)) = cursor.entry()? else { return Ok(()) };
             let past = match way {
-                Way::Forward => range.high.as_deref().is_some_and(|high| key >= high),
-                Way::Backward => key < range.low.as_slice(),
+                Way::Forward => high.is_some_and(|high| key >= high),
+                Way::Backward => key < low,
             };
             if past {
                 return Ok(());
             }
             let (key, row) = split_entry(index, key, value)?;
-            if visit(row, key, marks_of(index.def.unique, value))? == Flow::Break(()) {
+            let shown = match &stored.only {
+                Some((only, stored)) if key == &**stored => Some(*only),
+                Some(_) => None,
+                None => {
+                    if let Some(alike) = beginning(key) {
+                        let alike = alike.to_vec();
+                        if self.walk_alike(index, &alike, range, way, after, visit)? == Flow::Break(()) {
+                            return Ok(());
+                        }
+                        on = match (way, after_prefix(&alike)) {
+                            (Way::Forward, Some(next)) => cursor.seek(&next)?,
+                            (Way::Forward, None) => false,
+                            (Way::Backward, _) => in_front(&mut cursor, Some(&alike))?,
+                        };
+                        continue;
+                    }
+                    Some(key).filter(|key| !stored.wider || range.contains(key))
+                }
+            };
+            if let Some(key) = shown
+                && visit(row, key, marks_of(index.def.unique, value))? == Flow::Break(())
+            {
                 return Ok(());
             }
             on = match way {
@@ -113,8 +152,16 @@ impl<'a, R: Reads> View<'a, R> {
     }
 }
 
+/// Goes to the last entry before `key`, of all for `None`.
+fn in_front(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> crate::error::Result<bool> {
+    match key {
+        Some(key) => Ok(cursor.seek_back(key)? && step_off(cursor, Way::Backward, key)?),
+        None => cursor.last(),
+    }
+}
+
 /// Goes one entry on if the cursor stands on `key`; false if there is none behind it.
-fn step_off(cursor: &mut Cursor<'_>, way: Way, key: &[u8]) -> Result<bool> {
+fn step_off(cursor: &mut Cursor<'_>, way: Way, key: &[u8]) -> crate::error::Result<bool> {
     if cursor.key()? != Some(key) {
         return Ok(true);
     }
@@ -215,12 +262,8 @@ impl<R: Reads> Source for View<'_, R> {
     }
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
-        let table = &self.meta.indexes.get(index)?.table;
-        let bounds = (
-            Bound::Included(range.low.as_slice()),
-            range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-        );
-        self.reads.estimate(table, bounds).ok()
+        let index = self.meta.indexes.get(index)?;
+        self.reads.estimate(&index.table, StoredRange::of(&index.def, range).bounds()).ok()
     }
 
     fn collation(&self) -> &Collation {

@@ -131,12 +131,15 @@ impl Run {
             }
             42..66 => {
                 let tags = vec![self.dice.below(6) as i32; self.dice.below(3)];
-                let update = doc! { "$inc": { "kind": 1 }, "$set": { "tags": tags.clone() } };
+                let note = "n".repeat(self.dice.below(10) * 150);
+                let update =
+                    doc! { "$inc": { "kind": 1 }, "$set": { "tags": tags.clone(), "note": note.clone() } };
                 collection.update(UpdateRequest::many(raw(&doc! { "kind": kind }), raw(&update)))?;
                 for doc in after.get_mut(name).into_iter().flat_map(|contents| contents.docs.values_mut()) {
                     if doc.get_i32("kind").ok() == Some(kind) {
                         doc.insert("kind", kind + 1);
                         doc.insert("tags", tags.clone());
+                        doc.insert("note", note.clone());
                     }
                 }
                 "update many".to_owned()
@@ -157,6 +160,9 @@ impl Run {
                     IndexSpec::new(raw(&doc! { "kind": -1 })).partial(raw(&doc! { "kind": { "$gte": 3 } })),
                     IndexSpec::new(raw(&doc! { "tags.$**": 1 })),
                     IndexSpec::new(raw(&doc! { "serial": "hashed" })),
+                    // Some notes are longer than keys are stored, and all begin alike.
+                    IndexSpec::new(raw(&doc! { "note": -1 })),
+                    IndexSpec::new(raw(&doc! { "note": 1, "serial": 1 })).unique(),
                 ];
                 let index = collection.create_index(specs[self.dice.below(specs.len())].clone())?;
                 after.entry(name.to_owned()).or_insert_with(Contents::fresh).indexes.insert(index.clone());

@@ -9,6 +9,7 @@ mod damage;
 mod first;
 mod format;
 mod kinds;
+mod long_keys;
 mod lookups;
 mod pipelines;
 mod planner;

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use super::options::Kind;
 use crate::code::{DuplicateKey, ErrorCode, QueryError, Result};
 use crate::doc::key::invert;
+use crate::doc::key_parts::encoded_length;
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, Value};
 
@@ -72,6 +73,29 @@ impl IndexDef {
             ));
         }
         Ok(KeySet::of(keys, multikey))
+    }
+
+    /// True if `key` is a whole key: the values of all fields, and nothing behind them.
+    pub(crate) fn is_whole(&self, key: &[u8]) -> bool {
+        let encoded = |key: &[u8], inverted| encoded_length(key, inverted);
+        let mut at = 0;
+        let mut pass = |length: &dyn Fn(&[u8]) -> Option<usize>| {
+            let end = key.get(at..).and_then(length).map(|length| at + length);
+            at = end.unwrap_or(usize::MAX);
+        };
+        match &self.options.kind {
+            Kind::Wildcard(_) => (0..2).for_each(|_| pass(&|rest| encoded(rest, false))),
+            Kind::Values | Kind::Hashed(_) => {
+                let hashed_at = self.coder().hashed;
+                for (number, part) in self.keys.iter().enumerate() {
+                    match hashed_at == Some(number) {
+                        true => pass(&|rest| rest.first_chunk::<8>().map(|hash| hash.len())),
+                        false => pass(&|rest| encoded(rest, part.direction == Direction::Descending)),
+                    }
+                }
+            }
+        }
+        at == key.len()
     }
 
     fn coder(&self) -> Coder<'_> {

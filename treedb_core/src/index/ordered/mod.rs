@@ -12,6 +12,8 @@
 //!
 //! No key is a prefix of another, so the row id behind it does not disturb the order.
 //!
+//! Long keys are shortened before they are stored: natively as `collection::long_key` says.
+//!
 //! Three kinds of index have other bytes in their keys: of a hashed field the first 8 bytes of the SHA-256 of the
 //! value's encoding, not inverted; under a wildcard the encoding of the path (as a text) in front of the value's; under
 //! a collation the encoding of the folded value ([`crate::doc::Collation`]).
