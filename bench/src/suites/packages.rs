@@ -270,7 +270,8 @@ impl Shelf for Lmdb {
     fn by_id(&self, numbers: &[u64]) -> Result<u64> {
         let mut sum = Sum::default();
         for number in numbers {
-            self.visit(&self.env.read_txn()?, *number, &mut sum)?;
+            let txn = self.env.read_txn()?;
+            self.visit(&txn, *number, &mut sum)?;
         }
         Ok(sum.0)
     }
