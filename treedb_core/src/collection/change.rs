@@ -6,7 +6,8 @@ use bson::RawDocument;
 
 use crate::access::RowId;
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::index::ordered::{IndexDef, KeySet};
+use crate::doc::Doc;
+use crate::index::ordered::{IndexDef, KeySet, Kind};
 
 use super::namespace::Namespace;
 use super::validator::Validator;
@@ -60,6 +61,12 @@ pub(crate) fn index_changes<'d>(
     let mut changes = Vec::with_capacity(defs.len());
     for (number, def) in defs.enumerate() {
         let mut change = IndexChange::default();
+        if let (Some(old), Some(new)) = (old, new)
+            && is_untouched(def, old, new)
+        {
+            changes.push(change);
+            continue;
+        }
         let (mut old_keys, mut old_marks) = (Vec::new(), Vec::new());
         if let Some(document) = old {
             let keys = def.keys(document)?;
@@ -87,6 +94,18 @@ pub(crate) fn index_changes<'d>(
         changes.push(change);
     }
     Ok(changes)
+}
+
+/// Whether the two documents agree in all that the keys of an index are made of.
+fn is_untouched(def: &IndexDef, old: &RawDocument, new: &RawDocument) -> bool {
+    if def.options.partial.is_some() || matches!(def.options.kind, Kind::Wildcard(_)) {
+        return false;
+    }
+    let (old, new) = (Doc::from(old), Doc::from(new));
+    def.keys.iter().all(|key| {
+        let name = key.path.first().as_bytes();
+        old.find(name) == new.find(name)
+    })
 }
 
 /// The marks of a document's only entry; none if it has several.

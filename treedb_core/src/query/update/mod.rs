@@ -12,6 +12,7 @@
 //! | `number` | `$inc $mul $bit` |
 //! | `push` | `$push` with its modifiers, `$addToSet` |
 //! | `pull` | `$pull $pullAll` |
+//! | `patch` | a few fields changed in a document's bytes |
 //! | `path`, `positional` | where: one place, or those that `$`, `$[]` and `$[id]` mean |
 //! | `pipeline` | stages that make a document of the old one |
 //! | `upsert` | what an upsert takes from its filter |
@@ -19,6 +20,7 @@
 mod action;
 mod number;
 mod parse;
+mod patch;
 mod path;
 mod pipeline;
 mod positional;
@@ -180,6 +182,16 @@ impl Update {
     /// `TypeMismatch` and `BadValue` for an operator on a field that it cannot be applied to,
     /// `ConflictingUpdateOperators` if positional paths come to mean the same element.
     pub fn apply(&self, old: &RawDocument, filter: &Filter) -> Result<Option<RawDocumentBuf>> {
+        let patch = match &self.kind {
+            Kind::Fields(fields) => self.patch(fields, old)?,
+            Kind::Replace(_) | Kind::Pipeline(_) => None,
+        };
+        let after = patch.map_or_else(|| self.whole(old, filter), Ok)?;
+        Ok((after.as_bytes() != old.as_bytes()).then_some(after))
+    }
+
+    /// [`Self::apply`], by way of the whole document.
+    fn whole(&self, old: &RawDocument, filter: &Filter) -> Result<RawDocumentBuf> {
         let before = Document::try_from(old)?;
         let after = match &self.kind {
             Kind::Replace(new) => replace(&before, new)?,
@@ -189,8 +201,7 @@ impl Update {
                 self.change(fields, &before, matched, false)?
             }
         };
-        let after = encode(&after)?;
-        Ok((after.as_bytes() != old.as_bytes()).then_some(after))
+        encode(&after)
     }
 
     /// The document an upsert inserts when `filter` matches none: the equalities of the filter, changed by this
