@@ -1,5 +1,6 @@
 //! Power cuts at every boundary of a workload of documents: inserts, updates, deletes, indexes coming and going
-//! (unique ones, built in steps), checkpoints, restarts.
+//! (unique ones, built in steps), checkpoints, restarts; of collections that compare texts by their bytes and of such
+//! with a collation.
 //!
 //! The workload is run once on a disk that records. Then at each boundary, for each outcome on the medium: the
 //! database opens, `check` passes (every row against every index, both ways), and what is in it is the state after
@@ -34,9 +35,19 @@ struct Run {
     next_id: i32,
     /// Changes are recorded.
     records: bool,
+    /// The collections compare texts without case.
+    collated: bool,
 }
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
+
+/// Texts of which some are equal without case, and more without accents.
+const WORDS: [&str; 6] = ["a", "A", "\u{e1}", "b", "B", ""];
+
+/// The options of a collection that compares texts without case.
+fn without_case() -> Document {
+    doc! { "collation": { "locale": "en", "strength": 2 } }
+}
 
 impl Run {
     fn new(seed: u64) -> Run {
@@ -49,6 +60,7 @@ impl Run {
             done: vec![nothing],
             next_id: 0,
             records: seed.is_multiple_of(2),
+            collated: false,
         }
     }
 
@@ -61,6 +73,10 @@ impl Run {
             "_id": self.next_id, "kind": self.dice.below(5) as i32, "tags": tags, "serial": 1000 - self.next_id,
             "same": 1, "note": "n".repeat(self.dice.below(long)),
         };
+        if self.collated {
+            let code = format!("{}{}", if self.dice.chance(50) { 'c' } else { 'C' }, self.next_id);
+            doc.extend(doc! { "word": WORDS[self.dice.below(WORDS.len())], "code": code });
+        }
         // Some need a shape that no document before them had.
         if self.dice.chance(8) {
             doc.insert(format!("only {}", self.next_id), doc! { "here": self.next_id });
@@ -84,14 +100,22 @@ impl Run {
                 inserted += 1;
             }
         }
-        assert_eq!(outcome.inserted, inserted);
+        assert_eq!(outcome.inserted, inserted, "{:?}", outcome.errors);
         Ok(())
     }
 
     /// A unique index on a field that is the same everywhere: nothing is left of it where there are two documents.
+    /// Where there is a collation: one on a field with texts of which two are equal without case.
     fn refused_index(&self, collection: &Collection, contents: Option<&Contents>) -> Result<()> {
-        if contents.is_some_and(|contents| contents.docs.len() > 1) {
-            let refused = collection.create_index(IndexSpec::new(raw(&doc! { "same": 1 })).unique());
+        let mut seen = BTreeSet::new();
+        let twice = contents.is_some_and(|contents| {
+            let word = |doc: &Document| doc.get_str("word").unwrap_or_default().to_lowercase();
+            contents.docs.values().any(|doc| !seen.insert(word(doc)))
+        });
+        if twice {
+            let field = if self.collated { "word" } else { "same" };
+            let refused =
+                collection.create_index(IndexSpec::new(raw(&doc! { field: 1 })).unique().name("no"));
             match refused {
                 Err(error) if error.code == ErrorCode::DuplicateKey => {}
                 Err(error) => return Err(error),
@@ -99,6 +123,46 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// What an update of many asks for, and the model's word on which documents that are.
+    fn wanted(&mut self, kind: i32) -> (Document, Box<dyn Fn(&Document) -> bool>) {
+        if !self.collated {
+            return (doc! { "kind": kind }, Box::new(move |doc| doc.get_i32("kind").ok() == Some(kind)));
+        }
+        let word = WORDS[self.dice.below(WORDS.len())];
+        let same = move |doc: &Document| {
+            doc.get_str("word").is_ok_and(|text| text.to_lowercase() == word.to_lowercase())
+        };
+        (doc! { "word": word }, Box::new(same))
+    }
+
+    /// Indexes to choose from.
+    fn specs(&self) -> Vec<IndexSpec> {
+        let on = |key: Document| IndexSpec::new(raw(&key));
+        if !self.collated {
+            return vec![
+                on(doc! { "kind": 1, "_id": -1 }),
+                on(doc! { "tags": -1 }),
+                on(doc! { "serial": 1 }).unique(),
+                on(doc! { "tags": 1 }).sparse(),
+                on(doc! { "kind": -1 }).partial(raw(&doc! { "kind": { "$gte": 3 } })),
+                on(doc! { "tags.$**": 1 }),
+                on(doc! { "serial": "hashed" }),
+                // Some notes are longer than keys are stored, and all begin alike.
+                on(doc! { "note": -1 }),
+                on(doc! { "note": 1, "serial": 1 }).unique(),
+            ];
+        }
+        vec![
+            on(doc! { "word": 1 }),
+            on(doc! { "word": 1 }).name("by bytes").collation(rawdoc! { "locale": "simple" }),
+            on(doc! { "word": -1, "kind": 1 }).collation(rawdoc! { "locale": "fr", "strength": 1 }),
+            on(doc! { "code": 1 }).unique(),
+            on(doc! { "code": "hashed" }),
+            on(doc! { "kind": 1 }).partial(raw(&doc! { "word": { "$gte": "B" } })),
+            on(doc! { "word.$**": 1 }),
+        ]
     }
 
     /// One operation, and what the model makes of it.
@@ -110,7 +174,7 @@ impl Run {
             _ => Durability::None,
         };
         let collection = db.collection(name)?.with_durability(durability);
-        let begun = self.disk.boundaries();
+        let mut begun = self.disk.boundaries();
         let mut after = self.state.clone();
         let kind = self.dice.below(5) as i32;
         let roll = self.dice.below(100);
@@ -134,10 +198,11 @@ impl Run {
                 let note = "n".repeat(self.dice.below(10) * 150);
                 let update =
                     doc! { "$inc": { "kind": 1 }, "$set": { "tags": tags.clone(), "note": note.clone() } };
-                collection.update(UpdateRequest::many(raw(&doc! { "kind": kind }), raw(&update)))?;
+                let (filter, wanted) = self.wanted(kind);
+                collection.update(UpdateRequest::many(raw(&filter), raw(&update)))?;
                 for doc in after.get_mut(name).into_iter().flat_map(|contents| contents.docs.values_mut()) {
-                    if doc.get_i32("kind").ok() == Some(kind) {
-                        doc.insert("kind", kind + 1);
+                    if wanted(doc) {
+                        doc.insert("kind", doc.get_i32("kind").unwrap() + 1);
                         doc.insert("tags", tags.clone());
                         doc.insert("note", note.clone());
                     }
@@ -152,18 +217,7 @@ impl Run {
                 "delete many".to_owned()
             }
             76..85 => {
-                let specs = [
-                    IndexSpec::new(raw(&doc! { "kind": 1, "_id": -1 })),
-                    IndexSpec::new(raw(&doc! { "tags": -1 })),
-                    IndexSpec::new(raw(&doc! { "serial": 1 })).unique(),
-                    IndexSpec::new(raw(&doc! { "tags": 1 })).sparse(),
-                    IndexSpec::new(raw(&doc! { "kind": -1 })).partial(raw(&doc! { "kind": { "$gte": 3 } })),
-                    IndexSpec::new(raw(&doc! { "tags.$**": 1 })),
-                    IndexSpec::new(raw(&doc! { "serial": "hashed" })),
-                    // Some notes are longer than keys are stored, and all begin alike.
-                    IndexSpec::new(raw(&doc! { "note": -1 })),
-                    IndexSpec::new(raw(&doc! { "note": 1, "serial": 1 })).unique(),
-                ];
+                let specs = self.specs();
                 let index = collection.create_index(specs[self.dice.below(specs.len())].clone())?;
                 after.entry(name.to_owned()).or_insert_with(Contents::fresh).indexes.insert(index.clone());
                 format!("create index {index}")
@@ -175,7 +229,7 @@ impl Run {
                     let doc = self.document();
                     let id = doc.get_i32("_id").unwrap();
                     let mut mine = txn.collection(name)?;
-                    mine.insert_one(rawdoc! { "_id": -1, "serial": -1 })?;
+                    mine.insert_one(rawdoc! { "_id": -1, "serial": -1, "code": "none" })?;
                     mine.insert_one(raw(&doc))?;
                     mine.delete(DeleteRequest::one(rawdoc! { "_id": -1 }))?;
                     let update = rawdoc! { "$inc": { "kind": 1 } };
@@ -205,7 +259,14 @@ impl Run {
             95 => {
                 db.drop_collection(name)?;
                 after.remove(name);
-                "drop collection".to_owned()
+                if self.collated {
+                    self.finished("drop collection".to_owned(), after.clone(), true, begun);
+                    begun = self.create(db, name)?;
+                    after.insert(name.to_owned(), Contents::fresh());
+                    "create collection".to_owned()
+                } else {
+                    "drop collection".to_owned()
+                }
             }
             _ => {
                 db.checkpoint()?;
@@ -224,8 +285,21 @@ impl Run {
         self.done.push(Done { what, after, durable, begun, acked: self.disk.boundaries() });
     }
 
+    /// Makes a collection that compares texts without case; tells when.
+    fn create(&self, db: &Database, name: &str) -> Result<u64> {
+        let begun = self.disk.boundaries();
+        db.create_collection(name, without_case())?;
+        Ok(begun)
+    }
+
     fn go(&mut self, steps: usize) -> Result<()> {
         let mut db = open(&self.disk)?;
+        for name in if self.collated { &NAMES[..] } else { &[] } {
+            let begun = self.create(&db, name)?;
+            let mut after = self.state.clone();
+            after.insert((*name).to_owned(), Contents::fresh());
+            self.finished("create collection".to_owned(), after, true, begun);
+        }
         if self.records {
             db.record_changes(Some(ChangeLogOptions::default()))?;
         }
@@ -252,13 +326,17 @@ impl Run {
 }
 
 /// Opens a disk after a crash and compares with the states allowed.
-fn verify(disk: &SimDisk, allowed: &[Done], what: &dyn Fn() -> String) {
+fn verify(disk: &SimDisk, collated: bool, allowed: &[Done], what: &dyn Fn() -> String) {
     let db = open(disk).unwrap_or_else(|error| panic!("{}: {error}", what()));
     let report = db.check().unwrap_or_else(|error| panic!("{}: check: {error}", what()));
     let state = dump(&db).unwrap_or_else(|error| panic!("{}: {error}", what()));
     // No change without its record, and none with two.
     if db.change_log().unwrap().is_some() {
         assert_eq!(replay(&db).unwrap(), present(&db).unwrap(), "{}", what());
+    }
+    for name in state.keys() {
+        let own = db.collection(name).unwrap().collation().unwrap();
+        assert_eq!(own.is_simple(), !collated, "{}: {name}", what());
     }
     // Without the work of closing it.
     disk.cut_at(disk.boundaries());
@@ -276,8 +354,8 @@ fn verify(disk: &SimDisk, allowed: &[Done], what: &dyn Fn() -> String) {
     );
 }
 
-fn cut_everywhere(seed: u64, steps: usize, random: usize) {
-    let mut run = Run::new(seed);
+fn cut_everywhere(mut run: Run, seed: u64, steps: usize, random: usize) {
+    let collated = run.collated;
     run.disk.record();
     run.go(steps).unwrap();
     let sample = run.disk.boundaries() as usize / 2;
@@ -293,14 +371,14 @@ fn cut_everywhere(seed: u64, steps: usize, random: usize) {
             if nested {
                 disk.record();
             }
-            verify(&disk, allowed, &what);
+            verify(&disk, collated, allowed, &what);
             images += 1;
             // Power goes again, anywhere in the recovery and in the builds it takes up.
             let mut recovery = disk.replay();
             while let Some(inner) = recovery.next_point().filter(|_| nested) {
                 for crash in [Crash::Nothing, Crash::OddSectors, Crash::NamesLost, Crash::Random(inner)] {
                     let what = || format!("{}, then again after {inner} calls, {crash:?}", what());
-                    verify(&recovery.crash(crash), allowed, &what);
+                    verify(&recovery.crash(crash), collated, allowed, &what);
                     again += 1;
                 }
             }
@@ -319,8 +397,13 @@ fn cut_everywhere(seed: u64, steps: usize, random: usize) {
 #[test]
 fn documents_and_indexes_survive_power_cuts_whole() {
     for seed in 1..=3 {
-        cut_everywhere(seed, 80, 2);
+        cut_everywhere(Run::new(seed), seed, 80, 2);
     }
+}
+
+#[test]
+fn collections_with_a_collation_survive_power_cuts_whole() {
+    cut_everywhere(Run { collated: true, ..Run::new(4) }, 4, 70, 1);
 }
 
 #[test]
@@ -344,7 +427,9 @@ fn an_index_build_cut_short_at_any_step_is_finished_or_gone_when_the_database_op
     while let Some(point) = replay.next_point() {
         boundaries += 1;
         for crash in Crash::variants(point, 4) {
-            verify(&replay.crash(crash), run.allowed(point), &|| format!("after {point} calls, {crash:?}"));
+            verify(&replay.crash(crash), false, run.allowed(point), &|| {
+                format!("after {point} calls, {crash:?}")
+            });
         }
     }
     assert!(boundaries > 6, "{boundaries}");
