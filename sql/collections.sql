@@ -231,6 +231,21 @@ SELECT treedb.aggregate('nothing', '[]');
 SELECT treedb.aggregate('plays', '{"$match": {}}');
 SELECT treedb.update_one('houses', '{"_id": 1}', '{"$set": {"rows.$[r].full": true}}', '{"arrayFilters": [{"r.n": {"$gt": 5}}]}');
 SELECT treedb.find('houses', '{"_id": 1}');
+-- Updates by a pipeline, and by documents that are no literals.
+SELECT treedb.update_many('plays', '{}', '[{"$set": {"price": {"$multiply": ["$seats", 2]}}}, {"$set": {"dear": {"$gt": ["$price", 7]}}}, {"$unset": "seats"}]');
+SELECT treedb.update_one('plays', '{"_id": 4}', '[{"$set": {"house": {"$add": ["$_id", 1]}}}]', '{"upsert": true}');
+SELECT treedb.update_many('plays', '{}', '[]');
+SELECT treedb.find('plays', '{}', '{"sort": {"_id": 1}}');
+SELECT treedb.update_one('plays', '{"_id": 4}', h.doc) FROM houses h WHERE h.doc OPERATOR(treedb.@@) '{"_id": 2}';
+SELECT treedb.update_one('plays', '{"_id": 4}', treedb.find('houses', '{"_id": 3}'));
+SELECT treedb.update_one('plays', '{"_id": 4}', jsonb_build_array(jsonb_build_object('$set', jsonb_build_object('n', 1)))::treedb.bson_value);
+SELECT treedb.update_one('plays', '{"_id": 4}', '[{"$lookup": {"from": "houses", "as": "h", "pipeline": []}}]');
+SELECT treedb.update_one('plays', '{"_id": 4}', '[{"$set": {"_id": 5}}]');
+SELECT treedb.update_one('plays', '{"_id": 4}', '[{"$set": {"a": 1}}]', '{"arrayFilters": [{"r": 1}]}');
+SELECT treedb.update_one('plays', '{"_id": 4}', '[{"$set": {"a": 1}}, 2]');
+SELECT treedb.update_one('plays', '{"_id": 4}', '"text"');
+SELECT treedb.update_one('plays', '{"_id": 4}', '{"$set": ');
+SELECT treedb.delete_one('plays', '{"_id": 4}');
 -- Who may not read a table does not see it in a pipeline either.
 CREATE ROLE audience;
 GRANT USAGE ON SCHEMA treedb TO audience;

@@ -188,7 +188,8 @@ CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING treedb_bt
 
 CREATE FUNCTION bson_value(bson) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_from_bson';
 CREATE FUNCTION bson(bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_from_value';
-CREATE CAST (bson AS bson_value) WITH FUNCTION bson_value(bson);
+-- A document is a value: where a function takes either, nothing need be said.
+CREATE CAST (bson AS bson_value) WITH FUNCTION bson_value(bson) AS IMPLICIT;
 CREATE CAST (bson_value AS bson) WITH FUNCTION bson(bson_value);
 CREATE CAST (bson_value AS jsonb) WITH INOUT AS ASSIGNMENT;
 CREATE CAST (jsonb AS bson_value) WITH INOUT AS ASSIGNMENT;
@@ -256,14 +257,15 @@ COMMENT ON FUNCTION list_collections() IS 'the tables that are collections';
 CREATE FUNCTION insert_one(collection text, document bson) RETURNS bson_value LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_one';
 CREATE FUNCTION insert_many(collection text, documents bson[]) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_many';
 CREATE FUNCTION insert_many(collection text, documents text) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_json';
-CREATE FUNCTION update_one(collection text, filter bson, update bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_one';
-CREATE FUNCTION update_many(collection text, filter bson, update bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_many';
+CREATE FUNCTION update_one(collection text, filter bson, update bson_value, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_one';
+CREATE FUNCTION update_many(collection text, filter bson, update bson_value, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_many';
 CREATE FUNCTION delete_one(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_one';
 CREATE FUNCTION delete_many(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_many';
 COMMENT ON FUNCTION insert_one(text, bson) IS 'inserts a document and returns its _id';
 COMMENT ON FUNCTION insert_many(text, bson[]) IS 'inserts documents, all or none, and returns their number';
 COMMENT ON FUNCTION insert_many(text, text) IS 'the same of a JSON array, or of JSON documents one behind the other';
-COMMENT ON FUNCTION update_many(text, bson, bson, bson) IS 'changes the documents that match; options: upsert, hint, arrayFilters';
+COMMENT ON FUNCTION update_one(text, bson, bson_value, bson) IS 'changes the first document found that matches, by operators, a new document or an array of stages; options: upsert, hint, arrayFilters';
+COMMENT ON FUNCTION update_many(text, bson, bson_value, bson) IS 'changes the documents that match, by operators or an array of stages; options: upsert, hint, arrayFilters';
 COMMENT ON FUNCTION delete_many(text, bson) IS 'deletes the documents that match and returns their number';
 
 CREATE FUNCTION find(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'treedb_find';

@@ -7,7 +7,7 @@ use ::bson::{RawDocument, rawdoc};
 use pgrx::pg_sys;
 use treedb_core::access::Sink;
 use treedb_core::doc::{Doc, json, with_id};
-use treedb_core::query::{Query, Update, delete, update};
+use treedb_core::query::{Changes, Query, Update, delete, update};
 
 use super::options::Options;
 use super::table::{Need, Table};
@@ -83,12 +83,15 @@ fn insert(writer: &mut Writer, document: &RawDocument) {
     accept(writer.insert(&document));
 }
 
-/// Updates by filter (argument 1), update (2) and options (3).
+/// Updates by filter (argument 1), update (2: a document, or the stages of a pipeline) and options (3).
 fn change(args: &Args, multi: bool, name: &CStr) -> pg_sys::Datum {
     let (filter, changes, options) = (args.bytes(1), args.bytes(2), args.bytes(3));
     let options = accept(Options::read(bson::document(&options), &["upsert", "hint", "arrayFilters"]));
     let query: Query = accept(options.query(bson::document(&filter)));
-    let changes = accept(Update::with_array_filters(bson::document(&changes), &options.array_filters));
+    let changes = accept(
+        Changes::from_value(value::decode(&changes))
+            .and_then(|changes| Update::read(&changes, &options.array_filters)),
+    );
     let mut writer = begin(args, Need::Update(options.upsert), name);
     let done = accept(update(&mut writer, &query, &changes, multi, options.upsert));
     writer.finish();

@@ -34,7 +34,7 @@ use std::cmp::Ordering;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, MESSAGE, Value, validate, validate_with};
+use crate::doc::{Collation, Doc, MESSAGE, Value, shown, validate, validate_with};
 use crate::query::filter::Filter;
 
 use action::Action;
@@ -49,6 +49,34 @@ pub enum Changes {
     Document(RawDocumentBuf),
     /// Stages of a pipeline.
     Pipeline(Vec<RawDocumentBuf>),
+}
+
+impl Changes {
+    /// Reads a value: a document, or the array of a pipeline's stages.
+    ///
+    /// # Errors
+    /// `FailedToParse` for anything else.
+    pub fn from_value(value: Value<'_>) -> Result<Self> {
+        let document = |value: Value<'_>| match value {
+            Value::Document(doc) => Ok(RawDocument::from_bytes(doc.as_bytes())?.to_owned()),
+            other => Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                format!("Each element of the 'pipeline' array must be an object, not {}", shown(other)),
+            )),
+        };
+        match value {
+            Value::Document(_) => document(value).map(Changes::Document),
+            Value::Array(stages) => stages
+                .elements()
+                .map(|stage| document(stage.value()))
+                .collect::<Result<_>>()
+                .map(Changes::Pipeline),
+            other => Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                format!("Update argument must be either an object or an array, not {}", shown(other)),
+            )),
+        }
+    }
 }
 
 impl From<RawDocumentBuf> for Changes {
