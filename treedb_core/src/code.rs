@@ -124,6 +124,8 @@ codes! {
     NotImplemented = 238,
     /// The moment asked for lies before what is kept.
     SnapshotTooOld = 239,
+    /// A time that there has not been, or of which nothing is known.
+    SnapshotUnavailable = 246,
     /// No such transaction.
     NoSuchTransaction = 251,
     /// The transaction has been committed: nothing more can be done in it.

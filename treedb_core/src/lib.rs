@@ -46,8 +46,8 @@ pub use collection::{
     AggregateRequest, Aggregation, AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, Collection,
     CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, Explanation, FindAndModifyOutcome,
     FindAndModifyRequest, FindRequest, Format, IndexBuild, IndexSpec, IndexesCreated, InsertOutcome,
-    MAX_TRANSACTION_BYTES, Namespace, Revision, Texts, Transaction, TransactionCollection, TransactionCursor,
-    UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
+    MAX_TRANSACTION_BYTES, Namespace, Revision, Texts, Together, Transaction, TransactionCollection,
+    TransactionCursor, UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
 };
 pub use error::{Corruption, Error, Result};
 pub use kv::{Durability, Options, Store};

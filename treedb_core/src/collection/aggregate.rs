@@ -13,6 +13,7 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
 use crate::index::ordered::IndexDef;
 use crate::kv::{Beside, Durability, ReadTxn};
+use crate::query::explain::{self, Wanted};
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 use crate::query::{Counters, Execution, Plan, Query};
 
@@ -147,6 +148,17 @@ impl Native {
             (Some(seen), Some(query)) => Plan::choose(&seen.through(&*locked(&self.reads)), &query).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// How a search is carried out, as `explain` shows it.
+    fn query_planner(&self, namespace: &Namespace, query: &Query) -> Result<RawDocumentBuf> {
+        let Some(seen) = self.seen(namespace.as_str())? else {
+            return Ok(explain::planner_of_nothing(namespace.as_str(), query));
+        };
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        let plan = Plan::choose(&layer, query)?;
+        Ok(explain::query_planner(&layer, namespace.as_str(), query, &plan, Wanted::Documents))
     }
 
     /// Refuses a stage that has no place in a transaction.
@@ -391,8 +403,8 @@ impl Database {
         let Prepared { namespace, pipeline, world, context } =
             self.prepare(reads, None, namespace, request)?;
         let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
-        let filter = query.as_ref().map(|query| query.filter.source().to_owned());
-        Ok(Explanation { searches: query.is_some(), filter, plan: world.plan(&namespace, query)?, stages })
+        let planner = query.map(|query| world.query_planner(&namespace, &query)).transpose()?;
+        Ok(Explanation { planner, stages })
     }
 
     fn prepare(
@@ -439,12 +451,8 @@ struct Prepared {
 /// How a pipeline is carried out.
 #[derive(Debug)]
 pub struct Explanation {
-    /// True if it begins with a search of the collection, not with documents of its own.
-    pub searches: bool,
-    /// What is searched for.
-    pub filter: Option<RawDocumentBuf>,
-    /// How; `None` if there is no such collection.
-    pub plan: Option<Plan>,
+    /// The `queryPlanner` of the search that it begins with; `None` if it begins with documents of its own.
+    pub planner: Option<RawDocumentBuf>,
     /// The stages behind the search, in the order they are run in.
     pub stages: Vec<RawDocumentBuf>,
 }

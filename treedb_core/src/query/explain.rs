@@ -52,13 +52,17 @@ fn planner(namespace: &str, query: &Query, winning: RawDocumentBuf, rejected: Ra
     }
 }
 
+/// The `queryPlanner` where there is no collection.
+pub fn planner_of_nothing(namespace: &str, query: &Query) -> RawDocumentBuf {
+    planner(namespace, query, rawdoc! { "stage": "EOF" }, RawArrayBuf::new())
+}
+
 /// What `explain` shows where there is no collection.
 pub fn of_nothing(namespace: &str, query: &Query, execute: bool) -> RawDocumentBuf {
-    let eof = || rawdoc! { "stage": "EOF" };
-    let planner = planner(namespace, query, eof(), RawArrayBuf::new());
+    let planner = planner_of_nothing(namespace, query);
     let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
     if execute {
-        let stats = execution_stats(Counters::default(), Duration::ZERO, eof());
+        let stats = execution_stats(Counters::default(), Duration::ZERO, rawdoc! { "stage": "EOF" });
         shown.append(cstr!("executionStats"), stats);
     }
     shown

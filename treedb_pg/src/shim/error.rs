@@ -92,7 +92,9 @@ fn hint_of(code: ErrorCode) -> &'static str {
         }
         C::CannotCreateIndex => "An index is written {\"field\": 1, \"other.field\": -1}.",
         C::CannotIndexParallelArrays => "Index one of the two fields, or leave arrays out of one of them.",
-        C::InvalidOptions => "What is asked for is not possible here: the message says what; docs/postgres.md lists what is.",
+        C::InvalidOptions => {
+            "What is asked for is not possible here: the message says what; docs/postgres.md lists what is."
+        }
         C::Location40415 => "Leave it out, or check how it is written.",
         C::Location15975 => "A sort is written {\"field\": 1, \"other.field\": -1}.",
         C::Location31249 | C::Location31253 | C::Location31254 => {

@@ -11,6 +11,7 @@
 //! | [`reply`], [`error`] | what goes back |
 //! | [`identity`] | as what drivers see the server: a standalone, or a replica set of one |
 //! | [`place`] | where a statement writes: a collection, or a transaction |
+//! | [`read_concern`] | reads at a time, outside of transactions |
 //! | [`sessions`] | transactions, and writes that may be sent twice |
 //! | [`cursors`] | results that take more than one message |
 //!
@@ -27,6 +28,7 @@ pub(crate) mod identity;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
 pub(crate) mod place;
+pub(crate) mod read_concern;
 pub(crate) mod reply;
 pub(crate) mod sessions;
 pub(crate) mod wire;

@@ -1,8 +1,9 @@
-//! Where a statement writes: a collection as it is, or as a transaction has it.
+//! Where a statement writes: a collection as it is, or as a transaction has it, or with others as one.
 
 use bson::{RawBson, RawDocument};
 use treedb_core::{
-    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction, UpdateRequest,
+    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Together, Transaction,
+    UpdateRequest,
 };
 
 use super::error::CommandError;
@@ -15,6 +16,8 @@ pub(crate) enum Place<'t> {
     Now(&'t Collection),
     /// In a transaction. The collection tells its name and its indexes.
     In(&'t mut Transaction, &'t Collection),
+    /// At once, to be committed with others. The collection tells its name and its indexes.
+    With(&'t mut Together, &'t Collection),
 }
 
 /// What became of a statement.
@@ -32,7 +35,7 @@ impl Place<'_> {
     /// The collection as it is.
     pub(crate) fn collection(&self) -> &Collection {
         match self {
-            Place::Now(collection) | Place::In(_, collection) => collection,
+            Place::Now(collection) | Place::In(_, collection) | Place::With(_, collection) => collection,
         }
     }
 
@@ -43,6 +46,7 @@ impl Place<'_> {
             Place::In(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.insert_one(document)?
             }
+            Place::With(all, collection) => all.insert_one(collection.namespace().as_str(), document)?,
         };
         Ok(Outcome { found: 1, ..Outcome::default() })
     }
@@ -52,6 +56,7 @@ impl Place<'_> {
         let done = match self {
             Place::Now(collection) => collection.update(request)?,
             Place::In(txn, collection) => txn.collection(collection.namespace().as_str())?.update(request)?,
+            Place::With(all, collection) => all.update(collection.namespace().as_str(), request)?,
         };
         let upserted = done.upserted.map(RawBson::try_from).transpose()?;
         let found = done.matched + u64::from(upserted.is_some());
@@ -63,6 +68,7 @@ impl Place<'_> {
         let found = match self {
             Place::Now(collection) => collection.delete(request)?,
             Place::In(txn, collection) => txn.collection(collection.namespace().as_str())?.delete(request)?,
+            Place::With(all, collection) => all.delete(collection.namespace().as_str(), request)?,
         };
         Ok(Outcome { found, ..Outcome::default() })
     }
@@ -74,6 +80,7 @@ impl Place<'_> {
             Place::In(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.find_and_modify(request)?
             }
+            Place::With(all, collection) => all.find_and_modify(collection.namespace().as_str(), request)?,
         })
     }
 }

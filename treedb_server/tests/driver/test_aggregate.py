@@ -83,7 +83,7 @@ def test_documents_without_a_collection_and_explain(films):
     db = films.database
     assert list(db.aggregate([{"$documents": [{"a": 1}]}])) == [{"a": 1}]
     plan = db.command({"aggregate": "films", "pipeline": [{"$match": {"_id": 1}}], "cursor": {}, "explain": True})
-    assert plan["queryPlanner"]["winningPlan"]["stage"] == "FETCH"
+    assert plan["queryPlanner"]["winningPlan"]["stage"] == "IDHACK"
 
 
 def test_explain_of_a_pipeline_shows_the_search_and_the_stages_behind_it(films):
@@ -96,7 +96,8 @@ def test_explain_of_a_pipeline_shows_the_search_and_the_stages_behind_it(films):
     assert search["$cursor"]["executionStats"]["totalDocsExamined"] == 3
     assert shape == {"$set": {"v": 1}} and group == {"$group": pipeline[2]["$group"]}
     only = films.database.command({"explain": {**command, "pipeline": [{"$match": {"_id": 1}}, {"$limit": 3}]}, "verbosity": "queryPlanner"})
-    assert "stages" not in only and only["queryPlanner"]["winningPlan"]["stage"] == "FETCH"
+    plan = only["queryPlanner"]["winningPlan"]
+    assert "stages" not in only and plan["stage"] == "LIMIT" and plan["inputStage"]["stage"] == "IDHACK"
     into = {**command, "pipeline": [{"$out": "copy"}]}
     assert "$out" in films.database.command({"explain": into})["stages"][-1]
     assert films.database.copy.count_documents({}) == 0

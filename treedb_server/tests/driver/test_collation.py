@@ -1,5 +1,6 @@
 """Collations of collections and pipelines."""
 import pytest
+from pymongo import UpdateOne
 from pymongo.collation import Collation
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
@@ -40,3 +41,23 @@ def test_a_pipeline_has_the_collation_that_it_names(db):
 def test_a_sort_that_may_not_use_the_disk_is_made_where_it_has_room(db):
     db.c.insert_many([{"_id": n} for n in (2, 1)])
     assert [doc["_id"] for doc in db.c.find(allow_disk_use=False).sort("_id")] == [1, 2]
+
+
+def test_operators_of_updates_compare_as_the_update_or_the_collection_says(db):
+    own, plain = db.create_collection("own", collation=INSENSITIVE), db.plain
+    for collection, collation, left in [(own, None, ["b"]), (own, SIMPLE, ["a", "b"]), (plain, None, ["a", "b"]), (plain, INSENSITIVE, ["b"])]:
+        ways = [
+            lambda change: collection.update_one({"_id": 1}, change, collation=collation),
+            lambda change: collection.find_one_and_update({"_id": 1}, change, collation=collation),
+            lambda change: collection.bulk_write([UpdateOne({"_id": 1}, change, collation=collation)]),
+        ]
+        for change in ways:
+            collection.delete_many({})
+            collection.insert_one({"_id": 1, "a": ["a", "b"]})
+            change({"$pull": {"a": "A"}})
+            change({"$addToSet": {"a": "b"}})
+            assert collection.find_one()["a"] == left
+        if left == ["b"]:
+            filters = [{"e": "B"}]
+            collection.update_one({"_id": 1}, {"$set": {"a.$[e]": "c"}}, array_filters=filters, collation=collation)
+            assert collection.find_one()["a"] == ["c"]

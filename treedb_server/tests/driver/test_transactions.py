@@ -395,3 +395,40 @@ def test_a_pipeline_in_a_transaction_sees_its_changes_and_writes_nothing(client)
         assert code(db.orders.aggregate, [{"$out": "copy"}], session=session) == 263
         # What fails ends it.
         session.abort_transaction()
+
+
+def test_reads_of_a_snapshot_session_see_one_time(client, db, raw):
+    db.c.insert_many([{"_id": n, "k": n % 2} for n in range(4)])
+    with client.start_session(snapshot=True) as session:
+        assert db.c.distinct("k", session=session) == [0, 1]
+        db.c.delete_many({"k": 1})
+        db.c.insert_one({"_id": 9, "k": 2})
+        assert [doc["_id"] for doc in db.c.find(session=session, batch_size=2).sort("_id")] == [0, 1, 2, 3]
+        assert sorted(db.c.distinct("k", session=session)) == [0, 1]
+        with pytest.raises(OperationFailure) as refused:
+            list(db.c.aggregate([], session=session))
+        assert refused.value.code == 72 and "find and distinct do" in str(refused.value)
+    assert [doc["_id"] for doc in db.c.find().sort("_id")] == [0, 2, 9]
+    now = db.command("ping")["operationTime"]
+    to_come = bson.Timestamp(now.time, now.inc + 1000)
+    for concern, wanted in [({"level": "majority", "atClusterTime": now}, 72), ({"atClusterTime": now}, 72),
+                            ({"level": "snapshot", "atClusterTime": 1}, 14), ({"level": "snapshot", "atClusterTime": to_come}, 246)]:
+        assert db.command({"find": "c", "readConcern": concern}, check=False)["code"] == wanted, concern
+
+
+def test_of_numbered_inserts_those_that_are_not_refused_are_made_once(db, raw):
+    db.c.create_index("u", unique=True)
+    db.c.insert_one({"_id": 5, "u": 5})
+    docs = [{"_id": n, "u": min(n, 20)} for n in range(30)]
+    command = {"insert": "c", "documents": docs, "ordered": False, **numbered(1, "write")}
+    for attempt in range(2):
+        reply = raw(command)
+        # The one that is there, and those behind the first with the same `u`.
+        assert reply["n"] == 20 and [error["index"] for error in reply["writeErrors"]] == [5, *range(21, 30)], attempt
+        assert {error["code"] for error in reply["writeErrors"]} == {11000}
+        assert db.c.count_documents({}) == 21
+    ordered = {"insert": "c", "documents": [{"_id": 100 + n, "u": 100 + n} for n in range(10)] + [{"_id": 0}], **numbered(2, "write")}
+    for attempt in range(2):
+        reply = raw(ordered)
+        assert reply["n"] == 10 and [error["index"] for error in reply["writeErrors"]] == [10]
+    assert db.c.count_documents({}) == 31

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::code::Result;
+use crate::code::{ErrorCode, QueryError, Result};
 use crate::kv::{Reads, TableKind, WriteTxn};
 
 use super::super::database::Database;
 use super::super::meta::{Meta, rows_table};
+use super::AsOf;
 use super::dropped::Dropped;
 use super::event::cluster_time;
 use super::log::{CHANGES, DROPPED, Log, TRAIL};
@@ -231,6 +232,26 @@ impl Database {
         let Some(log) = Log::find(&reads)? else { return Ok(None) };
         let end = log.end(&reads)?;
         Ok(Some(cluster_time(end.time, end.next.saturating_sub(1))))
+    }
+
+    /// The moment behind the change whose time [`Self::operation_time`] told.
+    ///
+    /// # Errors
+    /// `SnapshotUnavailable` for a time that there has not been, or if changes are not recorded.
+    pub fn at_operation_time(&self, time: bson::Timestamp) -> Result<AsOf> {
+        let reads = self.inner.store.begin_read()?;
+        let unavailable = || {
+            QueryError::new(
+                ErrorCode::SnapshotUnavailable,
+                format!("nothing is known of the time ({}, {}): no change has it", time.time, time.increment),
+            )
+        };
+        let log = Log::find(&reads)?.ok_or_else(unavailable)?;
+        let last = log.end(&reads)?.next.saturating_sub(1);
+        // A time holds the lower half of its change's number.
+        let behind = (last as u32).wrapping_sub(time.increment);
+        let seq = last.checked_sub(u64::from(behind)).ok_or_else(unavailable)?;
+        Ok(AsOf::Change(seq))
     }
 
     /// True if somebody has decided whether changes are recorded: [`Self::record_changes`] was called once.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, rawdoc};
-use treedb_core::query::ErrorCode;
+use treedb_core::query::{self, Counters, ErrorCode};
 use treedb_core::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
 
 use super::Result;
@@ -83,13 +83,7 @@ fn explain_pipeline(
     let started = Instant::now();
     let name = collection.namespace();
     let found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
-    let planner = rawdoc! {
-        "namespace": name.as_str(),
-        "parsedQuery": found.filter.unwrap_or_default(),
-        "winningPlan": super::explain::winning_plan(collection, found.plan.as_ref())?,
-        "rejectedPlans": [],
-    };
-    let mut search = rawdoc! { "queryPlanner": planner };
+    let mut search = found.planner.map(|planner| rawdoc! { "queryPlanner": planner });
     // What writes is not carried out for an explanation.
     let writes = found.stages.last().is_some_and(|stage| {
         stage
@@ -97,30 +91,34 @@ fn explain_pipeline(
             .next()
             .is_some_and(|field| field.is_ok_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge")))
     });
-    if execute && !writes {
+    if let Some(search) = search.as_mut().filter(|_| execute && !writes) {
         let mut documents = collection.aggregate(pipeline)?;
         let mut returned = 0;
         for document in documents.by_ref() {
             document?;
             returned += 1;
         }
-        let stats =
-            super::explain::execution(returned, documents.counters(), super::explain::millis(started));
+        let counters = Counters { returned, ..documents.counters() };
+        let stages =
+            search.get_document("queryPlanner").and_then(|planner| planner.get_document("winningPlan"));
+        let stages = stages.map(RawDocument::to_owned).unwrap_or_default();
+        let stats = query::explain::execution_stats(counters, started.elapsed(), stages);
         search.append(cstr!("executionStats"), stats);
     }
     let mut reply = rawdoc! { "explainVersion": "1" };
-    if found.searches && found.stages.is_empty() {
-        for field in &search {
-            let (name, value) = field?;
-            reply.append(name, value);
+    match search {
+        Some(search) if found.stages.is_empty() => {
+            for field in &search {
+                let (name, value) = field?;
+                reply.append(name, value);
+            }
         }
-    } else {
-        let mut stages = RawArrayBuf::new();
-        if found.searches {
-            stages.push(rawdoc! { "$cursor": search });
+        search => {
+            let mut stages = RawArrayBuf::new();
+            search.into_iter().for_each(|search| stages.push(rawdoc! { "$cursor": search }));
+            found.stages.into_iter().for_each(|stage| stages.push(stage));
+            reply.append(cstr!("stages"), stages);
         }
-        found.stages.into_iter().for_each(|stage| stages.push(stage));
-        reply.append(cstr!("stages"), stages);
     }
     super::explain::append_command(&mut reply, command);
     Ok(reply)

@@ -12,6 +12,7 @@ use super::Result;
 use super::find::hint;
 use super::request::Request;
 use crate::mongo::error::CommandError;
+use crate::mongo::read_concern::ReadAt;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
@@ -44,7 +45,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
         return Ok(rawdoc! { "values": found.values });
     }
+    let at = request.read_at()?;
+    find.as_of = at.map(|at| at.moment);
     if all
+        && at.is_none()
         && find.hint.is_none()
         && find.collation.is_none()
         && let Some(values) = collection.distinct_by_index(path)?
@@ -55,7 +59,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for document in collection.find(find)? {
         found.walk(RawBsonRef::Document(&document?), &parts)?;
     }
-    Ok(rawdoc! { "values": found.values })
+    ReadAt::tell(at, rawdoc! { "values": found.values })
 }
 
 #[derive(Default)]

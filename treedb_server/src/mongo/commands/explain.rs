@@ -1,10 +1,8 @@
 //! `explain` of `find`, `count` and `aggregate`: the plan, and unless only that is asked for, the work it takes.
 
-use std::time::Instant;
-
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::query::{Counters, ErrorCode, Path, Plan};
+use treedb_core::query::ErrorCode;
 use treedb_core::{Collection, FindRequest};
 
 use super::Result;
@@ -12,7 +10,6 @@ use super::build_info::MONGODB_VERSION;
 use super::find;
 use super::host_info::hostname;
 use super::request::Request;
-use super::writes::append_count;
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
@@ -67,6 +64,7 @@ fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> 
             "skip" => find.skip = arg.count()?,
             "limit" => find.limit = arg.integer()?.unsigned_abs(),
             "hint" => find.hint = find::hint(collection, &arg)?,
+            "collation" => find.collation = arg.some_document()?,
             _ => arg.generic()?,
         }
     }
@@ -80,52 +78,4 @@ pub(super) fn append_command(reply: &mut RawDocumentBuf, command: &RawDocument) 
         cstr!("serverInfo"),
         rawdoc! { "host": hostname(), "version": MONGODB_VERSION, "gitVersion": concat!("treedb-", env!("CARGO_PKG_VERSION")) },
     );
-}
-
-/// The plan in MongoDB's words: `EOF`, `COLLSCAN`, or `FETCH` over `IXSCAN`; under a `SORT` if there is one.
-pub(super) fn winning_plan(collection: &Collection, plan: Option<&Plan>) -> Result<RawDocumentBuf> {
-    let Some(plan) = plan else { return Ok(rawdoc! { "stage": "EOF" }) };
-    let found = match &plan.path {
-        Path::Nothing => rawdoc! { "stage": "EOF" },
-        Path::Rows => rawdoc! { "stage": "COLLSCAN", "direction": "forward" },
-        Path::Sets(_) => rawdoc! { "stage": "FETCH" },
-        Path::Index { name, ranges, way, distinct, .. } => {
-            let indexes = collection.indexes()?.unwrap_or_default();
-            let pattern = indexes.iter().find(|index| index.get_str("name").ok() == Some(name));
-            let pattern =
-                pattern.and_then(|index| index.get_document("key").ok().cloned()).unwrap_or_default();
-            let direction = match way {
-                treedb_core::access::Way::Forward => "forward",
-                treedb_core::access::Way::Backward => "backward",
-            };
-            rawdoc! {
-                "stage": "FETCH",
-                "inputStage": {
-                    "stage": "IXSCAN",
-                    "keyPattern": RawDocumentBuf::try_from(&pattern)?,
-                    "indexName": name.as_str(),
-                    "isMultiKey": !*distinct,
-                    "direction": direction,
-                    "ranges": i32::try_from(ranges.len()).unwrap_or(i32::MAX),
-                },
-            }
-        }
-    };
-    if plan.sort_in_memory {
-        return Ok(rawdoc! { "stage": "SORT", "inputStage": found });
-    }
-    Ok(found)
-}
-
-pub(super) fn execution(returned: u64, counters: Counters, millis: i64) -> RawDocumentBuf {
-    let mut stats = rawdoc! { "executionSuccess": true };
-    append_count(&mut stats, cstr!("nReturned"), returned);
-    stats.append(cstr!("executionTimeMillis"), millis);
-    append_count(&mut stats, cstr!("totalKeysExamined"), counters.keys_examined);
-    append_count(&mut stats, cstr!("totalDocsExamined"), counters.docs_examined);
-    stats
-}
-
-pub(super) fn millis(since: Instant) -> i64 {
-    i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
 }

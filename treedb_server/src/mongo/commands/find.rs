@@ -9,6 +9,7 @@ use super::request::Request;
 use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
+use crate::mongo::read_concern::ReadAt;
 
 /// A find as it came over the wire.
 pub(super) struct Find {
@@ -22,7 +23,7 @@ pub(super) struct Find {
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let find = parse(&collection, "find", request.body())?;
+    let mut find = parse(&collection, "find", request.body())?;
     let namespace = collection.namespace().to_string();
     let cursors = &request.context.cursors;
     if let Some(mut open) = request.transaction() {
@@ -30,9 +31,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let cursor = Cursor::of_transaction(namespace, found, &open);
         return cursors.first_in(Some(&mut *open), cursor, find.batch, find.single, find.until);
     }
+    let at = request.read_at()?;
+    find.request.as_of = at.map(|at| at.moment);
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    cursors.first(cursor, find.batch, find.single, find.until)
+    ReadAt::tell(at, cursors.first(cursor, find.batch, find.single, find.until)?)
 }
 
 /// Reads the arguments of a `find`.

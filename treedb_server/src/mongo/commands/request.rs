@@ -13,6 +13,7 @@ use crate::mongo::args::{Arg, args, type_name};
 use crate::mongo::connection::Session;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
+use crate::mongo::read_concern::{ReadAt, read_at};
 use crate::mongo::sessions::{Numbered, Open, Work};
 
 /// A command being run.
@@ -36,7 +37,17 @@ impl<'a> Request<'a> {
 
     /// Runs it as part of what has been found for it.
     pub(crate) fn carry_out(&self) -> Result {
+        // Refuses what only some commands can do.
+        self.read_at()?;
         (self.command.run)(self)
+    }
+
+    /// The time it asks to read at, outside of a transaction.
+    pub(crate) fn read_at(&self) -> std::result::Result<Option<ReadAt>, CommandError> {
+        match self.work {
+            Work::Transaction(_) => Ok(None),
+            _ => read_at(&self.context.database, self.command.name, self.body()),
+        }
     }
 
     /// The same, as part of `work`.

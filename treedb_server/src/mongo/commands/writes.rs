@@ -233,6 +233,7 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
                 all: &statements,
                 number: &|at| options.number(at),
                 ordered: options.ordered,
+                inserts: name == "documents",
                 durability: (promised, between),
             };
             let unsettled = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {

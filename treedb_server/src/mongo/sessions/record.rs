@@ -18,7 +18,7 @@ use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_core::query::ErrorCode;
-use treedb_core::{Database, DeleteRequest, FindRequest, Transaction, UpdateRequest};
+use treedb_core::{Database, DeleteRequest, FindRequest, Together, Transaction, UpdateRequest};
 
 use super::SessionId;
 use crate::mongo::error::CommandError;
@@ -151,20 +151,49 @@ pub(super) fn reply(reply: &RawDocument) -> Vec<RawDocumentBuf> {
     reply.as_bytes().chunks(REPLY_PART).map(part).collect()
 }
 
+/// What records are written in, with the changes they tell of.
+pub(super) trait Keep {
+    fn put(&mut self, part: UpdateRequest) -> Result<()>;
+    fn delete(&mut self, parts: DeleteRequest) -> Result<()>;
+}
+
+impl Keep for Transaction {
+    fn put(&mut self, part: UpdateRequest) -> Result<()> {
+        self.collection(RECORDS)?.update(part)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, parts: DeleteRequest) -> Result<()> {
+        self.collection(RECORDS)?.delete(parts)?;
+        Ok(())
+    }
+}
+
+impl Keep for Together {
+    fn put(&mut self, part: UpdateRequest) -> Result<()> {
+        self.update(RECORDS, part)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, parts: DeleteRequest) -> Result<()> {
+        Together::delete(self, RECORDS, parts)?;
+        Ok(())
+    }
+}
+
 /// Writes parts in the transaction they tell of, from part number `from` on; from 0 on, they take the place of the
 /// `old` parts that there are.
 pub(super) fn write(
-    txn: &mut Transaction,
+    to: &mut impl Keep,
     (session, number): (SessionId, i64),
     from: i32,
     old: i32,
     parts: Vec<RawDocumentBuf>,
 ) -> Result<()> {
-    let mut records = txn.collection(RECORDS)?;
     if from == 0 && old > 1 {
         let others = rawdoc! { "$gte": part_id(session, 1), "$lte": part_id(session, i32::MAX) };
         let filter = rawdoc! { "_id": others };
-        records.delete(DeleteRequest { filter, limit: 0, hint: None, collation: None })?;
+        to.delete(DeleteRequest { filter, limit: 0, hint: None, collation: None })?;
     }
     for (at, content) in (from..).zip(parts) {
         let id = part_id(session, at);
@@ -175,7 +204,7 @@ pub(super) fn write(
             let (name, value) = field?;
             document.append(name, RawBson::from(value));
         }
-        records.update(UpdateRequest::one(rawdoc! { "_id": id }, document).upsert())?;
+        to.put(UpdateRequest::one(rawdoc! { "_id": id }, document).upsert())?;
     }
     Ok(())
 }

@@ -158,6 +158,12 @@ impl Sessions {
             return invalid("Only the first command in a transaction may specify a readConcern");
         }
         let level = concern.as_document().map(|concern| concern.get("level")).transpose()?.flatten();
+        if concern
+            .as_document()
+            .is_some_and(|concern| concern.get("atClusterTime").is_ok_and(|at| at.is_some()))
+        {
+            return invalid("atClusterTime is not supported in a transaction: it reads as of its beginning");
+        }
         match level.map(|level| level.as_str()) {
             None | Some(Some("local" | "majority" | "snapshot")) => Ok(()),
             _ => invalid("The readConcern level in a transaction must be local, majority or snapshot"),

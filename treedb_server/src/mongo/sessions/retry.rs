@@ -3,13 +3,12 @@
 //! A command's statements are one transaction with the record of what they did. Where one fails, those before it are; the
 //! others come after it, unless the command ends there.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_core::kv::Durability;
-use treedb_core::query::ErrorCode;
-use treedb_core::{Collection, Database, Transaction};
+use treedb_core::{Collection, Database, Together};
 
 use super::SessionId;
 use super::record::{self, Done};
@@ -17,9 +16,6 @@ use crate::mongo::error::CommandError;
 use crate::mongo::place::{Outcome, Place};
 
 type Result<T> = std::result::Result<T, CommandError>;
-
-/// How often statements are tried that others get in the way of: many together, and one alone.
-const ATTEMPTS: (u32, u32) = (4, 2_000);
 
 /// What the database keeps of a session.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,6 +42,8 @@ pub(crate) struct Statements<'s> {
     pub(crate) number: &'s dyn Fn(usize) -> i32,
     /// Whether the first that fails is the last.
     pub(crate) ordered: bool,
+    /// They are documents to insert.
+    pub(crate) inserts: bool,
     /// How the last is acknowledged, and how the others are.
     pub(crate) durability: (Durability, Durability),
 }
@@ -57,7 +55,7 @@ pub(crate) type Each<'e> = dyn FnMut(usize, &RawDocument, &mut Place<'_>) -> Res
 enum Failed {
     /// Because of this one.
     At(usize, CommandError),
-    /// Because they are so many.
+    /// Because they could not be committed as one.
     Together,
 }
 
@@ -97,6 +95,10 @@ impl Retries {
     ) -> Result<bool> {
         let done = self.done()?;
         let total = statements.all.len();
+        if statements.inserts && !(0..total).any(|at| done.get((statements.number)(at)).is_some()) {
+            self.insert(statements, collection, tell)?;
+            return Ok(false);
+        }
         let (mut from, mut unsettled) = (0, false);
         while from < total {
             if let Some(outcome) = done.get((statements.number)(from)) {
@@ -115,10 +117,8 @@ impl Retries {
                         from = end;
                     }
                     Err(Failed::At(at, error)) => {
-                        // Not its fault, if it is the others that leave no room.
-                        let full = at > from && error.code == ErrorCode::TransactionTooLarge.number();
                         end = at;
-                        failed = if full { None } else { Some(error) };
+                        failed = Some(error);
                     }
                     Err(Failed::Together) => {
                         end = from + (end - from) / 2;
@@ -150,25 +150,38 @@ impl Retries {
         if let Some(reply) = self.done()?.reply()? {
             return Ok(reply);
         }
-        let mut conflict = None;
-        for attempt in 0..ATTEMPTS.1 {
-            pause(attempt);
-            let mut txn = self.database.begin()?;
-            let reply = match work(&mut Place::In(&mut txn, collection)) {
-                Ok(reply) => reply,
-                Err(error) if error.is_conflict() => {
-                    conflict = Some(error);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            match self.commit(txn, durability, || record::reply(&reply)) {
-                Ok(()) => return Ok(reply),
-                Err(error) if error.is_conflict() => conflict = Some(error),
-                Err(error) => return Err(error),
+        let mut all = self.database.together()?;
+        let reply = work(&mut Place::With(&mut all, collection))?;
+        self.commit(all, durability, || record::reply(&reply))?;
+        Ok(reply)
+    }
+
+    /// Inserts documents, all that are not refused in one transaction.
+    fn insert(
+        &mut self,
+        statements: &Statements<'_>,
+        collection: &Collection,
+        tell: &mut dyn FnMut(usize, Result<Outcome>),
+    ) -> Result<()> {
+        let mut all = self.database.together()?;
+        let done = all.insert_many(collection.namespace().as_str(), statements.all, statements.ordered)?;
+        let inserted = Outcome { found: 1, ..Outcome::default() };
+        let total = match done.errors.first() {
+            Some((at, _)) if statements.ordered => at + 1,
+            _ => statements.all.len(),
+        };
+        let refused: BTreeSet<usize> = done.errors.iter().map(|(at, _)| *at).collect();
+        let here = (0..total).filter(|at| !refused.contains(at));
+        let numbers = || here.map(|at| ((statements.number)(at), &inserted));
+        self.commit(all, statements.durability.0, || record::statements(numbers()))?;
+        let mut errors = done.errors.into_iter().peekable();
+        for at in 0..total {
+            match errors.next_if(|(refused, _)| *refused == at) {
+                Some((_, error)) => tell(at, Err(error.into())),
+                None => tell(at, Ok(inserted.clone())),
             }
         }
-        Err(conflict.unwrap_or_else(no_attempts))
+        Ok(())
     }
 
     /// Carries out the statements in `range` in one transaction.
@@ -182,44 +195,30 @@ impl Retries {
         let alone = range.len() == 1;
         let last = range.end == statements.all.len();
         let durability = if last { statements.durability.0 } else { statements.durability.1 };
-        let mut conflict = None;
-        'attempts: for attempt in 0..if alone { ATTEMPTS.1 } else { ATTEMPTS.0 } {
-            pause(attempt);
-            let mut txn = self.database.begin().map_err(|error| Failed::At(range.start, error.into()))?;
-            let mut outcomes = Vec::with_capacity(range.len());
-            for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default())
-            {
-                match each(at, statement, &mut Place::In(&mut txn, collection)) {
-                    Ok(outcome) => outcomes.push(outcome),
-                    Err(error) if error.is_conflict() => {
-                        conflict = Some(error);
-                        continue 'attempts;
-                    }
-                    Err(error) => return Err(Failed::At(at, error)),
-                }
-            }
-            let numbered = || (range.start..).map(statements.number).zip(&outcomes);
-            match self.commit(txn, durability, || record::statements(numbered())) {
-                Ok(()) => return Ok(outcomes),
-                Err(error) if error.is_conflict() => conflict = Some(error),
-                Err(error) if alone => return Err(Failed::At(range.start, error)),
-                Err(_) => return Err(Failed::Together),
+        let mut all = self.database.together().map_err(|error| Failed::At(range.start, error.into()))?;
+        let mut outcomes = Vec::with_capacity(range.len());
+        for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default()) {
+            match each(at, statement, &mut Place::With(&mut all, collection)) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => return Err(Failed::At(at, error)),
             }
         }
-        match alone {
-            true => Err(Failed::At(range.start, conflict.unwrap_or_else(no_attempts))),
-            false => Err(Failed::Together),
+        let numbered = || (range.start..).map(statements.number).zip(&outcomes);
+        match self.commit(all, durability, || record::statements(numbered())) {
+            Ok(()) => Ok(outcomes),
+            Err(error) if alone => Err(Failed::At(range.start, error)),
+            Err(_) => Err(Failed::Together),
         }
     }
 
     /// Commits what statements have done, and the record of it; nothing if they have done nothing.
     fn commit(
         &mut self,
-        mut txn: Transaction,
+        mut all: Together,
         durability: Durability,
         parts: impl FnOnce() -> Vec<RawDocumentBuf>,
     ) -> Result<()> {
-        if txn.changes() == 0 {
+        if all.changes() == 0 {
             return Ok(());
         }
         let parts = parts();
@@ -227,20 +226,9 @@ impl Retries {
         let goes_on = old > 0 && number == self.key.1;
         let from = if goes_on { old } else { 0 };
         let many = from.saturating_add(i32::try_from(parts.len()).unwrap_or(i32::MAX));
-        record::write(&mut txn, self.key, from, old, parts)?;
-        txn.commit_with(durability)?;
+        record::write(&mut all, self.key, from, old, parts)?;
+        all.commit_with(durability)?;
         self.written = Written { number: self.key.1, parts: many };
         Ok(())
     }
-}
-
-/// Before attempt number `attempt`: not before the first, and longer and longer up to some milliseconds.
-fn pause(attempt: u32) {
-    if attempt > 0 {
-        std::thread::sleep(Duration::from_micros(50 << attempt.min(6)));
-    }
-}
-
-fn no_attempts() -> CommandError {
-    CommandError::new(ErrorCode::WriteConflict, "WriteConflict: others are in the way of this write")
 }

@@ -1,0 +1,91 @@
+//! Read concerns outside of transactions. Whatever is read is committed, durable as its writer asked for, and seen in one
+//! snapshot, so that all levels are the same; what `snapshot` has beside is a time, at which several reads see the same.
+
+use bson::raw::cstr;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use treedb_core::query::ErrorCode;
+use treedb_core::{AsOf, Database};
+
+use super::error::CommandError;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// When a command reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ReadAt {
+    /// As the engine knows it.
+    pub(crate) moment: AsOf,
+    /// As the client knows it.
+    time: Timestamp,
+}
+
+/// The time a command asks to read at; `None` for now. A snapshot without a time is one of now, whose time is told, if
+/// changes are recorded at all.
+///
+/// # Errors
+/// `InvalidOptions` for a time without the level `snapshot`, or for that level where `name` is not `find` or `distinct`;
+/// `SnapshotUnavailable` for a time that there has not been.
+pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Result<Option<ReadAt>> {
+    // A cursor goes on in the snapshot that it began in, whatever the command says again.
+    if matches!(name, "getMore" | "killCursors") {
+        return Ok(None);
+    }
+    let Some(concern) = body.get("readConcern")?.and_then(|concern| concern.as_document()) else {
+        return Ok(None);
+    };
+    let snapshot = concern.get("level")?.and_then(|level| level.as_str()) == Some("snapshot");
+    let time = match concern.get("atClusterTime")? {
+        None => None,
+        Some(RawBsonRef::Timestamp(time)) => Some(time),
+        Some(_) => {
+            return Err(CommandError::new(
+                ErrorCode::TypeMismatch,
+                "BSON field 'readConcern.atClusterTime' is the wrong type: it must be a timestamp",
+            ));
+        }
+    };
+    let invalid = |message: String| Err(CommandError::new(ErrorCode::InvalidOptions, message));
+    match (snapshot, time) {
+        (false, None) => return Ok(None),
+        (false, Some(_)) => {
+            return invalid("atClusterTime field can be set only if level is equal to snapshot".to_owned());
+        }
+        (true, _) => {}
+    }
+    if !matches!(name, "find" | "distinct") {
+        return invalid(format!(
+            "Command {name} does not support {{ readConcern: {{ level: \"snapshot\" }} }} outside of a transaction: find \
+             and distinct do"
+        ));
+    }
+    let asked = match time {
+        Some(time) => time,
+        None => match database.operation_time()? {
+            Some(now) => now,
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(ReadAt { moment: database.at_operation_time(asked)?, time: asked }))
+}
+
+impl ReadAt {
+    /// Adds the time to a reply, for the reads to come: to its cursor, if it has one.
+    pub(crate) fn tell(at: Option<ReadAt>, reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
+        let Some(ReadAt { time, .. }) = at else { return Ok(reply) };
+        let Some(cursor) = reply.get("cursor")?.and_then(|cursor| cursor.as_document()) else {
+            let mut reply = reply;
+            reply.append(cstr!("atClusterTime"), time);
+            return Ok(reply);
+        };
+        let mut told = cursor.to_owned();
+        told.append(cstr!("atClusterTime"), time);
+        let mut whole = RawDocumentBuf::new();
+        for field in &reply {
+            match field? {
+                (name, _) if name.as_str() == "cursor" => whole.append(name, told.as_ref()),
+                (name, value) => whole.append(name, value),
+            }
+        }
+        Ok(whole)
+    }
+}
