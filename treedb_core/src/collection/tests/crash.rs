@@ -49,6 +49,34 @@ fn without_case() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
 }
 
+/// Documents to change.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// Those of a kind.
+    Kind(i32),
+    /// Those with a word, in any case.
+    Word(&'static str),
+}
+
+impl Wanted {
+    fn filter(self) -> Document {
+        match self {
+            Wanted::Kind(kind) => doc! { "kind": kind },
+            Wanted::Word(word) => doc! { "word": word },
+        }
+    }
+
+    /// The model's word on it.
+    fn is(self, doc: &Document) -> bool {
+        match self {
+            Wanted::Kind(kind) => doc.get_i32("kind").ok() == Some(kind),
+            Wanted::Word(word) => {
+                doc.get_str("word").is_ok_and(|text| text.to_lowercase() == word.to_lowercase())
+            }
+        }
+    }
+}
+
 impl Run {
     fn new(seed: u64) -> Run {
         let (disk, dice) = (SimDisk::new(), Dice::new(seed));
@@ -125,16 +153,9 @@ impl Run {
         Ok(())
     }
 
-    /// What an update of many asks for, and the model's word on which documents that are.
-    fn wanted(&mut self, kind: i32) -> (Document, Box<dyn Fn(&Document) -> bool>) {
-        if !self.collated {
-            return (doc! { "kind": kind }, Box::new(move |doc| doc.get_i32("kind").ok() == Some(kind)));
-        }
-        let word = WORDS[self.dice.below(WORDS.len())];
-        let same = move |doc: &Document| {
-            doc.get_str("word").is_ok_and(|text| text.to_lowercase() == word.to_lowercase())
-        };
-        (doc! { "word": word }, Box::new(same))
+    /// What an update of many asks for.
+    fn wanted(&mut self, kind: i32) -> Wanted {
+        if self.collated { Wanted::Word(WORDS[self.dice.below(WORDS.len())]) } else { Wanted::Kind(kind) }
     }
 
     /// Indexes to choose from.
@@ -198,10 +219,10 @@ impl Run {
                 let note = "n".repeat(self.dice.below(10) * 150);
                 let update =
                     doc! { "$inc": { "kind": 1 }, "$set": { "tags": tags.clone(), "note": note.clone() } };
-                let (filter, wanted) = self.wanted(kind);
-                collection.update(UpdateRequest::many(raw(&filter), raw(&update)))?;
+                let wanted = self.wanted(kind);
+                collection.update(UpdateRequest::many(raw(&wanted.filter()), raw(&update)))?;
                 for doc in after.get_mut(name).into_iter().flat_map(|contents| contents.docs.values_mut()) {
-                    if wanted(doc) {
+                    if wanted.is(doc) {
                         doc.insert("kind", doc.get_i32("kind").unwrap() + 1);
                         doc.insert("tags", tags.clone());
                         doc.insert("note", note.clone());
