@@ -230,6 +230,12 @@ codes! {
     Location28818 = 28818,
     /// Not a name for a count.
     Location40156 = 40156,
+    /// No path for `$unwind`.
+    Location28812 = 28812,
+    /// No branch of a `$switch` fits.
+    Location40066 = 40066,
+    /// Documents that fit no bucket would be put into one.
+    Location40199 = 40199,
     /// Buckets cannot be made that way.
     Location40201 = 40201,
     /// A field of a group is no accumulator.

@@ -452,7 +452,8 @@ impl Accumulator {
             }
             (Kind::Percentile { .. }, State::Numbers(numbers)) => {
                 let number = value.and_then(crate::query::expr::number::Num::new);
-                numbers.extend(number.map(|number| number.double()));
+                // What is not a number has no place among them.
+                numbers.extend(number.map(|number| number.double()).filter(|number| !number.is_nan()));
                 size_of::<f64>()
             }
             _ => 0,

@@ -42,6 +42,16 @@ pub(super) fn desugar(stage: &Element<'_>, collation: &Collation) -> Result<Vec<
             "$bucket: 'boundaries' must be at least two values of one type, in ascending order",
         ));
     }
+    if let (Some(default), [low, .., high]) = (doc.get("default"), boundaries.as_slice())
+        && collation.compare(*low, default).is_le()
+        && collation.compare(default, *high).is_lt()
+    {
+        return Err(QueryError::new(
+            ErrorCode::Location40199,
+            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest \
+             boundary.",
+        ));
+    }
     let mut branches = ArrayWriter::new();
     for pair in boundaries.windows(2) {
         let &[low, high] = pair else { continue };

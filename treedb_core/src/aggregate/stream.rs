@@ -82,13 +82,19 @@ impl Clock {
     #[inline]
     pub(crate) fn tick(&mut self) -> Result<()> {
         self.count = self.count.wrapping_add(1);
+        if self.count.is_multiple_of(64) { self.look() } else { Ok(()) }
+    }
+
+    /// Looks at the time.
+    ///
+    /// # Errors
+    /// `MaxTimeMSExpired`.
+    pub(crate) fn look(&self) -> Result<()> {
         match self.until {
-            Some(until) if self.count.is_multiple_of(64) && std::time::Instant::now() >= until => {
-                Err(crate::code::QueryError::new(
-                    crate::code::ErrorCode::MaxTimeMSExpired,
-                    "operation exceeded time limit",
-                ))
-            }
+            Some(until) if std::time::Instant::now() >= until => Err(crate::code::QueryError::new(
+                crate::code::ErrorCode::MaxTimeMSExpired,
+                "operation exceeded time limit",
+            )),
             _ => Ok(()),
         }
     }

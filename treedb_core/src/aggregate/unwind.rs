@@ -32,7 +32,7 @@ impl Unwind {
             Value::String(path) => (std::str::from_utf8(path).unwrap_or_default(), None, false),
             Value::Document(doc) => {
                 super::only("$unwind", doc, &["path", "includeArrayIndex", "preserveNullAndEmptyArrays"])?;
-                let path = super::required("$unwind", doc, "path")?;
+                let path = super::string("$unwind", doc, "path")?.unwrap_or_default();
                 let index = super::string("$unwind", doc, "includeArrayIndex")?;
                 (path, index, doc.get("preserveNullAndEmptyArrays").is_some_and(|value| value.truthy()))
             }
@@ -46,6 +46,9 @@ impl Unwind {
                 ));
             }
         };
+        if path.is_empty() {
+            return Err(QueryError::new(ErrorCode::Location28812, "no path specified to $unwind stage"));
+        }
         let Some(path) = path.strip_prefix('$') else {
             return Err(QueryError::new(
                 ErrorCode::Location28818,

@@ -60,8 +60,8 @@ pub(super) fn first(
         }
         None => {
             let mut execution = Execution::new(&source, query)?.with_sort_memory(context.memory);
-            let mut clock = clock();
-            let found = execution.first(&source, &mut || clock.tick())?;
+            let clock = clock();
+            let found = execution.first(&source, &mut || clock.look())?;
             work.add(execution.counters(), &mut Counters::default());
             found
         }

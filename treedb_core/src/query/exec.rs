@@ -6,12 +6,12 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, RowId, Source};
+use crate::access::{Flow, Row, RowId, Source, Way};
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::{Collation, Doc, Value};
 
 use super::filter::Filter;
-use super::plan::{Plan, review};
+use super::plan::{Path, Plan, review};
 use super::projection::Projection;
 use super::runs::{Keyed, Runs, size};
 use super::sort::Sort;
@@ -24,6 +24,9 @@ const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
 
 /// Documents that are sorted as quickly as thrown away.
 const FEW: usize = 500;
+
+/// Rows between looks at the clock.
+const OFTEN: u64 = 64;
 
 /// A parsed search.
 #[derive(Debug, Clone)]
@@ -284,12 +287,24 @@ impl Execution {
         }
         let Some(mut top) = Top::new(query, *sort_memory) else { return Ok(None) };
         let (begun, mut number, mut fits) = (*counters, 0_u64, true);
-        walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| {
-            tick()?;
+        let mut see = |id: RowId, row: &mut dyn Row| {
             number += 1;
-            fits = row.map_or(Ok(true), |row| top.see(id, number, row))?;
+            if number.is_multiple_of(OFTEN) {
+                tick()?;
+            }
+            fits = top.see(id, number, row)?;
             Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
-        })?;
+        };
+        match &plan.path {
+            Path::Rows => {
+                source.scan_rows(Way::Forward, None, &mut see)?;
+                counters.docs_examined += number;
+            }
+            _ => walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| match row {
+                Some(row) => see(id, row),
+                None => Ok(Flow::Continue(())),
+            })?,
+        }
         let found = if fits { top.documents(source, *sort_memory)? } else { None };
         match &found {
             Some(_) => review(source, plan, counters),

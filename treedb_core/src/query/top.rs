@@ -30,6 +30,8 @@ pub(crate) struct Top<'q> {
     first: Option<Fields>,
     /// Rows that come behind the last are not asked whether they match: that cannot fail.
     early: bool,
+    /// The order begins with the greatest value.
+    descends: bool,
     keep: usize,
     heap: BinaryHeap<Place>,
     /// The first value of the last row kept, once there are as many as wanted.
@@ -59,21 +61,25 @@ impl Place {
 /// A value to compare with.
 enum Last {
     Number(f64),
+    Text(Box<[u8]>),
     Other(OwnedValue),
 }
 
 impl Last {
     /// How `value` compares with it, if that is seen at once.
+    #[inline]
     fn compared(&self, value: Value<'_>) -> Option<Ordering> {
         const EXACT: i64 = 1 << 53;
-        match self {
-            Last::Number(last) => match value {
-                Value::Int32(value) => f64::from(value).partial_cmp(last),
-                Value::Int64(value) if (-EXACT..=EXACT).contains(&value) => (value as f64).partial_cmp(last),
-                Value::Double(value) => value.partial_cmp(last),
-                value => Some(compare(value, Value::Double(*last))),
-            },
-            Last::Other(last) => Some(compare(value, last.value())),
+        match (self, value) {
+            (Last::Text(last), Value::String(value)) => Some(value.cmp(last)),
+            (Last::Number(last), Value::Int32(value)) => f64::from(value).partial_cmp(last),
+            (Last::Number(last), Value::Int64(value)) if (-EXACT..=EXACT).contains(&value) => {
+                (value as f64).partial_cmp(last)
+            }
+            (Last::Number(last), Value::Double(value)) => value.partial_cmp(last),
+            (Last::Number(last), value) => Some(compare(value, Value::Double(*last))),
+            (Last::Text(last), value) => Some(compare(value, Value::String(last))),
+            (Last::Other(last), value) => Some(compare(value, last.value())),
         }
     }
 }
@@ -94,6 +100,7 @@ impl<'q> Top<'q> {
             fields,
             first: first.map(|part| Fields::new([part.path.first().as_bytes()])),
             early: query.filter.reads().is_some(),
+            descends: sort.keys.first().is_some_and(|part| part.direction == Direction::Descending),
             keep: query.wanted(),
             heap: BinaryHeap::new(),
             last: None,
@@ -103,54 +110,55 @@ impl<'q> Top<'q> {
         })
     }
 
-    /// True if the order begins with the greatest value.
-    fn descends(&self) -> bool {
-        self.sort.keys.first().is_some_and(|part| part.direction == Direction::Descending)
-    }
-
     /// Takes a row into account, if it matches; `number` is greater than those of the rows before. False if there is no
     /// more room.
+    #[inline]
     pub(crate) fn see(&mut self, row: RowId, number: u64, lent: &mut dyn Row) -> Result<bool> {
-        let alone = self.sort.keys.len() == 1;
-        let (mut asked, mut keyed) = (false, false);
-        if !self.early {
-            if !self.query.filter.admits(lent)? {
-                return Ok(true);
-            }
-            asked = true;
-        }
-        if let Some(first) = &self.first
-            && (self.last.is_some() || alone && (asked || self.query.filter.is_all()))
-        {
-            let value = match lent.glance(first)? {
-                Glance::Value(value) => Some(value),
-                Glance::Missing => Some(Value::Null),
-                Glance::Unclear => None,
-            };
-            if let Some(value) = value {
-                let order = self.last.as_ref().and_then(|last| last.compared(value));
-                let order = if self.descends() { order.map(Ordering::reverse) } else { order };
-                if order == Some(Ordering::Greater) || alone && order == Some(Ordering::Equal) {
-                    return Ok(true);
-                }
-                if alone {
-                    self.key.clear();
-                    encode_value(value, &mut self.key);
-                    if self.descends() {
-                        invert(&mut self.key);
-                    }
-                    keyed = true;
-                }
-            }
-        }
-        if !asked && !self.query.filter.admits(lent)? {
+        if self.early && self.is_behind(lent)? || !self.query.filter.admits(lent)? {
             return Ok(true);
         }
-        if !keyed {
+        if !self.early && self.is_behind(lent)? {
+            return Ok(true);
+        }
+        if !self.glanced_key(lent)? {
             self.sort.key_into(lent.part(&self.fields)?, &mut self.key)?;
         }
         self.keep(row, number);
         Ok(self.bytes <= self.room)
+    }
+
+    /// True if the row's first field tells that it comes behind all that are kept.
+    #[inline]
+    fn is_behind(&self, lent: &mut dyn Row) -> Result<bool> {
+        let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(false) };
+        let order = match lent.glance(first)? {
+            Glance::Value(value) => last.compared(value),
+            Glance::Missing => last.compared(Value::Null),
+            Glance::Unclear => None,
+        };
+        Ok(match order {
+            Some(Ordering::Greater) => !self.descends,
+            Some(Ordering::Less) => self.descends,
+            // Those that are equal keep their order.
+            Some(Ordering::Equal) => self.sort.keys.len() == 1,
+            None => false,
+        })
+    }
+
+    /// Makes the key of a row if a glance is enough.
+    fn glanced_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
+        let (Some(first), 1) = (&self.first, self.sort.keys.len()) else { return Ok(false) };
+        let value = match lent.glance(first)? {
+            Glance::Value(value) => value,
+            Glance::Missing => Value::Null,
+            Glance::Unclear => return Ok(false),
+        };
+        self.key.clear();
+        encode_value(value, &mut self.key);
+        if self.descends {
+            invert(&mut self.key);
+        }
+        Ok(true)
     }
 
     /// Keeps the row of the key that was made last, if it is among the first.
@@ -161,7 +169,7 @@ impl<'q> Top<'q> {
             self.heap.push(place);
             return;
         }
-        let descends = self.descends();
+        let descends = self.descends;
         let Some(mut last) = self.heap.peek_mut() else { return };
         if (&self.key, number) < (&last.key, last.number) {
             self.bytes = self.bytes - last.key.len() + self.key.len();
@@ -219,6 +227,7 @@ fn first_value(key: &[u8], descending: bool) -> Option<Last> {
     match decode(&first, &mut text)? {
         Value::Double(number) if number.is_nan() => None,
         Value::Double(number) => Some(Last::Number(number)),
+        Value::String(text) => Some(Last::Text(text.into())),
         value => Some(Last::Other(OwnedValue::from_value(value))),
     }
 }

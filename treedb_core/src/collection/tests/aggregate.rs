@@ -296,6 +296,28 @@ fn groups_made_by_several_threads_are_those_of_one() {
 }
 
 #[test]
+fn dates_beyond_the_calendar_have_parts_and_what_is_no_number_has_no_percentile() {
+    check(&[
+        (
+            r#"[{"$match":{"_id":1}},{"$project":{"_id":0,"y":{"$year":{"$date":"9999-12-31T12:00:00Z"}},
+                "s":{"$dateToString":{"date":{"$date":"9999-12-31T12:00:00Z"}}},
+                "far":{"$year":{"$toDate":253402300800000}},"d":{"$dayOfYear":{"$toDate":253402300800000}},
+                "p":{"$dateToParts":{"date":{"$toDate":253402300800000},"iso8601":true}}}}]"#,
+            &[
+                r#"{"y":9999,"s":"9999-12-31T12:00:00.000Z","far":10000,"d":1,"p":{"isoWeekYear":9999,"isoWeek":52,"isoDayOfWeek":6,"hour":0,"minute":0,"second":0,"millisecond":0}}"#,
+            ],
+        ),
+        (
+            r#"[{"$set":{"cost":{"$cond":[{"$eq":["$_id",5]},{"$toDouble":"NaN"},"$cost"]}}},
+                {"$group":{"_id":null,"p":{"$percentile":{"input":"$cost","p":[0,0.5,1],"method":"approximate"}},
+                "m":{"$median":{"input":"$cost","method":"approximate"}}}},
+                {"$set":{"a":{"$median":{"input":[{"$toDouble":"NaN"},3,1],"method":"approximate"}}}}]"#,
+            &[r#"{"_id":null,"p":[11.0,15.5,30.0],"m":15.5,"a":1.0}"#],
+        ),
+    ]);
+}
+
+#[test]
 fn what_a_pipeline_cannot_be_is_refused_by_name() {
     for (pipeline, code, word) in [
         (r#"[{"$nonsense":1}]"#, ErrorCode::Location40324, "$nonsense"),
@@ -309,6 +331,13 @@ fn what_a_pipeline_cannot_be_is_refused_by_name() {
         (r#"[{"$facet":{"a":[{"$out":"x"}]}}]"#, ErrorCode::Location40600, "$out"),
         (r#"[{"$lookup":{"from":"x","as":"y"}}]"#, ErrorCode::FailedToParse, "pipeline"),
         (r#"[{"$unwind":"tags"}]"#, ErrorCode::Location28818, "$unwind"),
+        (r#"[{"$unwind":""}]"#, ErrorCode::Location28812, "$unwind"),
+        (r#"[{"$unwind":{"preserveNullAndEmptyArrays":true}}]"#, ErrorCode::Location28812, "$unwind"),
+        (
+            r#"[{"$bucket":{"groupBy":"$cost","boundaries":[0,20,40],"default":20}}]"#,
+            ErrorCode::Location40199,
+            "default",
+        ),
         (r#"[{"$match":5}]"#, ErrorCode::FailedToParse, "$match"),
         (r#"[{"$changeStream":{}}]"#, ErrorCode::Location40573, "$changeStream"),
     ] {

@@ -191,8 +191,10 @@ impl<'r> Reader<'_, 'r> {
         }))
     }
 
+    #[inline]
     fn skip_value(&mut self, kind: u8) -> Option<()> {
         match kind {
+            kind::STRING => drop(take_counted(&mut self.values)?),
             kind::INT32 | kind::INT64 | kind::DATE => drop(take(&mut self.values)?),
             kind::BINARY => {
                 let len = usize::try_from(take(&mut self.values)?).ok()?;

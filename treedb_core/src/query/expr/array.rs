@@ -328,10 +328,11 @@ pub(super) fn std_dev_samp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
     Ok(deviation(args, true))
 }
 
-/// The numbers of an operand, in order.
+/// The numbers of an operand, in order; not what is no number.
 fn numbers(input: Found<'_>) -> Vec<f64> {
     let mut all = Vec::new();
     each(&[input], |value| all.extend(super::number::Num::new(value).map(super::number::Num::double)));
+    all.retain(|number| !number.is_nan());
     all.sort_by(f64::total_cmp);
     all
 }

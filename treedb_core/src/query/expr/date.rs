@@ -11,6 +11,7 @@ use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::Value;
 use crate::doc::write::Writer;
 
+use super::local::Local;
 use super::number::wrong_type;
 use super::text::utf8;
 use super::{Found, Scope, nullish, truthy};
@@ -24,7 +25,7 @@ pub(crate) fn utc() -> TimeZone {
     TimeZone::UTC
 }
 
-fn out_of_range(error: impl std::fmt::Display) -> QueryError {
+pub(super) fn out_of_range(error: impl std::fmt::Display) -> QueryError {
     QueryError::new(
         ErrorCode::Overflow,
         format!("the date lies outside of what can be reckoned with: {error}"),
@@ -90,9 +91,9 @@ fn zoned(millis: i64, zone: TimeZone) -> Result<Zoned> {
     Ok(Timestamp::from_millisecond(millis).map_err(out_of_range)?.to_zoned(zone))
 }
 
-fn date_in_zone(args: &[Found<'_>]) -> Result<Zoned> {
-    let &[date, at] = args else { return zoned(0, TimeZone::UTC) };
-    zoned(millis(date)?, zone(at)?)
+fn date_in_zone(args: &[Found<'_>]) -> Result<Local> {
+    let &[date, at] = args else { return Local::new(0, TimeZone::UTC) };
+    Local::new(millis(date)?, zone(at)?)
 }
 
 macro_rules! parts {
@@ -106,7 +107,6 @@ macro_rules! parts {
 }
 
 parts! {
-    year |date| date.year().into();
     month |date| date.month().into();
     day_of_month |date| date.day().into();
     day_of_week |date| date.weekday().to_sunday_one_offset().into();
@@ -120,6 +120,11 @@ parts! {
     iso_day_of_week |date| date.weekday().to_monday_one_offset().into();
 }
 
+pub(super) fn year<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    // A date has less than 300 million years.
+    Ok(Some(Value::Int32(i32::try_from(date_in_zone(args)?.year()).map_err(out_of_range)?)))
+}
+
 /// Weeks begin on Sundays; the days before the first are week 0.
 fn sunday_week(date: &Zoned) -> i32 {
     let (day, weekday) = (i32::from(date.day_of_year()), i32::from(date.weekday().to_sunday_zero_offset()));
@@ -127,7 +132,7 @@ fn sunday_week(date: &Zoned) -> i32 {
 }
 
 pub(super) fn iso_week_year<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    Ok(Some(Value::Int64(date_in_zone(args)?.date().iso_week_date().year().into())))
+    Ok(Some(Value::Int64(date_in_zone(args)?.iso_year())))
 }
 
 pub(super) fn ts_second<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -146,7 +151,7 @@ pub(super) fn ts_increment<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
 
 /// A date as `2020-01-31T13:05:00.000Z`.
 pub(super) fn iso(millis: i64) -> Result<String> {
-    shown(&zoned(millis, TimeZone::UTC)?, "%Y-%m-%dT%H:%M:%S.%LZ")
+    shown(&Local::new(millis, TimeZone::UTC)?, "%Y-%m-%dT%H:%M:%S.%LZ")
 }
 
 const MONTHS: [&str; 12] = [
@@ -168,7 +173,7 @@ fn month_name(date: &Zoned) -> &'static str {
     usize::try_from(date.month() - 1).ok().and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
 }
 
-fn shown(date: &Zoned, format: &str) -> Result<String> {
+fn shown(date: &Local, format: &str) -> Result<String> {
     use std::fmt::Write;
     if !(0..=9999).contains(&date.year()) {
         return Err(QueryError::bad_value("$dateToString is only defined on year 0-9999"));
@@ -198,7 +203,7 @@ fn shown(date: &Zoned, format: &str) -> Result<String> {
             Some('u') => write!(out, "{}", date.weekday().to_monday_one_offset()),
             Some('U') => write!(out, "{:02}", sunday_week(date)),
             Some('V') => write!(out, "{:02}", iso.week()),
-            Some('G') => write!(out, "{:04}", iso.year()),
+            Some('G') => write!(out, "{:04}", date.iso_year()),
             Some('b') => write!(out, "{:.3}", month_name(date)),
             Some('B') => write!(out, "{}", month_name(date)),
             Some('Z') => write!(out, "{offset}"),
@@ -232,7 +237,7 @@ pub(super) fn to_string<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fou
         Some(Value::String(format)) => utf8(format),
         format => return Err(wrong_type("$dateToString requires that 'format' be a string, found:", format)),
     };
-    scope.text(&shown(&zoned(millis(date)?, at)?, format)?)
+    scope.text(&shown(&Local::new(millis(date)?, at)?, format)?)
 }
 
 fn unparsable(text: &str, why: impl std::fmt::Display) -> QueryError {
@@ -458,16 +463,17 @@ pub(super) fn from_string<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found
 
 pub(super) fn to_parts<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[date, at, iso8601] = args else { return Ok(None) };
-    let date = zoned(millis(date)?, zone(at)?)?;
+    let date = Local::new(millis(date)?, zone(at)?)?;
     let mut out = Writer::new(96);
+    let year = |year: i64| i32::try_from(year).map_err(out_of_range);
     let mut int = |name: &str, value: i32| out.value(name.as_bytes(), Value::Int32(value));
     if truthy(iso8601) {
         let iso = date.date().iso_week_date();
-        int("isoWeekYear", iso.year().into());
+        int("isoWeekYear", year(date.iso_year())?);
         int("isoWeek", iso.week().into());
         int("isoDayOfWeek", date.weekday().to_monday_one_offset().into());
     } else {
-        int("year", date.year().into());
+        int("year", year(date.year())?);
         int("month", date.month().into());
         int("day", date.day().into());
     }

@@ -82,7 +82,8 @@ impl Node {
                 }
                 match default {
                     Some(default) => default.eval(scope),
-                    None => Err(QueryError::bad_value(
+                    None => Err(QueryError::new(
+                        crate::code::ErrorCode::Location40066,
                         "$switch could not find a matching branch for an input, and no default was specified",
                     )),
                 }

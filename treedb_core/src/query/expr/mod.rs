@@ -17,6 +17,7 @@ mod array;
 mod convert;
 pub(crate) mod date;
 mod eval;
+mod local;
 mod logic;
 pub(crate) mod number;
 mod object;
