@@ -104,3 +104,22 @@ def test_options_that_cannot_be(things):
         )
         assert (reply["ok"], reply["code"]) == (0, code), (spec, reply)
     assert [i["name"] for i in things.list_indexes()] == ["_id_"]
+
+
+def test_values_of_any_length_are_indexed(db):
+    long = "x" * 5000
+    db.c.create_index("url", unique=True)
+    db.c.create_index([("n", 1), ("url", -1)])
+    db.c.insert_many([{"_id": f"{long}{n}", "url": f"{long}{n}", "n": n % 2} for n in range(12)])
+    assert db.c.find_one({"_id": f"{long}7"})["url"] == f"{long}7"
+    with pytest.raises(DuplicateKeyError) as failure:
+        db.c.insert_one({"_id": 1, "url": f"{long}3"})
+    assert failure.value.details["keyValue"] == {"url": f"{long}3"}
+    assert len(failure.value.details["errmsg"]) < 1000
+    plan = db.c.find({"url": f"{long}3"}).explain()
+    assert plan["executionStats"]["totalKeysExamined"] == 1
+    found = [document["url"] for document in db.c.find({"n": 1}).sort("url", -1).batch_size(2)]
+    assert found == sorted((f"{long}{n}" for n in range(1, 12, 2)), reverse=True)
+    assert db.c.update_one({"url": f"{long}3"}, {"$set": {"url": "short"}}).modified_count == 1
+    assert db.c.delete_one({"_id": f"{long}3"}).deleted_count == 1
+    db.c.insert_one({"_id": 1, "url": f"{long}3"})
