@@ -208,7 +208,12 @@ fn is_one_at_most(index: &IndexMeta) -> bool {
 }
 
 /// The document under `key` of an index that has one at most.
-fn one(index: &IndexMeta, key: &[u8], reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
+pub(super) fn one(
+    index: &IndexMeta,
+    key: &[u8],
+    reads: &impl Reads,
+    meta: &Meta,
+) -> Result<Option<RawDocumentBuf>> {
     let Some(value) = reads.get(&index.table, key)? else { return Ok(None) };
     let (_, row) = split_entry(index, key, value)?;
     Ok(View { reads, meta }.document(row)?.map(|document| document.into_owned()))
@@ -349,7 +354,7 @@ fn only_element(bytes: &[u8]) -> Option<Element<'_>> {
 
 /// True if the only element of a document is seen to be valid at a glance; its name is that of a field if it is that of an
 /// index's.
-fn is_valid(element: Element<'_>, value: Value<'_>) -> bool {
+pub(super) fn is_valid(element: Element<'_>, value: Value<'_>) -> bool {
     match value {
         Value::String(text) => element.bytes.last() == Some(&0) && std::str::from_utf8(text).is_ok(),
         Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Date(_) | Value::ObjectId(_) => true,
@@ -359,7 +364,7 @@ fn is_valid(element: Element<'_>, value: Value<'_>) -> bool {
 
 /// True for values that equal just what has the same key: no operators, no arrays (whose elements count too), nothing
 /// that a missing field equals.
-fn is_plain(value: Value<'_>) -> bool {
+pub(super) fn is_plain(value: Value<'_>) -> bool {
     value.is_number()
         || matches!(
             value,

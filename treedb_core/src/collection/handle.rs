@@ -14,6 +14,7 @@ use crate::query::explain::{self, Wanted};
 use crate::query::{Counters, Execution, Plan, count, counted, distinct_by_index};
 
 use super::by_key::{ByKey, Sought};
+use super::by_keys;
 use super::changes::Past;
 use super::cursor::Cursor;
 use super::database::Database;
@@ -138,6 +139,15 @@ impl Collection {
             if let Some(Some(found)) = found
                 && let Some(found) = found?
             {
+                return Ok(found);
+            }
+        } else if by_keys::may_be(&filter) {
+            let reads = self.db.inner.store.snapshot()?;
+            let found =
+                self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
+                    by_keys::first(&filter, &reads, meta)
+                })?;
+            if let Some(found) = found.transpose()?.flatten() {
                 return Ok(found);
             }
         }

@@ -8,6 +8,7 @@
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
 //! | `batch` | documents found and not handed out yet |
 //! | `by_key` | a find by one value of an indexed field, which needs no plan |
+//! | `by_keys` | a find by a value of each field of a unique index |
 //! | `text` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `namespace` | [`Namespace`]: `database.collection` |
@@ -39,6 +40,7 @@ mod backfill;
 mod batch;
 mod bulk;
 mod by_key;
+mod by_keys;
 mod catalog;
 mod change;
 pub mod changes;

@@ -138,6 +138,46 @@ fn a_find_by_one_value_answers_as_its_plan_and_as_a_look_at_every_document() {
 }
 
 #[test]
+fn a_find_by_all_fields_of_a_unique_index_answers_as_its_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let unique = |keys: RawDocumentBuf| IndexSpec::new(keys).unique();
+    let sets = [
+        unique(rawdoc! { "a": 1, "b.c": -1 }),
+        unique(rawdoc! { "b.c": 1, "a": 1 }).sparse(),
+        unique(rawdoc! { "a": 1, "b.c": 1 }).partial(rawdoc! { "a": { "$gt": 0 } }),
+        unique(rawdoc! { "a": 1, "b.c": 1 }).collation(rawdoc! { "locale": "en", "strength": 2 }),
+        unique(rawdoc! { "a": 1, "b.c": 1 }).hidden(),
+        unique(rawdoc! { "a": 1, "b.c": 1, "_id": 1 }),
+        IndexSpec::new(rawdoc! { "a": 1, "b.c": 1 }),
+    ];
+    let mut found = 0;
+    for (number, spec) in sets.iter().enumerate() {
+        for arrays in [false, true] {
+            let collection = db.collection(&format!("test.all{number}{arrays}")).unwrap();
+            collection.create_index(spec.clone()).unwrap();
+            // Some have the same key as others, which a unique index refuses.
+            assert!(collection.insert_many(&documents(arrays), false).unwrap().inserted > 50);
+            let values: Vec<Bson> = values().into_iter().filter(|value| *value != Bson::Undefined).collect();
+            for (n, a) in values.iter().enumerate() {
+                for (m, c) in values.iter().enumerate() {
+                    let mut filter = doc! { "b.c": c.clone(), "a": a.clone() };
+                    if (n + m) % 4 == 0 {
+                        filter.insert("_id", (100 * n + m) as i32);
+                    }
+                    let request = FindRequest::filter(raw(&filter)).limit(1);
+                    let planned: Vec<Bson> = ids(&collection, &request, true);
+                    let one = collection.find_one(raw(&filter)).unwrap();
+                    assert_eq!(one.as_ref().map(id).as_ref(), planned.first(), "{spec:?} {filter}");
+                    found += planned.len();
+                }
+            }
+        }
+    }
+    assert!(found > 1000, "{found}");
+}
+
+#[test]
 fn a_find_of_many_documents_by_one_value_goes_on_behind_each_batch() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
