@@ -245,24 +245,40 @@ impl Run {
             }
             85..88 => {
                 // Over both collections, with a document that comes and goes within.
-                let mut txn = db.begin()?;
-                for name in NAMES {
-                    let doc = self.document();
-                    let id = doc.get_i32("_id").unwrap();
-                    let mut mine = txn.collection(name)?;
-                    mine.insert_one(rawdoc! { "_id": -1, "serial": -1, "code": "none" })?;
-                    mine.insert_one(raw(&doc))?;
-                    mine.delete(DeleteRequest::one(rawdoc! { "_id": -1 }))?;
-                    let update = rawdoc! { "$inc": { "kind": 1 } };
-                    mine.update(UpdateRequest::many(rawdoc! { "kind": kind }, update))?;
+                let docs = NAMES.map(|name| (name, self.document()));
+                let passing = rawdoc! { "_id": -1, "serial": -1, "code": "none" };
+                let gone = || DeleteRequest::one(rawdoc! { "_id": -1 });
+                let more =
+                    || UpdateRequest::many(rawdoc! { "kind": kind }, rawdoc! { "$inc": { "kind": 1 } });
+                if self.next_id % 4 < 2 {
+                    let mut txn = db.begin()?;
+                    for (name, doc) in &docs {
+                        let mut mine = txn.collection(name)?;
+                        mine.insert_one(&passing)?;
+                        mine.insert_one(raw(doc))?;
+                        mine.delete(gone())?;
+                        mine.update(more())?;
+                    }
+                    txn.commit_with(durability)?;
+                } else {
+                    let mut all = db.together()?;
+                    for (name, doc) in &docs {
+                        let inserted =
+                            all.insert_many(name, &[passing.clone(), raw(doc), passing.clone()], true)?;
+                        assert_eq!(inserted.inserted, 2);
+                        all.delete(name, gone())?;
+                        all.update(name, more())?;
+                    }
+                    all.commit_with(durability)?;
+                }
+                for (name, doc) in docs {
                     let contents = after.entry(name.to_owned()).or_insert_with(Contents::fresh);
-                    contents.docs.insert(id, doc);
+                    contents.docs.insert(doc.get_i32("_id").unwrap(), doc);
                     for doc in contents.docs.values_mut().filter(|doc| doc.get_i32("kind").ok() == Some(kind))
                     {
                         doc.insert("kind", kind + 1);
                     }
                 }
-                txn.commit_with(durability)?;
                 "transaction".to_owned()
             }
             88..91 => {

@@ -13,6 +13,7 @@ mod long_keys;
 mod lookups;
 mod pipelines;
 mod planner;
+mod together;
 mod transactions;
 mod twins;
 
