@@ -6,17 +6,13 @@ to guess lengths and checksums before it finds anything. Files that are there st
 """
 import pathlib
 import struct
+import sys
 
-CORPUS = pathlib.Path(__file__).resolve().parent.parent / "fuzz" / "corpus"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORPUS = ROOT / "fuzz" / "corpus"
 
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
+sys.path.insert(0, str(ROOT / "treedb_server" / "tests" / "driver"))
+from crc import crc32c  # noqa: E402
 
 
 def document(fields):

@@ -17,6 +17,7 @@ use super::change::{check_document, marks};
 use super::edit::Edit;
 use super::long_key::{is_long, stored};
 use super::meta::Facts;
+use super::validator::Validator;
 use super::view::append_entry;
 
 /// Fewer documents than this are inserted one by one.
@@ -184,10 +185,11 @@ impl Pairs {
 /// # Errors
 /// Those of the storage engine.
 pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Result<bool> {
+    let validator = edit.meta.validator.as_ref();
+    // What is only warned of would be looked at, and logged, once more if another document is refused.
     if documents.len() < LEAST
-        || documents
-            .iter()
-            .any(|document| check_document(edit.meta.validator.as_ref(), None, document).is_err())
+        || validator.is_some_and(Validator::warns)
+        || documents.iter().any(|document| check_document(validator, None, document).is_err())
     {
         return Ok(false);
     }

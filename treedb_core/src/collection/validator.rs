@@ -64,6 +64,11 @@ impl Validator {
         }))
     }
 
+    /// True if documents that do not match are let in, and logged.
+    pub(super) fn warns(&self) -> bool {
+        self.warns
+    }
+
     /// Refuses `new`, which is to come in the place of `old`, if it does not match; or writes that into the log, where it
     /// is told of again if the change is tried again.
     ///

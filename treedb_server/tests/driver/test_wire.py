@@ -6,7 +6,8 @@ import time
 import bson
 import pytest
 
-from wire import CHECKSUM, MORE_TO_COME, OP_COMPRESSED, OP_MSG, OP_QUERY, PING, Wire, body, crc32c, sequence
+from crc import crc32c
+from wire import CHECKSUM, MORE_TO_COME, OP_COMPRESSED, OP_MSG, OP_QUERY, PING, Wire, body, sequence
 
 
 @pytest.fixture

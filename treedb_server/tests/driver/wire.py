@@ -4,6 +4,8 @@ import struct
 
 import bson
 
+from crc import crc32c
+
 OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
 CHECKSUM, MORE_TO_COME = 1, 2
 
@@ -66,15 +68,6 @@ def body(command):
 def sequence(name, documents):
     data = name.encode() + b"\0" + b"".join(d if isinstance(d, bytes) else bson.encode(d) for d in documents)
     return b"\1" + struct.pack("<i", 4 + len(data)) + data
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 PING = {"ping": 1, "$db": "admin"}
