@@ -14,7 +14,7 @@ pub(super) const ABOUT: &str = "Documents of about 112 bytes as JSON, with a uni
     the files take from the disk after the logs were folded in; TreeDB's include its command log's laid-out segments. Percentiles \
     are of look-ups timed one by one. Readers and writers are threads over one TreeDB or LMDB; rows against TreeDB itself \
     are of the same documents in the same rounds, and on a machine with two cores two readers and a writer have to share. \
-    Debian packages are those that `apt-cache dumpavail` knows of, about 1,100 bytes each, under numbers, with all their fields, texts but for two sizes; a unique index on \
+    Debian packages are those that `apt-cache dumpavail` knows of, about 800 bytes each, under numbers, with all their fields, texts but for two sizes; a unique index on \
     name and version, an index on the section. SQLite has a column for every field that any of them has. Every field fetched is looked at, and goes into a checksum that has \
     to agree.";
 
