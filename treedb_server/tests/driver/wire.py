@@ -4,8 +4,6 @@ import struct
 
 import bson
 
-from crc import crc32c
-
 OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
 CHECKSUM, MORE_TO_COME = 1, 2
 
