@@ -240,6 +240,8 @@ codes! {
     Location40201 = 40201,
     /// A field of a group is no accumulator.
     Location40234 = 40234,
+    /// An accumulator has several operands.
+    Location40237 = 40237,
     /// A change stream is to begin at two places.
     Location40674 = 40674,
     /// `$changeStream` of something that is no document.

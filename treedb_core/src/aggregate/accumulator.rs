@@ -115,7 +115,8 @@ impl Accumulator {
     /// Reads `{ $name: operand }`; `field` is where the result goes, for messages.
     ///
     /// # Errors
-    /// `Location15952` for an unknown one, `Location40234` for something else than one operator.
+    /// `Location15952` for an unknown one, `Location40234` for something else than one operator,
+    /// `Location40237` for an array of operands.
     pub(super) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let wrong = |what: &str| {
             QueryError::new(ErrorCode::Location40234, format!("The field '{}' must {what}", field.name_str()))
@@ -125,7 +126,15 @@ impl Accumulator {
         let (Some(operator), None) = (elements.next(), elements.next()) else {
             return Err(wrong("specify one accumulator"));
         };
-        Self::operator(&operator, names)
+        let made = Self::operator(&operator, names)?;
+        // As operators of expressions they take lists of operands.
+        if matches!(operator.value(), Value::Array(_)) {
+            return Err(QueryError::new(
+                ErrorCode::Location40237,
+                format!("The {} accumulator is a unary operator", operator.name_str()),
+            ));
+        }
+        Ok(made)
     }
 
     /// Reads the operator itself.

@@ -79,7 +79,11 @@ fn accumulators(rng: &mut Rng, ordered: bool, sets: &mut Vec<String>) -> Documen
     let mut all = Document::new();
     for name in ["v", "w", "x"].into_iter().take(1 + rng.below(3)) {
         let depth = usize::from(rng.below(3) == 0);
-        let input = expression(rng, depth);
+        let input = match expression(rng, depth) {
+            // An accumulator takes one operand.
+            Bson::Array(array) => doc! { "$concatArrays": [array] }.into(),
+            input => input,
+        };
         let n = 1 + rng.below(3) as i32;
         let accumulator = match rng.below(if ordered { 20 } else { 14 }) {
             0 | 1 => doc! { "$sum": 1 },

@@ -326,6 +326,7 @@ fn what_a_pipeline_cannot_be_is_refused_by_name() {
         (r#"[{"$skip":-1}]"#, ErrorCode::Location15956, "$skip"),
         (r#"[{"$group":{"n":{"$sum":1}}}]"#, ErrorCode::Location15955, "_id"),
         (r#"[{"$group":{"_id":1,"n":{"$nope":1}}}]"#, ErrorCode::Location15952, "$nope"),
+        (r#"[{"$group":{"_id":1,"n":{"$sum":["$a","$b"]}}}]"#, ErrorCode::Location40237, "unary"),
         (r#"[{"$out":"x"},{"$limit":1}]"#, ErrorCode::Location40601, "final"),
         (r#"[{"$limit":1},{"$documents":[]}]"#, ErrorCode::Location40602, "first"),
         (r#"[{"$facet":{"a":[{"$out":"x"}]}}]"#, ErrorCode::Location40600, "$out"),
