@@ -1,10 +1,10 @@
 //! Many entries at once: those that come in order go into a leaf together.
 
 use super::finger::Finger;
-use super::node::{Branch, LeafMut, Scratch, Value};
+use super::node::{LeafMut, Scratch, Value};
 use super::path::{At, Path};
 use super::root::TreeRoot;
-use super::tree::{Tree, locate, store_at};
+use super::tree::{Tree, fork, locate, store_at};
 use crate::error::Result;
 use crate::page::{PageSink, PageSource};
 
@@ -43,13 +43,7 @@ impl Tree {
 
 /// Makes `bound` the key where the leaf behind the one that `path` leads to begins; false if there is none.
 fn next_leaf<S: PageSource + ?Sized>(src: &S, path: &Path, bound: &mut Vec<u8>) -> Result<bool> {
-    for step in path.steps().iter().rev() {
-        let branch = Branch::open(src.page(step.page)?).at(src, step.page)?;
-        let child = step.child as usize;
-        if child < branch.count() {
-            branch.separator_into(child, bound).at(src, step.page)?;
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let Some((branch, step)) = fork(src, path)? else { return Ok(false) };
+    branch.separator_into(step.child as usize, bound).at(src, step.page)?;
+    Ok(true)
 }

@@ -8,7 +8,7 @@ use super::node::{
     Branch, BranchMut, Found, Keys, Leaf, LeafMut, Scratch, Value, child_for, common, gap, max_key,
     max_value, value_of,
 };
-use super::path::{At, Path};
+use super::path::{At, Path, Step};
 use super::root::TreeRoot;
 use crate::error::{Error, Result};
 use crate::page::{LEAF_LINES, PageId, PageSink, PageSource, prefetch_from};
@@ -217,14 +217,25 @@ fn place_at<S: PageSource + ?Sized>(
 
 /// Whether `key`, which is above every key of the leaf that `path` leads to, is below those of the next leaf.
 fn is_below_next<S: PageSource + ?Sized>(src: &S, path: &Path, key: &[u8]) -> Result<bool> {
+    match fork(src, path)? {
+        Some((branch, step)) => Ok(branch.find(key).at(src, step.page)? == step.child as usize),
+        None => Ok(false),
+    }
+}
+
+/// The lowest branch on `path` with a child behind the one taken: there the way to the next leaf begins. `None` if there is
+/// no next leaf.
+pub(super) fn fork<'a, S: PageSource + ?Sized>(
+    src: &'a S,
+    path: &Path,
+) -> Result<Option<(Branch<'a>, Step)>> {
     for step in path.steps().iter().rev() {
         let branch = Branch::open(src.page(step.page)?).at(src, step.page)?;
-        let child = step.child as usize;
-        if child < branch.count() {
-            return Ok(branch.find(key).at(src, step.page)? == child);
+        if (step.child as usize) < branch.count() {
+            return Ok(Some((branch, *step)));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Refuses keys and values that a page of `payload` bytes does not take.

@@ -6,7 +6,8 @@ use super::super::testing::Rng;
 use super::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
 use crate::disk::testing::rounds;
 
-fn entries(page: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// What a leaf holds, which is sound.
+pub(super) fn entries(page: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let leaf = Leaf::open(page).unwrap();
     leaf.validate().unwrap();
     let mut key = Vec::new();
