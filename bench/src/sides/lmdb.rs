@@ -13,7 +13,8 @@ use crate::Result;
 use crate::contest::Answer;
 use crate::people::{Names, Person, city, filler};
 
-fn open(dir: &Path, class: Class) -> Result<Env> {
+/// An environment in `dir`.
+pub(crate) fn open(dir: &Path, class: Class) -> Result<Env> {
     let mut options = EnvOpenOptions::new();
     options.map_size(16 << 30).max_dbs(4);
     // Data that does not fit in memory is read better without the system's reading ahead; other data does not care.

@@ -6,7 +6,7 @@
 #[cfg(feature = "peers")]
 mod fjall;
 mod form;
-mod lmdb;
+pub(crate) mod lmdb;
 #[cfg(feature = "peers")]
 mod mdbx;
 mod peer;

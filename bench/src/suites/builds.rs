@@ -4,7 +4,7 @@ use bson::raw::RawDocument;
 use bson::{RawDocumentBuf, rawdoc};
 use heed::byteorder::BigEndian;
 use heed::types::{Bytes, U64};
-use heed::{DatabaseFlags, Env, EnvFlags, EnvOpenOptions, PutFlags};
+use heed::{DatabaseFlags, Env, PutFlags};
 use rusqlite::Connection;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use treedb_core::collection::{Collection, Database};
@@ -14,7 +14,7 @@ use super::Scale;
 use crate::Result;
 use crate::contest::{Side, Turn, Unit, contest};
 use crate::report::{Goals, Row, rows};
-use crate::sides::{Class, Folder};
+use crate::sides::{Class, Folder, lmdb};
 
 const GOALS: Goals<'_> = &[("SQLite, columns", 1.0)];
 /// Documents to a transaction while LMDB's side is filled.
@@ -114,13 +114,7 @@ struct Lmdb {
 
 impl Lmdb {
     fn fill(folder: &Folder, people: &Collection) -> Result<Lmdb> {
-        let mut options = EnvOpenOptions::new();
-        options.map_size(16 << 30).max_dbs(4);
-        // SAFETY: without syncs the file may be lost in a power cut, which this side accepts; the map is written by
-        // LMDB alone.
-        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP | EnvFlags::NO_READ_AHEAD) };
-        // SAFETY: the folder is this side's own: no other process and no second environment opens it.
-        let env = unsafe { options.open(folder.path()) }?;
+        let env = lmdb::open(folder.path(), Class::Relaxed)?;
         let mut txn = env.write_txn()?;
         let table = env.create_database(&mut txn, Some("people"))?;
         for (number, document) in people.find(FindRequest::default())?.enumerate() {

@@ -7,7 +7,7 @@ use bson::raw::{CString, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use heed::byteorder::BigEndian;
 use heed::types::{Bytes, U64};
-use heed::{DatabaseFlags, Env, EnvFlags, EnvOpenOptions, PutFlags};
+use heed::{DatabaseFlags, Env, PutFlags};
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, params_from_iter};
 use treedb_core::collection::{Collection, Database};
@@ -20,7 +20,7 @@ use crate::Result;
 use crate::contest::{Answer, Side, Turn, Unit, contest};
 use crate::people::Random;
 use crate::report::{Row, rows};
-use crate::sides::{Class, Folder};
+use crate::sides::{Class, Folder, lmdb};
 
 /// Packages to a transaction.
 const BATCH: usize = 1000;
@@ -222,13 +222,7 @@ fn key(name: &str, version: &str) -> Vec<u8> {
 impl Lmdb {
     fn new() -> Result<Lmdb> {
         let folder = Folder::new("lmdb-packages")?;
-        let mut options = EnvOpenOptions::new();
-        options.map_size(16 << 30).max_dbs(4);
-        // SAFETY: without syncs the file may be lost in a power cut, which this side accepts; the map is written by
-        // LMDB alone.
-        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP | EnvFlags::NO_READ_AHEAD) };
-        // SAFETY: the folder is this side's own: no other process and no second environment opens it.
-        let env = unsafe { options.open(folder.path()) }?;
+        let env = lmdb::open(folder.path(), Class::Relaxed)?;
         let mut txn = env.write_txn()?;
         let packages = env.create_database(&mut txn, Some("packages"))?;
         let names = env.create_database(&mut txn, Some("names"))?;

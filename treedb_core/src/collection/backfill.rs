@@ -20,9 +20,10 @@ use std::sync::{Arc, Mutex};
 use bson::RawDocumentBuf;
 
 use crate::access::{Flow, RowId, Source, Way};
-use crate::code::{ErrorCode, QueryError, Result};
+use crate::aggregate::spread;
+use crate::code::Result;
 use crate::doc::Fields;
-use crate::index::ordered::{IndexDef, Kind};
+use crate::index::ordered::IndexDef;
 use crate::kv::{Beside, Durability, ReadTxn, Reads};
 
 use super::bulk::{Entries, Pairs};
@@ -209,12 +210,6 @@ impl BlockReader<'_> {
     }
 }
 
-/// The top-level fields that the keys of an index are made of; `None` if it may be any.
-fn fields(def: &IndexDef) -> Option<Fields> {
-    let known = def.options.partial.is_none() && !matches!(def.options.kind, Kind::Wildcard(_));
-    known.then(|| Fields::new(def.keys.iter().map(|key| key.path.first().as_bytes())))
-}
-
 /// The entries of some rows, as a snapshot has them.
 struct Slice {
     reads: Beside,
@@ -245,19 +240,12 @@ impl Slice {
         let Some(IndexMeta { def, .. }) = meta.indexes.get(index) else { return Ok(slice) };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = cores.min(slice.reads.len(&meta.rows)? / WORTH).max(1);
-        let reader = BlockReader { meta: &meta, def, fields: fields(def) };
+        let reader = BlockReader { meta: &meta, def, fields: def.fields().map(Fields::new) };
         let mut held = 0;
         while let (Some(from), true) = (slice.next, held < MEMORY) {
-            let block = |number: u64| {
+            let blocks = spread((0..threads).collect(), |number| {
                 let from = from.saturating_add(number * BLOCK);
                 reader.read(&reads_of(), from, from.saturating_add(BLOCK))
-            };
-            let block = &block;
-            let blocks: Vec<Result<Block>> = std::thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || block(number))).collect();
-                let mut blocks = vec![block(0)];
-                blocks.extend(others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(failed()))));
-                blocks
             });
             for block in blocks {
                 let block = block?;
@@ -276,10 +264,6 @@ impl Slice {
         }
         Ok(slice)
     }
-}
-
-fn failed() -> QueryError {
-    QueryError::new(ErrorCode::InternalError, "an index build: a thread that read documents failed")
 }
 
 /// Takes the build of the index `id` a slice further, and calls `looked_at` with numbers of rows that are done.

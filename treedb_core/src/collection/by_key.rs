@@ -10,9 +10,8 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{IndexInfo, KeyRange, Source, Way};
 use crate::code::Result;
-use crate::doc::key::{encode_value, invert};
 use crate::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
-use crate::index::ordered::{Direction, Kind};
+use crate::index::ordered::Kind;
 use crate::kv::Reads;
 use crate::query::{Counters, OnKeys, Path, Plan, Projection, project};
 
@@ -111,9 +110,8 @@ impl<'f> Sought<'f> {
     /// Writes the bytes that the entries begin with over `key`; false if they are so many that entries may have others.
     fn key(&self, index: &IndexMeta, key: &mut Vec<u8>) -> bool {
         key.clear();
-        encode_value(self.value, key);
-        if index.def.keys.first().is_some_and(|part| part.direction == Direction::Descending) {
-            invert(key);
+        if let Some(first) = index.def.keys.first() {
+            first.encode(self.value, key);
         }
         key.len() <= KEPT
     }

@@ -6,8 +6,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::access::IndexInfo;
 use crate::code::Result;
 use crate::doc::Doc;
-use crate::doc::key::{encode_value, invert};
-use crate::index::ordered::{Direction, Kind};
+use crate::index::ordered::Kind;
 use crate::kv::Reads;
 
 use super::by_key::{is_plain, is_valid, one};
@@ -57,11 +56,7 @@ pub(super) fn first(
         let mut key = Vec::with_capacity(64);
         let found = def.keys.iter().filter(|part| !part.path.has_positions()).filter_map(|part| {
             let element = filter.find(part.path.as_str().as_bytes())?;
-            let from = key.len();
-            encode_value(element.value(), &mut key);
-            if part.direction == Direction::Descending {
-                key.get_mut(from..).map(invert);
-            }
+            part.encode(element.value(), &mut key);
             Some(())
         });
         // A longer key may not be all there.

@@ -7,7 +7,7 @@ use bson::RawDocument;
 use crate::access::RowId;
 use crate::code::{ErrorCode, QueryError, Result};
 use crate::doc::Doc;
-use crate::index::ordered::{IndexDef, KeySet, Kind};
+use crate::index::ordered::{IndexDef, KeySet};
 
 use super::namespace::Namespace;
 use super::validator::Validator;
@@ -98,14 +98,8 @@ pub(crate) fn index_changes<'d>(
 
 /// Whether the two documents agree in all that the keys of an index are made of.
 fn is_untouched(def: &IndexDef, old: &RawDocument, new: &RawDocument) -> bool {
-    if def.options.partial.is_some() || matches!(def.options.kind, Kind::Wildcard(_)) {
-        return false;
-    }
     let (old, new) = (Doc::from(old), Doc::from(new));
-    def.keys.iter().all(|key| {
-        let name = key.path.first().as_bytes();
-        old.find(name) == new.find(name)
-    })
+    def.fields().is_some_and(|mut fields| fields.all(|name| old.find(name) == new.find(name)))
 }
 
 /// The marks of a document's only entry; none if it has several.

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use super::catalog::{Record, Table, TableKind};
 use super::command::Command;
-use super::edit::{Edit, Met, check_limits, check_row};
+use super::edit::{Edit, check_limits, check_row};
 use super::reads::Reads;
 use super::values::INLINE;
 use super::write::{Change, WriteTxn};
-use crate::btree::{RowTree, Tree};
+use crate::btree::{Finger, RowTree, Tree};
 use crate::error::Result;
+use crate::page::PageWriter;
 
 impl WriteTxn {
     /// Stores `entries`, keys and values, one after the other, as [`WriteTxn::put`] would. Keys that rise cost a good
@@ -24,11 +25,14 @@ impl WriteTxn {
         }
         let mut rest = entries;
         while let Some((key, value)) = rest.first() {
-            let command = Command::Put { table: table.id, key, value };
-            let mut change = self.change()?;
-            let several = if plain { change.put_next(table.id, rest)? } else { None };
-            let met = several.map_or_else(|| change.run(&command).map(|met| (met, 1)), Ok)?;
-            let (Met::There | Met::Nothing, count) = met else { return Err(table.gone()) };
+            let several = if plain { self.change()?.put_next(table.id, rest)? } else { None };
+            let count = match several {
+                Some(count) => count,
+                None => {
+                    self.put(table, key, value)?;
+                    1
+                }
+            };
             rest = rest.get(count..).unwrap_or_default();
         }
         Ok(())
@@ -49,8 +53,7 @@ impl WriteTxn {
         }
         let (mut row, mut rest) = (first, values);
         while let Some(value) = rest.first() {
-            let mut change = self.change()?;
-            let several = if plain { change.append_next(table.id, row, rest)? } else { None };
+            let several = if plain { self.change()?.append_next(table.id, row, rest)? } else { None };
             let count = match several {
                 Some(count) => count,
                 None => {
@@ -78,35 +81,39 @@ impl Change<'_> {
 
     /// Puts the first of `entries`, small ones, and what goes with it; how many. `None`, and no change, if it is not as
     /// simple as that.
-    fn put_next(&mut self, table: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<(Met, usize)>> {
+    fn put_next(&mut self, table: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<usize>> {
         let Some(count) = self.change(|edit| edit.put_next(table, entries))? else { return Ok(None) };
         for &(key, value) in entries.iter().take(count) {
             Command::Put { table, key, value }.encode(&mut self.writer.frame);
         }
-        Ok(Some((Met::Nothing, count)))
+        Ok(Some(count))
     }
 }
 
 impl Edit<'_> {
     fn put_next(&mut self, id: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<usize>> {
-        let done = {
-            let _stay = self.pager.stay();
-            let Some((mut sink, record, finger)) = self.plain(id, TableKind::Ordered, &[]) else {
-                return Ok(None);
-            };
-            Tree::put_next(&mut sink, &mut record.root, finger, entries)
-        };
-        self.pager.relieve();
-        done.map(Some)
+        self.in_place(id, TableKind::Ordered, |sink, record, finger| {
+            Tree::put_next(sink, &mut record.root, finger, entries)
+        })
     }
+
     fn append_next(&mut self, id: u32, values: &[&[u8]]) -> Result<Option<usize>> {
+        self.in_place(id, TableKind::Rows, |sink, Record { root, next_row, .. }, finger| {
+            RowTree::append_next(sink, root, next_row, finger, values)
+        })
+    }
+
+    /// Changes a table whose record can be changed where it is; `None`, and no change, if it cannot.
+    fn in_place(
+        &mut self,
+        id: u32,
+        kind: TableKind,
+        change: impl FnOnce(&mut PageWriter<'_>, &mut Record, &mut Finger) -> Result<usize>,
+    ) -> Result<Option<usize>> {
         let done = {
             let _stay = self.pager.stay();
-            let Some((mut sink, record, finger)) = self.plain(id, TableKind::Rows, &[]) else {
-                return Ok(None);
-            };
-            let Record { root, next_row, .. } = record;
-            RowTree::append_next(&mut sink, root, next_row, finger, values)
+            let Some((mut sink, record, finger)) = self.plain(id, kind, &[]) else { return Ok(None) };
+            change(&mut sink, record, finger)
         };
         self.pager.relieve();
         done.map(Some)

@@ -8,7 +8,6 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::key::{encode_value, invert};
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
@@ -115,13 +114,7 @@ impl Sort {
             && self.keys.iter().all(|part| {
                 let value =
                     doc.find(part.path.first().as_bytes()).map_or(Value::Null, |element| element.value());
-                let start = out.len();
-                encode_value(value, out);
-                if part.direction == Direction::Descending
-                    && let Some(bytes) = out.get_mut(start..)
-                {
-                    invert(bytes);
-                }
+                part.encode(value, out);
                 part.path.parts().len() == 1 && !matches!(value, Value::Array(_))
             })
     }

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use crate::access::{Row, RowId, Source};
 use crate::code::Result;
 use crate::doc::compare::compare;
-use crate::doc::key::{encode_value, invert};
+use crate::doc::key::invert;
 use crate::doc::key_parts::{decode, encoded_length};
 use crate::doc::{Fields, Glance, OwnedValue, Value};
 use crate::index::ordered::Direction;
@@ -147,17 +147,14 @@ impl<'q> Top<'q> {
 
     /// Makes the key of a row if a glance is enough.
     fn glanced_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
-        let (Some(first), 1) = (&self.first, self.sort.keys.len()) else { return Ok(false) };
+        let (Some(first), [part]) = (&self.first, self.sort.keys.as_slice()) else { return Ok(false) };
         let value = match lent.glance(first)? {
             Glance::Value(value) => value,
             Glance::Missing => Value::Null,
             Glance::Unclear => return Ok(false),
         };
         self.key.clear();
-        encode_value(value, &mut self.key);
-        if self.descends {
-            invert(&mut self.key);
-        }
+        part.encode(value, &mut self.key);
         Ok(true)
     }
 

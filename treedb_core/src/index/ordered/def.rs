@@ -6,6 +6,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use super::options::{IndexOptions, Kind, Partial};
 use super::wildcard::Wildcard;
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::key::{encode_value, invert};
 use crate::doc::{Collation, Doc, Path, Value};
 
 /// Most fields a key pattern may have.
@@ -45,6 +46,18 @@ pub struct KeyPart {
     pub path: Path,
     /// Its order.
     pub direction: Direction,
+}
+
+impl KeyPart {
+    /// Puts what a key has of `value` behind what `out` holds.
+    #[inline]
+    pub(crate) fn encode(&self, value: Value<'_>, out: &mut Vec<u8>) {
+        let from = out.len();
+        encode_value(value, out);
+        if self.direction == Direction::Descending {
+            out.get_mut(from..).map(invert);
+        }
+    }
 }
 
 /// An ordered index: what it is called, what it orders by, whether keys are unique.
@@ -390,6 +403,12 @@ impl IndexDef {
     /// True if a key is nothing but the encodings of the fields' values, one after the other.
     pub fn holds_values(&self) -> bool {
         self.options.kind == Kind::Values && self.options.collation.is_simple()
+    }
+
+    /// The top-level fields that keys are made of; `None` if it may be any.
+    pub(crate) fn fields(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let any = self.options.partial.is_some() || matches!(self.options.kind, Kind::Wildcard(_));
+        (!any).then(|| self.keys.iter().map(|key| key.path.first().as_bytes()))
     }
 
     /// True for the index on `_id`.

@@ -2,10 +2,9 @@
 
 use bson::RawDocument;
 
-use super::def::{Direction, IndexDef, MAX_KEY_PARTS};
+use super::def::{IndexDef, MAX_KEY_PARTS};
 use super::marks::{mark, shortened};
 use super::options::Kind;
-use crate::doc::key::{encode_value, invert};
 use crate::doc::{Doc, Element, Path, Value};
 
 /// A key and its marks, one behind the other in memory that many of them share.
@@ -34,13 +33,9 @@ impl IndexDef {
             };
             there |= found.is_some();
             let value = found.map(|element| element.value());
-            let from = out.len();
             match options.collation.fold(value.unwrap_or(Value::Null)) {
-                Some(folded) => encode_value(folded.value(), out),
-                None => encode_value(value.unwrap_or(Value::Null), out),
-            }
-            if part.direction == Direction::Descending {
-                out.get_mut(from..).map(invert);
+                Some(folded) => part.encode(folded.value(), out),
+                None => part.encode(value.unwrap_or(Value::Null), out),
             }
             if marked {
                 marks.push(mark(value));

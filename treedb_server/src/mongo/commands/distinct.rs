@@ -45,10 +45,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
         return Ok(rawdoc! { "values": found.values });
     }
-    let at = request.read_at()?;
-    find.as_of = at.map(|at| at.moment);
+    find.as_of = request.at.map(|at| at.moment);
     if all
-        && at.is_none()
+        && request.at.is_none()
         && find.hint.is_none()
         && find.collation.is_none()
         && let Some(values) = collection.distinct_by_index(path)?
@@ -59,7 +58,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for document in collection.find(find)? {
         found.walk(RawBsonRef::Document(&document?), &parts)?;
     }
-    ReadAt::tell(at, rawdoc! { "values": found.values })
+    ReadAt::tell(request.at, rawdoc! { "values": found.values })
 }
 
 #[derive(Default)]

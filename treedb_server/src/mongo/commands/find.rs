@@ -31,11 +31,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let cursor = Cursor::of_transaction(namespace, found, &open);
         return cursors.first_in(Some(&mut *open), cursor, find.batch, find.single, find.until);
     }
-    let at = request.read_at()?;
-    find.request.as_of = at.map(|at| at.moment);
+    find.request.as_of = request.at.map(|at| at.moment);
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    ReadAt::tell(at, cursors.first(cursor, find.batch, find.single, find.until)?)
+    ReadAt::tell(request.at, cursors.first(cursor, find.batch, find.single, find.until)?)
 }
 
 /// Reads the arguments of a `find`.

@@ -187,7 +187,8 @@ pub(crate) async fn run(
         Err(error) => ("unknown", Err(error)),
         Ok((command, database)) if command.quick => {
             let work = Work::Alone;
-            let request = Request { context, session, message: &message, command, database: &database, work };
+            let request =
+                Request { context, session, message: &message, command, database: &database, work, at: None };
             (command.name, request.run())
         }
         Ok((command, database)) => {
@@ -206,6 +207,7 @@ pub(crate) async fn run(
                     command,
                     database: &database,
                     work: Work::Alone,
+                    at: None,
                 }
                 .run()
             });
@@ -278,7 +280,8 @@ pub(crate) fn handshake(
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
     let message = OpMsg::of(command);
     let work = Work::Alone;
-    let mut reply = Request { context, session, message: &message, command: found, database, work }.run()?;
+    let mut reply =
+        Request { context, session, message: &message, command: found, database, work, at: None }.run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);
     Ok(reply)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Request<'a> {
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
     pub(crate) work: Work<'a>,
+    /// The time it reads at, once it is carried out outside of a transaction.
+    pub(crate) at: Option<ReadAt>,
 }
 
 impl<'a> Request<'a> {
@@ -37,17 +39,11 @@ impl<'a> Request<'a> {
 
     /// Runs it as part of what has been found for it.
     pub(crate) fn carry_out(&self) -> Result {
-        // Refuses what only some commands can do.
-        self.read_at()?;
-        (self.command.run)(self)
-    }
-
-    /// The time it asks to read at, outside of a transaction.
-    pub(crate) fn read_at(&self) -> std::result::Result<Option<ReadAt>, CommandError> {
-        match self.work {
-            Work::Transaction(_) => Ok(None),
-            _ => read_at(&self.context.database, self.command.name, self.body()),
-        }
+        let at = match self.work {
+            Work::Transaction(_) => None,
+            _ => read_at(&self.context.database, self.command.name, self.body())?,
+        };
+        (self.command.run)(&Request { at, ..*self })
     }
 
     /// The same, as part of `work`.
