@@ -4,8 +4,8 @@
 use std::ops::Bound;
 
 use libfuzzer_sys::fuzz_target;
-use treedb_core::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
-use treedb_core::page::{PAYLOAD, PageId, PageSink, PageSource};
+use treedb_storage::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
+use treedb_storage::page::{PAYLOAD, PageId, PageSink, PageSource};
 use treedb_core::{Error, Result};
 
 /// Pages in memory, changed in place. Page 0 is none.

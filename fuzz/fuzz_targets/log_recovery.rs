@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use treedb_core::disk::crash::Crash;
-use treedb_core::disk::{Disk, SimDisk};
-use treedb_core::wal::{Log, LogOptions, Lsn, Sync};
+use treedb_storage::disk::crash::Crash;
+use treedb_storage::disk::{Disk, SimDisk};
+use treedb_storage::wal::{Log, LogOptions, Lsn, Sync};
 
 const DIR: &str = "/log";
 

@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treedb_core::doc::{json, validate};
-use treedb_core::index::ordered::IndexDef;
-use treedb_core::query::{Filter, Projection, Sort, Update};
+use treedb_query::doc::{json, validate};
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::{Filter, Projection, Sort, Update};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&split, data)) = data.split_first() else { return };

@@ -39,7 +39,7 @@ fn document(n: i32) -> RawDocumentBuf {
 /// The figures of one round, in nanoseconds a document.
 fn round(collection: &Collection) -> Result<[u64; WORK.len()], Box<dyn Error>> {
     let mut figures = [0; WORK.len()];
-    let mut time = |at: usize, documents: i32, work: &mut dyn FnMut() -> treedb_core::code::Result<()>| {
+    let mut time = |at: usize, documents: i32, work: &mut dyn FnMut() -> treedb_query::error::Result<()>| {
         let begun = now();
         work()?;
         figures[at] = (now() - begun) / documents as u64;

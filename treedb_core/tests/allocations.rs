@@ -6,9 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use treedb_core::bson::rawdoc;
-use treedb_core::kv::{Reads, Store, TableKind};
-use treedb_core::query::Filter;
 use treedb_core::{Database, FindRequest, Format, IndexSpec};
+use treedb_query::query::Filter;
+use treedb_storage::kv::{Reads, Store, TableKind};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };

@@ -67,7 +67,7 @@ fn an_index_is_used_and_gives_the_same_answer_as_a_scan() {
     }
     for (request, scanned) in requests.iter().zip(scanned) {
         let (plan, counters) = films.explain(request.clone()).unwrap().unwrap();
-        assert!(matches!(plan.path, treedb_core::query::Path::Index { .. }), "{request:?} scans");
+        assert!(matches!(plan.path, treedb_query::query::Path::Index { .. }), "{request:?} scans");
         assert!(counters.docs_examined < 2000, "{request:?} looks at {} documents", counters.docs_examined);
         assert_eq!(all(&films, request.clone()), scanned, "{request:?}");
     }

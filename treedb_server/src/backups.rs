@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use treedb_core::kv::{Copied, Store};
+use treedb_storage::kv::{Copied, Store};
 
 /// A backup under way.
 #[derive(Debug)]

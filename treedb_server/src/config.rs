@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use treedb_core::kv::Durability;
 use treedb_core::{ChangeLogOptions, Key};
+use treedb_storage::kv::Durability;
 
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use treedb_core::kv::Durability;
 use treedb_core::{Database, QueryError};
+use treedb_storage::kv::Durability;
 
 use crate::backups::Backups;
 use crate::config::Limits;

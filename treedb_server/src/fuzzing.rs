@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use treedb_core::Database;
-use treedb_core::disk::SimDisk;
-use treedb_core::kv::Options;
+use treedb_storage::disk::SimDisk;
+use treedb_storage::kv::Options;
 
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;
@@ -32,7 +32,7 @@ impl Native {
     ///
     /// # Errors
     /// Those of opening one.
-    pub fn new() -> treedb_core::query::Result<Native> {
+    pub fn new() -> treedb_query::query::Result<Native> {
         let mut options = Options::default();
         options.disk = Arc::new(SimDisk::new());
         options.background = false;

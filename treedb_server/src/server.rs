@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinError;
-use treedb_core::kv::Options;
 use treedb_core::{ChangeLogOptions, Database, QueryError};
+use treedb_storage::kv::Options;
 
 use crate::config::{Address, Changes, Config};
 use crate::context::Context;

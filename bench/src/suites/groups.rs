@@ -3,7 +3,7 @@
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use rusqlite::{Connection, params};
 use treedb_core::collection::{AggregateRequest, Collection, Database};
-use treedb_core::kv::{Durability, Options};
+use treedb_storage::kv::{Durability, Options};
 
 use super::{Scale, builds};
 use crate::Result;
@@ -81,7 +81,7 @@ const QUESTIONS: &[Question] = &[
     Question {
         name: "group: every document a group of its own, the first ten, in 100 MB (default) and scratch files",
         over: "people",
-        memory: treedb_core::aggregate::MEMORY,
+        memory: treedb_query::aggregate::MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$email", "sum": { "$sum": "$age" }, "mean": { "$avg": "$score" }, "who": { "$first": "$name" } } },

@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::{Flow, Source};
-use crate::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
-use crate::index::ordered::IndexDef;
-use crate::kv::{Beside, Durability, ReadTxn};
-use crate::query::explain::{self, Wanted};
-use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
-use crate::query::{Counters, Execution, Plan, Query};
+use treedb_query::access::{Flow, Source};
+use treedb_query::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
+use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::explain::{self, Wanted};
+use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
+use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_storage::kv::{Beside, Durability, ReadTxn};
 
 use super::batch::Batch;
 use super::by_key::Sought;
@@ -264,7 +264,7 @@ impl World for Native {
         if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &query)?.path == crate::query::Path::Rows {
+            if Plan::choose(&view, &query)?.path == treedb_query::query::Path::Rows {
                 let cuts = Cuts::of(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(cuts) = cuts {
@@ -296,7 +296,7 @@ impl World for Native {
             let found = rows.saturating_sub(query.skip);
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }
-        crate::query::count(&layer, &query)
+        treedb_query::query::count(&layer, &query)
     }
 
     fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
@@ -311,7 +311,7 @@ impl World for Native {
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         let plan = Plan::choose(&seen.through(&*locked(&self.reads)), query)?;
-        Ok(plan.path != crate::query::Path::Rows)
+        Ok(plan.path != treedb_query::query::Path::Rows)
     }
 
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
@@ -319,7 +319,7 @@ impl World for Native {
         Ok(!Plan::choose(&seen.through(&*locked(&self.reads)), query)?.sort_in_memory)
     }
 
-    fn change(&self, namespace: &str, work: &mut crate::aggregate::Work<'_>) -> Result<()> {
+    fn change(&self, namespace: &str, work: &mut treedb_query::aggregate::Work<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         self.db.edit(&namespace, true, self.durability, |edit| work(edit)).map(drop)
     }
@@ -425,7 +425,7 @@ impl Database {
         };
         let (names, globals) = variables(request, collation)?;
         let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
-        validate_with(stages.as_bytes(), crate::doc::MESSAGE)?;
+        validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
         let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
         let context = Context {
             world: Arc::clone(&world) as Arc<dyn World>,
@@ -488,7 +488,7 @@ fn variables(request: &AggregateRequest, collation: Collation) -> Result<(Names,
     let (plain, mut globals) = (Names::default().collated(collation), Globals::now());
     let Some(given) = &request.variables else { return Ok((plain, globals)) };
     let mut names = Vec::new();
-    validate_with(given.as_bytes(), crate::doc::MESSAGE)?;
+    validate_with(given.as_bytes(), treedb_query::doc::MESSAGE)?;
     let (arena, empty) = (Arena::new(), globals.clone());
     for variable in Doc::from(given).elements() {
         let name = variable.name_str();

@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use crate::access::{Flow, RowId, Source, Way};
-use crate::aggregate::spread;
-use crate::code::Result;
-use crate::doc::Fields;
-use crate::index::ordered::IndexDef;
-use crate::kv::{Beside, Durability, ReadTxn, Reads};
+use treedb_query::access::{Flow, RowId, Source, Way};
+use treedb_query::aggregate::spread;
+use treedb_query::doc::Fields;
+use treedb_query::error::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::kv::{Beside, Durability, ReadTxn, Reads};
 
 use super::bulk::{Entries, Pairs};
 use super::change::{check_key, marks};

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use bson::RawDocumentBuf;
 
-use crate::access::{Flow, Source};
-use crate::code::Result;
-use crate::query::Execution;
+use treedb_query::access::{Flow, Source};
+use treedb_query::error::Result;
+use treedb_query::query::Execution;
 
 /// Documents fetched at a time.
 const DOCUMENTS: usize = 128;

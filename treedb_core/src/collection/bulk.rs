@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use crate::access::RowId;
-use crate::code::Result;
-use crate::index::ordered::IndexDef;
-use crate::kv::{Reads, Table, WriteTxn};
+use treedb_query::access::RowId;
+use treedb_query::error::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::kv::{Reads, Table, WriteTxn};
 
 use super::change::{check_document, marks};
 use super::edit::Edit;

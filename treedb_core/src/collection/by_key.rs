@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{IndexInfo, KeyRange, Source, Way};
-use crate::code::Result;
-use crate::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
-use crate::index::ordered::Kind;
-use crate::kv::Reads;
-use crate::query::{Counters, OnKeys, Path, Plan, Projection, project};
+use treedb_query::access::{IndexInfo, KeyRange, Source, Way};
+use treedb_query::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
+use treedb_query::error::Result;
+use treedb_query::index::ordered::Kind;
+use treedb_query::query::{Counters, OnKeys, Path, Plan, Projection, project};
+use treedb_storage::kv::Reads;
 
 use super::batch::{Batch, Room};
 use super::long_key::KEPT;

@@ -3,11 +3,11 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::IndexInfo;
-use crate::code::Result;
-use crate::doc::Doc;
-use crate::index::ordered::Kind;
-use crate::kv::Reads;
+use treedb_query::access::IndexInfo;
+use treedb_query::doc::Doc;
+use treedb_query::error::Result;
+use treedb_query::index::ordered::Kind;
+use treedb_storage::kv::Reads;
 
 use super::by_key::{is_plain, is_valid, one};
 use super::long_key::KEPT;

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bson::Document;
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::index::ordered::IndexDef;
-use crate::kv::{Reads, Table, TableKind, WriteTxn};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::kv::{Reads, Table, TableKind, WriteTxn};
 
 use super::meta::{Facts, IndexMeta, Meta, collation_of, index_table, rows_table};
 use super::namespace::Namespace;

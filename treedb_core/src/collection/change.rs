@@ -4,10 +4,10 @@
 
 use bson::RawDocument;
 
-use crate::access::RowId;
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Doc;
-use crate::index::ordered::{IndexDef, KeySet};
+use treedb_query::access::RowId;
+use treedb_query::doc::Doc;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::{IndexDef, KeySet};
 
 use super::namespace::Namespace;
 use super::validator::Validator;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::access::{Flow, KeyRange, RowId, Source, Way};
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc;
-use crate::kv::ReadTxn;
+use treedb_query::access::{Flow, KeyRange, RowId, Source, Way};
+use treedb_query::doc;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::ReadTxn;
 
 use super::long_key::is_long;
 use super::meta::{Facts, Meta};

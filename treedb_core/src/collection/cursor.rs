@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use crate::access::Source;
-use crate::code::Result;
-use crate::kv::ReadTxn;
-use crate::query::{Counters, Execution, Plan, Query};
+use treedb_query::access::Source;
+use treedb_query::error::Result;
+use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_storage::kv::ReadTxn;
 
 use super::batch::Batch;
 use super::by_key::ByKey;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bson::Document;
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
 
 use super::Collection;
 use super::catalog::Catalog;

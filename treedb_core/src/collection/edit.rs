@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use crate::access::{Change, IndexInfo, PlanMemory, RowId, Sink, Source, forward_source};
-use crate::code::Result;
-use crate::doc::Collation;
-use crate::kv::{Reads, Table, WriteTxn};
+use treedb_query::access::{Change, IndexInfo, PlanMemory, RowId, Sink, Source, forward_source};
+use treedb_query::doc::Collation;
+use treedb_query::error::Result;
+use treedb_storage::kv::{Reads, Table, WriteTxn};
 
 use super::bulk;
 use super::catalog::Catalog;
@@ -90,7 +90,7 @@ impl<'a> Edit<'a> {
     fn store<T>(
         &mut self,
         doc: &RawDocument,
-        put: impl FnOnce(&mut WriteTxn, &Table, &[u8]) -> crate::error::Result<T>,
+        put: impl FnOnce(&mut WriteTxn, &Table, &[u8]) -> treedb_storage::Result<T>,
     ) -> Result<T> {
         with_scratch(|scratch| {
             let row = self.meta.stored_as.encode(doc, scratch);

@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::access::{Change, Flow, KeyRange, RowId, Sink, Way, after_prefix};
-use crate::code::Result;
-use crate::doc::Value;
-use crate::doc::key::{encode_value, invert};
-use crate::index::ordered::{Direction, IndexDef};
-use crate::kv::Durability;
+use treedb_query::access::{Change, Flow, KeyRange, RowId, Sink, Way, after_prefix};
+use treedb_query::doc::Value;
+use treedb_query::doc::key::{encode_value, invert};
+use treedb_query::error::Result;
+use treedb_query::index::ordered::{Direction, IndexDef};
+use treedb_storage::kv::Durability;
 
 use super::database::{Database, Inner};
 use super::edit::Edit;

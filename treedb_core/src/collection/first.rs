@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use crate::access::Flow;
-use crate::aggregate::{Clock, Context, spread};
-use crate::code::Result;
-use crate::kv::{Beside, ReadTxn};
-use crate::query::{Counters, Execution, Path, Plan, Query, Top};
+use treedb_query::access::Flow;
+use treedb_query::aggregate::{Clock, Context, spread};
+use treedb_query::error::Result;
+use treedb_query::query::{Counters, Execution, Path, Plan, Query, Top};
+use treedb_storage::kv::{Beside, ReadTxn};
 
 use super::aggregate::Work;
 use super::parts::{Cuts, Span};

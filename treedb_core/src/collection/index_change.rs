@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Value;
-use crate::index::ordered::{IndexDef, expiry};
-use crate::query::index_of;
+use treedb_query::doc::Value;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::{IndexDef, expiry};
+use treedb_query::query::index_of;
 
 use super::database::Database;
 use super::namespace::Namespace;

@@ -3,10 +3,10 @@
 use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::code::Result;
-use crate::doc::Collation;
-use crate::index::ordered::IndexDef;
-use crate::query::index_of;
+use treedb_query::doc::Collation;
+use treedb_query::error::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::index_of;
 
 /// An index to create: the specification that `createIndexes` takes.
 ///

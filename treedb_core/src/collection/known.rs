@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::code::Result;
-use crate::kv::Reads;
+use treedb_query::error::Result;
+use treedb_storage::kv::Reads;
 
 use super::catalog::Catalog;
 use super::meta::Meta;

@@ -22,10 +22,10 @@ use std::ops::Bound;
 
 use sha2::{Digest, Sha256};
 
-use crate::access::{Flow, KeyRange, RowId, VisitMarked, Way, after_prefix};
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::index::ordered::IndexDef;
-use crate::kv::Reads;
+use treedb_query::access::{Flow, KeyRange, RowId, VisitMarked, Way, after_prefix};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::kv::Reads;
 
 use super::meta::IndexMeta;
 use super::view::{View, marks_of, split_entry};
@@ -37,7 +37,7 @@ pub(super) const KEPT: usize = 940;
 /// Stands behind them.
 const MARK: [u8; 4] = [0xff, 0, 0xff, 0];
 
-const _: () = assert!(LONGEST + 8 <= crate::kv::MAX_KEY && KEPT + MARK.len() + 28 == LONGEST);
+const _: () = assert!(LONGEST + 8 <= treedb_storage::kv::MAX_KEY && KEPT + MARK.len() + 28 == LONGEST);
 
 /// Bytes of keys that are put in order at a time.
 #[cfg(not(test))]

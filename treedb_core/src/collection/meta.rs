@@ -12,7 +12,7 @@
 //! of it and its indexes inherit; 4 if an index has, or had, shortened keys (`shortened`, see `long_key`), which versions
 //! before it cannot read. The options of indexes are in its part under the names that `createIndexes` has for them
 //! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
-//! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`crate::doc::template`]), and `shapes` holds
+//! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`treedb_query::doc::template`]), and `shapes` holds
 //! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
 //! the same. `building` is there while an index is
 //! being built: the least row id not looked at yet; such an index is maintained by every write and used by none.
@@ -22,12 +22,12 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
-use crate::access::{IndexInfo, PlanMemory};
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Collation;
-use crate::index::ordered::{IndexDef, IndexOptions};
-use crate::kv::{Reads, Table};
-use crate::query::index_of;
+use treedb_query::access::{IndexInfo, PlanMemory};
+use treedb_query::doc::Collation;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::{IndexDef, IndexOptions};
+use treedb_query::query::index_of;
+use treedb_storage::kv::{Reads, Table};
 
 use super::namespace::Namespace;
 use super::row::Rows;

@@ -16,7 +16,7 @@
 //! | `known` | what a thread remembers of the catalog |
 //! | `validator`, `unmatched` | what a collection's documents must match, and why one does not |
 //! | `row` | how documents are stored as rows |
-//! | `view`, `edit` | the native implementation of [`crate::access`], for reading and for writing |
+//! | `view`, `edit` | the native implementation of [`treedb_query::access`], for reading and for writing |
 //! | `long_key` | keys that are too long for an entry |
 //! | `change` | what a document that changes asks for, before anything is written |
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |

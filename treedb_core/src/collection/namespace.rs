@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::code::{ErrorCode, QueryError, Result};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 
 /// Longest full name, in bytes: MongoDB's limit.
 pub const MAX_NAMESPACE: usize = 255;

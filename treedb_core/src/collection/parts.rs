@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use crate::access::{Flow, RowId, Source, VisitLent, Way};
-use crate::aggregate::{Docs, Stream, Visit};
-use crate::code::Result;
-use crate::kv::{Beside, ReadTxn, Reads};
-use crate::query::{Counters, Query, Tally};
+use treedb_query::access::{Flow, RowId, Source, VisitLent, Way};
+use treedb_query::aggregate::{Docs, Stream, Visit};
+use treedb_query::error::Result;
+use treedb_query::query::{Counters, Query, Tally};
+use treedb_storage::kv::{Beside, ReadTxn, Reads};
 
 use super::aggregate::Work;
 use super::meta::Meta;
@@ -57,7 +57,7 @@ impl Cuts {
                 end = id.0;
                 Ok(Flow::Break(()))
             })?;
-            Ok::<_, crate::code::QueryError>(end)
+            Ok::<_, treedb_query::error::QueryError>(end)
         };
         let (first, last) = (end(Way::Forward)?, end(Way::Backward)?);
         let ids = last.saturating_sub(first);

@@ -2,8 +2,8 @@
 
 use bson::{Bson, RawDocumentBuf, rawdoc};
 
-use crate::code::QueryError;
-use crate::query::Changes;
+use treedb_query::error::QueryError;
+use treedb_query::query::Changes;
 
 use super::changes::AsOf;
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
-use crate::access::Row;
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::json::{from_json, to_exact_json};
-use crate::doc::template::{Picks, Shapes, Stored};
-use crate::doc::{Doc, Fields, Glance, with_id};
+use treedb_query::access::Row;
+use treedb_query::doc::json::{from_json, to_exact_json};
+pub(super) use treedb_query::doc::template::{Picks, Shapes, Stored};
+use treedb_query::doc::{Doc, Fields, Glance, with_id};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 
 use super::meta::Meta;
 

@@ -4,10 +4,10 @@
 
 use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::{Flow, Sink, Source};
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Collation, with_id};
-use crate::query::{self, Execution, Filter, Projection, Query, Update};
+use treedb_query::access::{Flow, Sink, Source};
+use treedb_query::doc::{Collation, with_id};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::{self, Execution, Filter, Projection, Query, Update};
 
 use super::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 
 use bson::{Bson, RawDocument};
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::json::{from_json, to_json};
-use crate::doc::{Doc, with_id};
-use crate::kv::{ReadTxn, Reads};
+use treedb_query::doc::json::{from_json, to_json};
+use treedb_query::doc::{Doc, with_id};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{ReadTxn, Reads};
 
 use super::change::MAX_DOCUMENT;
 use super::cursor::Cursor;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use bson::{Bson, Document, RawDocument};
 
-use crate::access::Sink;
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::with_id;
-use crate::kv::{Durability, WriteTxn};
+use treedb_query::access::Sink;
+use treedb_query::doc::with_id;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Durability, WriteTxn};
 
 use super::database::Database;
 use super::edit::Edit;

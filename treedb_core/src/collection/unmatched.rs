@@ -6,9 +6,9 @@
 use bson::raw::cstr;
 use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::code::Result;
-use crate::doc::{Collation, Value};
-use crate::query::Filter;
+use treedb_query::doc::{Collation, Value};
+use treedb_query::error::Result;
+use treedb_query::query::Filter;
 
 /// Bytes of a value that is shown.
 const SHOWN: usize = 1024;

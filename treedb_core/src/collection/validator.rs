@@ -2,9 +2,9 @@
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Collation;
-use crate::query::Filter;
+use treedb_query::doc::Collation;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::Filter;
 
 use super::namespace::Namespace;
 use super::unmatched;

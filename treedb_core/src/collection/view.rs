@@ -2,7 +2,7 @@
 //!
 //! Entries of an index's table: a non-unique index has `key ++ row id` (8 bytes, big endian, so that equal keys
 //! come by row id) and marks as its value; a unique one has `key`, and as its value the row id, 8 bytes big endian, and
-//! marks ([`crate::index::ordered::IndexDef::marks`], possibly none).
+//! marks ([`treedb_query::index::ordered::IndexDef::marks`], possibly none).
 //! Encoded keys delimit themselves, so appending the row id keeps their order. A long key is stored shortened
 //! ([`super::long_key`]); what a walk shows are whole keys.
 
@@ -10,13 +10,13 @@ use std::borrow::Cow;
 
 use bson::RawDocument;
 
-use crate::access::{
+use treedb_query::access::{
     Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Source, VisitEntry, VisitLent, VisitMarked,
     VisitRow, Way, after_prefix,
 };
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Collation;
-use crate::kv::{Cursor, Reads};
+use treedb_query::doc::Collation;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Cursor, Reads};
 
 use super::long_key::{StoredRange, beginning, stored};
 use super::meta::{IndexMeta, Meta};
@@ -153,7 +153,7 @@ impl<'a, R: Reads> View<'a, R> {
 }
 
 /// Goes to the last entry before `key`, of all for `None`.
-fn in_front(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> crate::error::Result<bool> {
+fn in_front(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> treedb_storage::Result<bool> {
     match key {
         Some(key) => Ok(cursor.seek_back(key)? && step_off(cursor, Way::Backward, key)?),
         None => cursor.last(),
@@ -161,7 +161,7 @@ fn in_front(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> crate::error::Result
 }
 
 /// Goes one entry on if the cursor stands on `key`; false if there is none behind it.
-fn step_off(cursor: &mut Cursor<'_>, way: Way, key: &[u8]) -> crate::error::Result<bool> {
+fn step_off(cursor: &mut Cursor<'_>, way: Way, key: &[u8]) -> treedb_storage::Result<bool> {
     if cursor.key()? != Some(key) {
         return Ok(true);
     }

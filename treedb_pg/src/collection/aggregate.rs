@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use ::bson::{RawDocumentBuf, rawdoc};
 use pgrx::pg_sys;
-use treedb_core::access::{Flow, Scratch, Source};
-use treedb_core::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
-use treedb_core::query::expr::{Globals, Names};
-use treedb_core::query::{Execution, Path, Plan, Query, Result};
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::access::{Flow, Scratch, Source};
+use treedb_query::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
+use treedb_query::query::expr::{Globals, Names};
+use treedb_query::query::{Execution, Path, Plan, Query, Result};
+use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
 use super::reader::Reader;

@@ -3,8 +3,8 @@
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
 use pgrx::pg_sys;
-use treedb_core::access::{Flow, Source, Way};
-use treedb_core::query::{Execution, Path, Query, count};
+use treedb_query::access::{Flow, Source, Way};
+use treedb_query::query::{Execution, Path, Query, count};
 
 use super::options::Options;
 use super::reader::Reader;

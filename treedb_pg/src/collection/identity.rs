@@ -2,7 +2,7 @@
 
 use ::bson::RawDocument;
 use pgrx::pg_sys;
-use treedb_core::doc::{Doc, with_id};
+use treedb_query::doc::{Doc, with_id};
 
 use crate::shim::error::{SqlState, accept, fail};
 use crate::shim::function::pg_function;

@@ -12,8 +12,8 @@
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
-use treedb_core::access::IndexInfo;
-use treedb_core::index::ordered::IndexDef;
+use treedb_query::access::IndexInfo;
+use treedb_query::index::ordered::IndexDef;
 
 use super::table::Table;
 use crate::index_am::walk;

@@ -8,9 +8,9 @@ use std::panic::AssertUnwindSafe;
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
 use pgrx::{PgTryBuilder, pg_sys};
-use treedb_core::doc::json;
-use treedb_core::index::ordered::IndexDef;
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::doc::json;
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::{ErrorCode, QueryError};
 
 use super::index::Index;
 use super::options::Options;

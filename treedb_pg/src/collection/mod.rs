@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`table`] | a table by name: is it a collection, may the caller do that |
 //! | [`index`] | its indexes that queries can use, as the engine knows indexes |
-//! | [`reader`] | [`treedb_core::access::Source`]: rows and index ranges under a snapshot |
-//! | [`writer`] | [`treedb_core::access::Sink`]: insert, lock and change rows through the executor |
+//! | [`reader`] | [`treedb_query::access::Source`]: rows and index ranges under a snapshot |
+//! | [`writer`] | [`treedb_query::access::Sink`]: insert, lock and change rows through the executor |
 //! | [`identity`] | the trigger that gives every document its `_id` |
 //! | [`options`] | the last argument of the SQL functions |
 //! | [`find`], [`aggregate`], [`write`], [`manage`] | the SQL functions |

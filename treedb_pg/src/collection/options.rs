@@ -1,9 +1,9 @@
 //! The last argument of the SQL functions: a document of options.
 
 use ::bson::{RawDocument, RawDocumentBuf};
-use treedb_core::doc::{Doc, Value};
-use treedb_core::query::{Query, Result};
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::doc::{Doc, Value};
+use treedb_query::query::{Query, Result};
+use treedb_query::{ErrorCode, QueryError};
 
 /// What may follow a filter.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Options {
 fn wrong(name: &str, needed: &str, value: Value<'_>) -> QueryError {
     QueryError::new(
         ErrorCode::TypeMismatch,
-        format!("option '{name}' must be {needed}, not {}", treedb_core::doc::shown(value)),
+        format!("option '{name}' must be {needed}, not {}", treedb_query::doc::shown(value)),
     )
 }
 

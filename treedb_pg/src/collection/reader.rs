@@ -7,10 +7,10 @@ use std::cell::Cell;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_core::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
-use treedb_core::doc::{Value, key};
-use treedb_core::query::Result;
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use treedb_query::doc::{Value, key};
+use treedb_query::query::Result;
+use treedb_query::{ErrorCode, QueryError};
 
 use super::index::{Index, Kind};
 use super::table::Table;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::{ErrorCode, QueryError};
 
 use crate::shim::error::{SqlState, fail, refuse};
 use crate::shim::server;

@@ -5,9 +5,9 @@ use std::ffi::CStr;
 use ::bson::raw::cstr;
 use ::bson::{RawDocument, rawdoc};
 use pgrx::pg_sys;
-use treedb_core::access::Sink;
-use treedb_core::doc::{Doc, json, with_id};
-use treedb_core::query::{Changes, Query, Update, delete, update};
+use treedb_query::access::Sink;
+use treedb_query::doc::{Doc, json, with_id};
+use treedb_query::query::{Changes, Query, Update, delete, update};
 
 use super::options::Options;
 use super::table::{Need, Table};

@@ -11,8 +11,8 @@ use std::panic::AssertUnwindSafe;
 use ::bson::RawDocument;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
-use treedb_core::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
-use treedb_core::query::Result;
+use treedb_query::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
+use treedb_query::query::Result;
 
 use super::reader::{Reader, Slot, address, row_id};
 use super::table::{Need, Table};

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use pgrx::{PgBox, pg_guard, pg_sys};
-use treedb_core::btree::node::{Branch, BranchMut, Keys, Leaf, LeafMut, NodeDamage, Value};
+use treedb_formats::node::{Branch, BranchMut, Keys, Leaf, LeafMut, NodeDamage, Value};
 
 use super::meta::Meta;
 use super::page::{ROOM, ViewMut, flag};

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 
 use pgrx::{check_for_interrupts, pg_guard, pg_sys};
-use treedb_core::btree::node::{Branch, Leaf};
+use treedb_formats::node::{Branch, Leaf};
 
 use super::meta::Meta;
 use super::page::{Damage, View, flag};

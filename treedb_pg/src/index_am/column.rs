@@ -14,7 +14,7 @@
 //! | float4, float8 | 8 bytes: the double's bits, turned so that they order; NaN greatest; -0 as 0 |
 //! | uuid | its 16 bytes |
 //! | text | its bytes, then 0 (text has no 0 byte) |
-//! | treedb.bson_value | its key of [`treedb_core::doc::key`], each 0 as 0 255, then 0 0 |
+//! | treedb.bson_value | its key of [`treedb_query::doc::key`], each 0 as 0 255, then 0 0 |
 //! | treedb.keyset | one of its keys as it is; always the only column |
 //!
 //! A descending column's value has all bits turned. Every encoding says itself where it ends, so columns can be put

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use treedb_core::btree::node::{Branch, Keys, Leaf, NodeDamage};
+use treedb_formats::node::{Branch, Keys, Leaf, NodeDamage};
 
 use super::schema::Schema;
 

@@ -9,7 +9,7 @@
 //! Latches are taken from the bottom up and from left to right.
 
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_core::btree::node::{Branch, BranchMut, Leaf, LeafMut, Value};
+use treedb_formats::node::{Branch, BranchMut, Leaf, LeafMut, Value};
 
 use super::edge::Side;
 use super::meta::Meta;

@@ -13,7 +13,7 @@
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
 //!
-//! Nodes are the engine's own ([`treedb_core::btree::node`]). Strategies are numbered as btree's, so that the planner
+//! Nodes are the engine's own ([`treedb_formats::node`]). Strategies are numbered as btree's, so that the planner
 //! takes the order of a scan for that of the type. Unique indexes are the server's own btree's business.
 
 use std::ffi::c_char;

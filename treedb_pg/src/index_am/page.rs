@@ -3,7 +3,7 @@
 //! | offset | size | what |
 //! |---|---|---|
 //! | 0 | 24 | the server's page header; `pd_lower` to `pd_upper` is the gap inside the node |
-//! | 24 | 8144 - b | a node of [`treedb_core::btree::node`] |
+//! | 24 | 8144 - b | a node of [`treedb_formats::node`] |
 //! | then | b | the page's upper bound: above every key that may ever be on the page; none on the rightmost page |
 //! | 8168 | 4 | block of the right neighbour, 0 for none |
 //! | 8172 | 2 | level: 0 is a leaf |
@@ -16,7 +16,7 @@
 //! Integers of the last 24 bytes are little-endian. A page keeps its bound beside the node, so the node's payload is
 //! as long as the bound leaves it.
 
-use treedb_core::btree::node::{Branch, Keys, Leaf, NodeDamage};
+use treedb_formats::node::{Branch, Keys, Leaf, NodeDamage};
 
 use crate::shim::buffer::PAGE_SIZE;
 

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
-use treedb_core::btree::node::Keys;
+use treedb_formats::node::Keys;
 
 use super::column::{Column, Kind};
 use super::meta::fact;

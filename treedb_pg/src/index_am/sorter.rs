@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ffi::c_void;
 
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_core::btree::node::Keys;
+use treedb_formats::node::Keys;
 
 use super::schema::{Entry, Schema};
 use crate::shim::error::{SqlState, fail};

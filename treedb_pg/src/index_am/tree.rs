@@ -10,7 +10,7 @@
 //! that would deadlock with splits, which latch from the bottom up.)
 
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_core::btree::node::NodeDamage;
+use treedb_formats::node::NodeDamage;
 
 use super::edge::{Edge, Side};
 use super::meta::Meta;

@@ -10,7 +10,7 @@
 use std::ffi::c_void;
 
 use pgrx::{PgBox, pg_guard, pg_sys};
-use treedb_core::btree::node::{BranchMut, LeafMut};
+use treedb_formats::node::{BranchMut, LeafMut};
 
 use super::edge::{Edge, Side};
 use super::insert::reusable;

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use pgrx::pg_sys;
-use treedb_core::access::{KeyRange, Way, after_prefix};
+use treedb_query::access::{KeyRange, Way, after_prefix};
 
 use super::edge::Edge;
 use super::meta::fact;

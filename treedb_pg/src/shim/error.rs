@@ -2,7 +2,7 @@
 
 pub(crate) use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::panic::ErrorReport;
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::{ErrorCode, QueryError};
 
 /// Aborts the statement. Unwinds, so destructors on the way run.
 #[track_caller]

@@ -5,8 +5,8 @@
 
 use bson::RawDocument;
 use pgrx::pg_sys;
-use treedb_core::doc::{Doc, Path, Value, json, validate};
-use treedb_core::{ErrorCode, QueryError};
+use treedb_query::doc::{Doc, Path, Value, json, validate};
+use treedb_query::{ErrorCode, QueryError};
 
 use super::message;
 use super::order::ordered;

@@ -4,7 +4,7 @@
 //! each a length of two bytes, little-endian, and the key. Keys longer than [`LONGEST`] are cut: no index keeps more.
 
 use bson::RawDocument;
-use treedb_core::index::ordered::{IndexDef, KeySet as Keys};
+use treedb_query::index::ordered::{IndexDef, KeySet as Keys};
 
 use super::bson::document;
 use crate::shim::error::{SqlState, accept, fail};
@@ -89,7 +89,7 @@ pg_function! {
             [key] if !keys.multikey => varlena::new(key),
             _ => {
                 let pattern = args.bytes(1);
-                let shown = treedb_core::doc::json::to_json(document(&pattern));
+                let shown = treedb_query::doc::json::to_json(document(&pattern));
                 fail(
                     SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
                     format!("a document has an array where the unique index {shown} leads"),

@@ -1,7 +1,7 @@
 //! `document @@ filter`: does a document match a filter, as `find` would say.
 
 use pgrx::pg_sys;
-use treedb_core::query::Filter;
+use treedb_query::query::Filter;
 
 use super::bson::document;
 use crate::shim::error::accept;

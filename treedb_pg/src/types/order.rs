@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use treedb_core::doc::{Value, compare, key};
+use treedb_query::doc::{Value, compare, key};
 
 use crate::shim::function::Args;
 

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
-use treedb_core::doc::{Element, OwnedValue, Value, json, key};
+use treedb_query::doc::{Element, OwnedValue, Value, json, key};
 
 use super::bson::{refuse_text, with_path};
 use super::message;

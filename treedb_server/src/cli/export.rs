@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use clap::Args;
-use treedb_core::doc::json::to_json;
+use treedb_query::doc::json::to_json;
 
 use super::Failure;
 use super::place::{PlaceArgs, Search, everything, json, namespace};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use clap::Args;
-use treedb_core::doc::json::to_json;
+use treedb_query::doc::json::to_json;
 
 use super::Failure;
 use super::export::Output;

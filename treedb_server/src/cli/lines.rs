@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use bson::RawDocumentBuf;
-use treedb_core::doc::json::from_json;
+use treedb_query::doc::json::from_json;
 
 /// The longest line, in bytes: JSON takes up to six bytes for one of a string, and a document has 16 MiB.
 const MAX_LINE: u64 = 100 << 20;

@@ -180,5 +180,5 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 
 /// Reads an argument that is a JSON document.
 pub(super) fn json(text: &str) -> Result<RawDocumentBuf, String> {
-    treedb_core::doc::json::from_json(text).map_err(|error| error.message)
+    treedb_query::doc::json::from_json(text).map_err(|error| error.message)
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use treedb_core::kv::{Reads, TableKind};
 use treedb_core::{QueryError, Store};
+use treedb_storage::kv::{Reads, TableKind};
 
 use super::key::KeyArgs;
 use super::{Failure, advice, place};

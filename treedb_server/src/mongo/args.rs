@@ -1,8 +1,8 @@
 //! Reading a command's arguments, with MongoDB's errors for arguments that are not understood.
 
 use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::doc::Value;
-use treedb_core::query::ErrorCode;
+use treedb_query::doc::Value;
+use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 

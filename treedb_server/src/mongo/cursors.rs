@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::gauge::Gauge;
-use treedb_core::query::ErrorCode;
 use treedb_core::{ChangeStream, TransactionCursor};
+use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 use super::reply::BatchReply;

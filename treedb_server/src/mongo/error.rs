@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
-use treedb_core::query::{DuplicateKey, ErrorCode, QueryError};
+use treedb_query::query::{DuplicateKey, ErrorCode, QueryError};
 
 /// An error reply: `{ok: 0, errmsg, code, codeName}`.
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use bson::RawDocument;
-use treedb_core::doc::{self, validate_with};
+use treedb_query::doc::{self, validate_with};
 
 use super::error::CommandError;
 use super::wire::{HEADER_BYTES, Header, OP_MSG};

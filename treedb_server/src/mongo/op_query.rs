@@ -6,8 +6,8 @@
 //! ```
 
 use bson::RawDocument;
-use treedb_core::doc::validate;
-use treedb_core::query::ErrorCode;
+use treedb_query::doc::validate;
+use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 use super::wire::{HEADER_BYTES, Header, OP_REPLY};

@@ -3,8 +3,8 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
-use treedb_core::query::ErrorCode;
 use treedb_core::{AsOf, Database};
+use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 

@@ -9,7 +9,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use super::error::CommandError;
 
 /// Bytes of documents in one batch, at most (one document may always go in): a reply is itself a document.
-pub(crate) const BATCH_BYTES: usize = treedb_core::doc::MAX_DOCUMENT_SIZE;
+pub(crate) const BATCH_BYTES: usize = treedb_query::doc::MAX_DOCUMENT_SIZE;
 
 const DOCUMENT: u8 = 0x03;
 const STRING: u8 = 0x02;

@@ -1,8 +1,8 @@
 //! The change log against itself: records behind one another, and the trail against the records, both ways.
 
-use crate::code::Result;
-use crate::doc;
-use crate::kv::Reads;
+use treedb_query::doc;
+use treedb_query::error::Result;
+use treedb_storage::kv::Reads;
 
 use super::log::Log;
 use super::record::{Earlier, What, damaged};

@@ -2,9 +2,9 @@
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
-use crate::code::Result;
-use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, Value};
+use treedb_query::doc::write::Writer;
+use treedb_query::doc::{Doc, Element, Value};
+use treedb_query::error::Result;
 
 /// The parts, in the making.
 struct Description {

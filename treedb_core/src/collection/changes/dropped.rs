@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 
-use crate::code::Result;
-use crate::kv::{Reads, WriteTxn};
+use treedb_query::error::Result;
+use treedb_storage::kv::{Reads, WriteTxn};
 
 use super::super::catalog::Catalog;
 use super::super::meta::Meta;

@@ -3,9 +3,9 @@
 use bson::raw::{RawBsonRef, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::Doc;
-use crate::kv::Reads;
+use treedb_query::doc::Doc;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::Reads;
 
 use super::super::database::Database;
 use super::super::namespace::Namespace;

@@ -2,9 +2,9 @@
 
 use bson::RawDocumentBuf;
 
-use crate::access::RowId;
-use crate::code::Result;
-use crate::kv::{Cursor, Reads, Table};
+use treedb_query::access::RowId;
+use treedb_query::error::Result;
+use treedb_storage::kv::{Cursor, Reads, Table};
 
 use super::super::view::View;
 use super::dropped::{self, Collections};
@@ -158,7 +158,7 @@ impl Log {
                 dropped::Kept::There(meta) => {
                     let view = View { reads, meta: &meta };
                     let mut current = None;
-                    crate::access::Source::fetch(&view, RowId(row), &mut |document| {
+                    treedb_query::access::Source::fetch(&view, RowId(row), &mut |document| {
                         current = Some(document.to_owned());
                         Ok(())
                     })?;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
-use crate::aggregate::MEMORY;
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::{ReadTxn, Reads};
-use crate::query::{Execution, Filter, Query};
+use treedb_query::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use treedb_query::aggregate::MEMORY;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::{Execution, Filter, Query};
+use treedb_storage::kv::{ReadTxn, Reads};
 
 use super::super::Collection;
 use super::super::catalog::Catalog;
@@ -288,7 +288,7 @@ impl Collection {
             current = Some(document);
             Flow::Continue(())
         })?;
-        rows.extend(crate::query::find_rows(&view, &query, 0)?.into_iter().map(|row| row.0));
+        rows.extend(treedb_query::query::find_rows(&view, &query, 0)?.into_iter().map(|row| row.0));
         let mut revisions = Vec::new();
         let mut names = HashMap::new();
         let mut collections = Collections::new(&db.inner.catalog, &mut names);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use crate::access::RowId;
-use crate::code::Result;
-use crate::kv::WriteTxn;
+use treedb_query::access::RowId;
+use treedb_query::error::Result;
+use treedb_storage::kv::WriteTxn;
 
 use super::log::{End, Log};
 use super::record::{Body, key};

@@ -2,7 +2,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::code::{ErrorCode, QueryError, Result};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 
 /// Version of the record's bytes.
 const VERSION: u8 = 1;
@@ -409,7 +409,7 @@ mod tests {
     use bson::rawdoc;
 
     use super::*;
-    use crate::doc::testing::Rng;
+    use treedb_testing::Rng;
 
     #[test]
     fn numbers_of_any_size_are_read_back() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 
-use crate::code::Result;
+use treedb_query::error::Result;
 
 use super::record::damaged;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::{Reads, TableKind, WriteTxn};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Reads, TableKind, WriteTxn};
 
 use super::super::database::Database;
 use super::super::meta::{Meta, rows_table};

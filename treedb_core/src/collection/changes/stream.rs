@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bson::{RawArray, RawDocument, RawDocumentBuf, Timestamp};
 
-use crate::aggregate::{Context, List, MEMORY, Pipeline, World};
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::doc::{Doc, Value};
-use crate::kv::ReadTxn;
-use crate::query::expr::{Globals, Names};
+use treedb_query::aggregate::{Context, List, MEMORY, Pipeline, World};
+use treedb_query::doc::{Doc, Value};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::expr::{Globals, Names};
+use treedb_storage::kv::ReadTxn;
 
 use super::super::Collection;
 use super::super::database::Database;
@@ -134,7 +134,7 @@ impl Collection {
 /// The stages that events go through.
 fn pipeline(stages: &RawArray) -> Result<Pipeline> {
     let stages = RawDocument::from_bytes(stages.as_bytes())?;
-    crate::doc::validate_with(stages.as_bytes(), crate::doc::MESSAGE)?;
+    treedb_query::doc::validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
     Pipeline::parse(Value::Array(Doc::from(stages)), &Names::default())
 }
 
@@ -415,15 +415,15 @@ impl std::fmt::Debug for ChangeStream {
 struct Alone;
 
 impl World for Alone {
-    fn find(&self, _: &str, _: crate::query::Query) -> Result<crate::aggregate::Docs> {
+    fn find(&self, _: &str, _: treedb_query::query::Query) -> Result<treedb_query::aggregate::Docs> {
         Ok(Box::new(List::new(Vec::new())))
     }
 
-    fn gives_order(&self, _: &str, _: &crate::query::Query) -> Result<bool> {
+    fn gives_order(&self, _: &str, _: &treedb_query::query::Query) -> Result<bool> {
         Ok(true)
     }
 
-    fn change(&self, namespace: &str, _: &mut crate::aggregate::Work<'_>) -> Result<()> {
+    fn change(&self, namespace: &str, _: &mut treedb_query::aggregate::Work<'_>) -> Result<()> {
         Err(QueryError::new(
             ErrorCode::IllegalOperation,
             format!("a change stream cannot write to {namespace}"),
@@ -438,7 +438,7 @@ impl World for Alone {
         Ok(Vec::new())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn crate::aggregate::Scratch>>> {
+    fn scratch(&self) -> Result<Option<Box<dyn treedb_query::aggregate::Scratch>>> {
         Ok(None)
     }
 }

@@ -12,7 +12,7 @@
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::code::{ErrorCode, QueryError, Result};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 
 const VERSION: u8 = 1;
 const BYTES: usize = 18;

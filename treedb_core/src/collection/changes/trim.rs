@@ -6,8 +6,8 @@
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-use crate::code::Result;
-use crate::kv::{Durability, Reads};
+use treedb_query::error::Result;
+use treedb_storage::kv::{Durability, Reads};
 
 use super::super::database::Database;
 use super::super::meta::rows_table;

@@ -3,7 +3,7 @@
 use bson::raw::RawBsonRef;
 use bson::{RawArray, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp};
 
-use crate::code::{ErrorCode, QueryError, Result};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 
 use super::super::namespace::Namespace;
 

@@ -1,13 +1,13 @@
 //! Pipelines from end to end, over collections with and without indexes.
 
 use super::*;
-use crate::aggregate::Pipeline;
-use crate::code::ErrorCode;
 use crate::collection::AggregateRequest;
 use crate::collection::IndexSpec;
-use crate::doc::json::{documents_from_json, from_json, to_json};
-use crate::doc::{Doc, Value};
-use crate::query::expr::Names;
+use treedb_query::aggregate::Pipeline;
+use treedb_query::doc::json::{documents_from_json, from_json, to_json};
+use treedb_query::doc::{Doc, Value};
+use treedb_query::error::ErrorCode;
+use treedb_query::query::expr::Names;
 
 fn request(pipeline: &str) -> AggregateRequest {
     AggregateRequest::new(documents_from_json(pipeline).unwrap())
@@ -198,7 +198,7 @@ fn the_front_of_a_pipeline_uses_indexes() {
         (r#"[{"$set":{"year":1}},{"$match":{"year":1985}}]"#, false),
     ] {
         let found = films.aggregate(&request(pipeline)).unwrap();
-        let used = matches!(found.plan().unwrap().path, crate::query::Path::Index { .. });
+        let used = matches!(found.plan().unwrap().path, treedb_query::query::Path::Index { .. });
         assert_eq!(used, indexed, "{pipeline}");
     }
 }

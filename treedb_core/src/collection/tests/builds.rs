@@ -3,12 +3,12 @@
 use bson::{doc, rawdoc};
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::backfill::{Progress, go_on};
 use crate::collection::index_build::add;
 use crate::collection::namespace::Namespace;
 use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
-use crate::disk::crash::Dice;
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::crash::Dice;
 
 const ROWS: i32 = 200;
 

@@ -5,7 +5,7 @@ use bson::{Bson, Decimal128, RawDocumentBuf, doc, rawdoc};
 use super::super::handle::Collection;
 use super::super::{Database, FindRequest, IndexSpec};
 use super::raw;
-use crate::query::Path;
+use treedb_query::query::Path;
 
 /// What fields hold, and what is looked for: equal numbers of all kinds, what equals nothing else, what arrays hide.
 fn values() -> Vec<Bson> {
@@ -79,7 +79,7 @@ fn id(document: &RawDocumentBuf) -> Bson {
 }
 
 /// The index of a plan and the ranges of its keys.
-fn ranges(plan: &crate::query::Plan) -> String {
+fn ranges(plan: &treedb_query::query::Plan) -> String {
     match &plan.path {
         Path::Index { name, ranges, way, .. } => format!("{name} {ranges:?} {way:?}"),
         other => format!("{other:?}"),

@@ -3,11 +3,11 @@
 use bson::{doc, rawdoc};
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::{
     AggregateRequest, Collection, DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest,
 };
-use crate::kv::{Reads, TableKind};
+use treedb_query::error::ErrorCode;
+use treedb_storage::kv::{Reads, TableKind};
 
 fn insensitive() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
@@ -33,7 +33,7 @@ fn simple() -> RawDocumentBuf {
 
 fn index_of(cursor: &crate::collection::Cursor) -> Option<&str> {
     match &cursor.plan()?.path {
-        crate::query::Path::Index { name, .. } => Some(name),
+        treedb_query::query::Path::Index { name, .. } => Some(name),
         _ => None,
     }
 }
@@ -224,7 +224,7 @@ fn indexes_inherit_the_collation_unless_they_name_another() {
 fn a_catalog_entry_with_a_collation_is_read() {
     let disk = SimDisk::new();
     {
-        let store = crate::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
+        let store = treedb_storage::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
         let mut txn = store.begin_write().unwrap();
         let catalog = txn.create_table("catalog", TableKind::Ordered).unwrap();
         txn.create_table("rows/1", TableKind::Rows).unwrap();

@@ -11,11 +11,11 @@ use std::io::Write;
 use bson::{doc, rawdoc};
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::changes::tests::{present, replay};
 use crate::collection::{ChangeLogOptions, Collection, DeleteRequest, IndexSpec, UpdateRequest};
-use crate::disk::crash::{Crash, Dice};
-use crate::kv::Durability;
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::crash::{Crash, Dice};
+use treedb_storage::kv::Durability;
 
 /// One operation of the workload and when it happened, in boundaries of the disk.
 struct Done {

@@ -7,8 +7,8 @@ use bson::doc;
 
 use super::*;
 use crate::collection::{DeleteRequest, IndexSpec, UpdateRequest};
-use crate::disk::crash::Crash;
-use crate::disk::testing::damage::{cut, files, flip, is_right, is_told};
+use treedb_storage::disk::crash::Crash;
+use treedb_storage::disk::damage::{cut, files, flip, is_right, is_told};
 
 const DIR: &str = "/data/documents";
 

@@ -1,10 +1,10 @@
 //! The first documents of an order beside the beginning of all of them.
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::{AggregateRequest, DeleteRequest, Format};
-use crate::doc::testing::{Rng, random_document};
 use bson::{RawBson, rawdoc};
+use treedb_query::error::ErrorCode;
+use treedb_testing::{Rng, random_document};
 
 const SORTS: usize = 9;
 

@@ -3,10 +3,10 @@
 use bson::{Bson, doc, rawdoc};
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::{Collection, Format, IndexSpec, UpdateRequest};
-use crate::doc::testing::{Rng, random_document};
-use crate::kv::{Reads, Store, TableKind};
+use treedb_query::error::ErrorCode;
+use treedb_storage::kv::{Reads, Store, TableKind};
+use treedb_testing::{Rng, random_document};
 
 /// The documents in the order of their ids.
 fn all(collection: &Collection) -> Vec<RawDocumentBuf> {
@@ -105,7 +105,7 @@ fn collections_from_before_formats_are_read_and_written_as_plain_bson() {
         txn.put(&catalog, b"t.c", &entry.to_vec().unwrap()).unwrap();
         let row = txn.append_row(&table, doc.as_bytes()).unwrap();
         let mut key = Vec::new();
-        crate::doc::key::encode_value(crate::doc::Value::Int32(1), &mut key);
+        treedb_query::doc::key::encode_value(treedb_query::doc::Value::Int32(1), &mut key);
         txn.put(&index, &key, &row.to_be_bytes()).unwrap();
         txn.commit().unwrap();
         store.close().unwrap();

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bson::{DateTime, doc, rawdoc};
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::{Collection, DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest};
-use crate::query::{Path, Plan};
+use treedb_query::error::ErrorCode;
+use treedb_query::query::{Path, Plan};
 
 fn collection(db: &Database) -> Collection {
     db.collection("shop.things").unwrap()

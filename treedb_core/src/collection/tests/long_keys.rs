@@ -4,13 +4,13 @@
 use bson::{Bson, doc, rawdoc};
 
 use super::*;
-use crate::access::{Flow, KeyRange, RowId, Source, Way, after_prefix};
-use crate::code::ErrorCode;
 use crate::collection::long_key::{KEPT, LONGEST, is_shortened, stored};
 use crate::collection::view::View;
 use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
-use crate::doc::testing::Rng;
-use crate::kv::Reads;
+use treedb_query::access::{Flow, KeyRange, RowId, Source, Way, after_prefix};
+use treedb_query::error::ErrorCode;
+use treedb_storage::kv::Reads;
+use treedb_testing::Rng;
 
 /// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.
 fn text(rng: &mut Rng) -> String {
@@ -249,7 +249,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
                         Some(explained) => explained,
                         None => continue,
                     };
-                    let by_index = matches!(plan.path, crate::query::Path::Index { .. });
+                    let by_index = matches!(plan.path, treedb_query::query::Path::Index { .. });
                     used += usize::from(by_index);
                     covered += usize::from(by_index && counters.docs_examined < counters.returned);
                     let indexes = fast.indexes().unwrap().unwrap_or_default();
@@ -326,7 +326,7 @@ fn a_unique_index_tells_long_values_apart_by_all_of_them() {
     collection.insert_one(doc(1, 1, "a")).unwrap();
     collection.insert_one(doc(2, 1, "b")).unwrap();
     collection.insert_one(doc(3, 2, "a")).unwrap();
-    let refused = |error: crate::code::QueryError| {
+    let refused = |error: treedb_query::error::QueryError| {
         assert_eq!(error.code, ErrorCode::DuplicateKey);
         assert!(error.message.len() < 1000, "{}", error.message);
     };

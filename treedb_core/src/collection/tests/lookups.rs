@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::collection::{AggregateRequest, IndexSpec};
-use crate::doc::testing::Rng;
 use bson::{RawBson, rawdoc};
+use treedb_testing::Rng;
 
 /// Visits by persons, of whom some are many, none, null, unknown, or in an array.
 fn collections() -> Database {

@@ -23,21 +23,20 @@ use std::sync::Arc;
 use bson::{Document, RawDocumentBuf};
 
 use super::{Database, FindRequest};
-use crate::code::Result;
-use crate::disk::SimDisk;
-use crate::kv::Options;
+use treedb_query::error::Result;
+use treedb_storage::disk::SimDisk;
+use treedb_storage::kv::Options;
 
 /// Small files and no thread, so that a run is the same every time.
 fn options(disk: &SimDisk) -> Options {
-    Options {
-        disk: Arc::new(disk.clone()),
-        background: false,
-        max_bytes: 16 << 20,
-        growth: 16,
-        log_segment_bytes: 16 << 10,
-        value_segment_bytes: 64 << 10,
-        ..Options::default()
-    }
+    let mut options = Options::default();
+    options.disk = Arc::new(disk.clone());
+    options.background = false;
+    options.max_bytes = 16 << 20;
+    options.growth = 16;
+    options.log_segment_bytes = 16 << 10;
+    options.value_segment_bytes = 64 << 10;
+    options
 }
 
 pub(super) fn open(disk: &SimDisk) -> Result<Database> {

@@ -3,13 +3,13 @@
 use bson::{Bson, RawDocumentBuf, doc, rawdoc};
 
 use super::*;
-use crate::aggregate::oracle::{Case, case, writing, written};
 use crate::collection::{
     AggregateRequest, Aggregation, Collection, DeleteRequest, IndexSpec, Transaction, UpdateRequest,
 };
-use crate::doc::testing::Rng;
-use crate::doc::{Collation, Doc, Value};
-use crate::query::oracle::{document, pattern, rounds};
+use treedb_oracle::aggregate::{Case, case, writing, written};
+use treedb_oracle::query::{document, pattern, rounds};
+use treedb_query::doc::{Collation, Doc, Value};
+use treedb_testing::Rng;
 
 /// How often what was tried.
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ fn one_database(rng: &mut Rng, seen: &mut Seen) {
         }
         let plan = fast.aggregate(&AggregateRequest::new(case.stages.iter().map(raw)));
         let by_index = plan.is_ok_and(|found| {
-            found.plan().is_some_and(|plan| matches!(plan.path, crate::query::Path::Index { .. }))
+            found.plan().is_some_and(|plan| matches!(plan.path, treedb_query::query::Path::Index { .. }))
         });
         seen.by_index += usize::from(by_index);
     }
@@ -325,7 +325,7 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
                     request.collation = Some(raw(&spec));
                     by_index += usize::from(asked.aggregate(&request).is_ok_and(|found| {
                         let path = found.plan().map(|plan| &plan.path);
-                        matches!(path, Some(crate::query::Path::Index { .. }))
+                        matches!(path, Some(treedb_query::query::Path::Index { .. }))
                     }));
                     answer_of(&asked, &request)
                 }),

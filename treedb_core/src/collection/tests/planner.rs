@@ -3,10 +3,10 @@
 use bson::{Bson, doc};
 
 use super::*;
-use crate::access::{Flow, Source};
 use crate::collection::view::View;
 use crate::collection::{Collection, UpdateRequest};
-use crate::query::{Counters, Execution, Filter, Path, Plan, Query, RowSet};
+use treedb_query::access::{Flow, Source};
+use treedb_query::query::{Counters, Execution, Filter, Path, Plan, Query, RowSet};
 
 const COUNT: i32 = 2000;
 
@@ -194,9 +194,9 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
     expected.sort_by_key(|n| n * 7919 % 500);
     for (skip, limit) in [(0, 0), (10, 0), (5, 1000), (1490, 100), (2000, 5)] {
         let mut query = Query::new(Filter::all());
-        query.sort = crate::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
+        query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
         (query.skip, query.limit) = (skip, limit);
-        query.projection = crate::query::Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
+        query.projection = treedb_query::query::Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
         let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
         let mut found = Vec::new();
         // In batches.
@@ -212,20 +212,20 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
         assert_eq!(found, wanted, "skip {skip}, limit {limit}");
     }
     let mut query = Query::new(Filter::all());
-    query.sort = crate::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
+    query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
     query.spill = false;
     let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
     let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
-    assert_eq!(error.code, crate::code::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
+    assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
     // The simulated disk has no place for scratch files.
     let (_db, numbers) = numbers(&[]);
     let (reads, meta) = numbers.snapshot().unwrap().unwrap();
     let view = View { reads: &reads, meta: &meta };
     let mut query = Query::new(Filter::all());
-    query.sort = crate::query::Sort::parse(&raw(&doc! { "last": 1 })).unwrap();
+    query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "last": 1 })).unwrap();
     let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(1000);
     let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
-    assert_eq!(error.code, crate::code::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
+    assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
 }
 
 #[test]

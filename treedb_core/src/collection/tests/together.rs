@@ -3,9 +3,9 @@
 use bson::rawdoc;
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::{DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest};
-use crate::kv::Durability;
+use treedb_query::error::ErrorCode;
+use treedb_storage::kv::Durability;
 
 #[test]
 fn statements_see_those_before_them_and_are_committed_or_undone_as_one() {

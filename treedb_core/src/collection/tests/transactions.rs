@@ -3,14 +3,14 @@
 use bson::{doc, rawdoc};
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::{
     AggregateRequest, DeleteRequest, FindAndModifyRequest, IndexSpec, Transaction, TransactionCollection,
     UpdateRequest,
 };
-use crate::disk::crash::Dice;
-use crate::disk::testing::rounds;
-use crate::kv::Durability;
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::crash::Dice;
+use treedb_storage::kv::Durability;
+use treedb_testing::rounds;
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
 
@@ -329,7 +329,7 @@ fn a_pipeline_in_a_transaction_sees_all_it_does_up_to_then_and_writes_nothing() 
         rawdoc! { "$sort": { "n": 1 } },
     ]);
     let mut answer = txn.collection("shop.users").unwrap().aggregate(&join).unwrap();
-    assert!(matches!(answer.plan().unwrap().path, crate::query::Path::Index { .. }));
+    assert!(matches!(answer.plan().unwrap().path, treedb_query::query::Path::Index { .. }));
     let first = answer.next().unwrap().unwrap();
     // What is done while it runs does not show either.
     txn.collection("shop.orders").unwrap().delete(DeleteRequest::many(rawdoc! {})).unwrap();
@@ -358,7 +358,8 @@ fn a_pipeline_in_a_transaction_sees_all_it_does_up_to_then_and_writes_nothing() 
 fn money_moved_by_many_threads_is_neither_made_nor_lost() {
     const ACCOUNTS: i32 = 12;
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { durability: Durability::Relaxed, ..Options::default() };
+    let mut options = Options::default();
+    options.durability = Durability::Relaxed;
     let db = Database::open_with(dir.path(), options).unwrap();
     for name in NAMES {
         let docs: Vec<_> = (0..ACCOUNTS).map(|id| rawdoc! { "_id": id, "left": 100 }).collect();

@@ -4,7 +4,7 @@ use bson::doc;
 
 use super::*;
 use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
-use crate::doc::testing::Rng;
+use treedb_testing::Rng;
 
 fn document(rng: &mut Rng, id: i32) -> Document {
     let mut doc = doc! { "_id": id, "n": rng.below(6) as i32 };
@@ -123,9 +123,10 @@ fn indexes_never_change_what_an_operation_does() {
                     assert_eq!(all(&fast, request.clone()), all(&plain, request.clone()), "{request:?}");
                     assert_eq!(fast.count(request.clone()).unwrap(), plain.count(request.clone()).unwrap());
                     let plan = fast.explain(request).unwrap().map(|(plan, _)| plan);
-                    used += usize::from(
-                        plan.is_some_and(|plan| matches!(plan.path, crate::query::Path::Index { .. })),
-                    );
+                    used +=
+                        usize::from(plan.is_some_and(|plan| {
+                            matches!(plan.path, treedb_query::query::Path::Index { .. })
+                        }));
                 }
             }
             if step % 50 == 49 {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use bson::Document;
 
-use crate::access::{Change, RowId, Sink};
-use crate::code::{ErrorCode, QueryError, Result};
 use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
-use crate::kv::{Durability, Reads, WriteTxn};
+use treedb_query::access::{Change, RowId, Sink};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Durability, Reads, WriteTxn};
 
 use super::overlay::{NEW, Op, Overlay};
 use super::{Transaction, conflict};

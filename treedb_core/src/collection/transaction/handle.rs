@@ -2,8 +2,6 @@
 
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
-use crate::access::Sink;
-use crate::code::{ErrorCode, QueryError, Result};
 use crate::collection::aggregate::{AggregateRequest, Aggregation};
 use crate::collection::batch::Batch;
 use crate::collection::namespace::Namespace;
@@ -11,8 +9,10 @@ use crate::collection::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
 };
 use crate::collection::statement::{Deleting, FindingAndModifying, Updating, id_of, parse};
-use crate::doc::with_id;
-use crate::query::{Counters, Execution, Plan, count};
+use treedb_query::access::Sink;
+use treedb_query::doc::with_id;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::{Counters, Execution, Plan, count};
 
 use super::Transaction;
 

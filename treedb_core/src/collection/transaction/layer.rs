@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{
-    Change, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry, VisitLent,
-    VisitMarked, VisitRow, Way, forward_source,
-};
-use crate::code::{ErrorCode, QueryError, Result};
 use crate::collection::change::{check_document, index_changes};
 use crate::collection::database::Database;
 use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
 use crate::collection::view::View;
-use crate::doc::Collation;
-use crate::kv::{Beside, Reads};
+use treedb_query::access::{
+    Change, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry, VisitLent,
+    VisitMarked, VisitRow, Way, forward_source,
+};
+use treedb_query::doc::Collation;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Beside, Reads};
 
 use super::overlay::{NEW, Op, Overlay};
 use super::{MAX_BYTES, conflict};

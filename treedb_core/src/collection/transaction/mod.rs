@@ -33,8 +33,8 @@ pub use handle::{TransactionCollection, TransactionCursor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::code::{ErrorCode, QueryError, Result};
-use crate::kv::{Beside, Durability, ReadTxn, Reads};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Beside, Durability, ReadTxn, Reads};
 
 use super::aggregate::{AggregateRequest, Aggregation};
 use super::database::Database;

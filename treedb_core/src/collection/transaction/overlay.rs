@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use crate::access::{IndexInfo, KeyRange, RowId, Way};
 use crate::collection::change::IndexChange;
 use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
-use crate::index::ordered::IndexDef;
+use treedb_query::access::{IndexInfo, KeyRange, RowId, Way};
+use treedb_query::index::ordered::IndexDef;
 
 /// The least number of a row that the transaction inserted: above every row there can be. It gets its real number when
 /// the transaction commits.

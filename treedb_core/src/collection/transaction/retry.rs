@@ -1,8 +1,8 @@
 //! Until it does not conflict.
 
-use crate::code::{ErrorCode, QueryError, Result};
 use crate::collection::database::Database;
-use crate::kv::pause;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::pause;
 
 use super::Transaction;
 

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, rawdoc};
-use treedb_core::query::{self, Counters, ErrorCode};
 use treedb_core::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
+use treedb_query::query::{self, Counters, ErrorCode};
 
 use super::Result;
 use super::find::hint;

@@ -4,7 +4,7 @@
 use std::path::{Component, Path};
 
 use bson::{RawArrayBuf, rawdoc};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;

@@ -1,7 +1,7 @@
 //! `buildInfo`: tools read `version` to decide what they may ask; `treedb` is this server's own.
 
 use bson::rawdoc;
-use treedb_core::doc::MAX_DOCUMENT_SIZE;
+use treedb_query::doc::MAX_DOCUMENT_SIZE;
 
 use super::Result;
 use super::hello::size;

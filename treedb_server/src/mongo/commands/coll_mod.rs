@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::create::{VALIDATION, images};

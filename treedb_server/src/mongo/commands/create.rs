@@ -1,7 +1,7 @@
 //! `create`.
 
 use bson::{Bson, Document};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::{Request, done};

@@ -3,7 +3,7 @@
 use bson::raw::cstr;
 use bson::{RawDocument, rawdoc};
 use treedb_core::IndexSpec;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;

@@ -2,8 +2,8 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_core::query::ErrorCode;
 use treedb_core::{Collection, DeleteRequest};
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBsonRef, rawdoc};
 use treedb_core::FindRequest;
-use treedb_core::doc::{Collation, MAX_DOCUMENT_SIZE, Value};
-use treedb_core::query::ErrorCode;
+use treedb_query::doc::{Collation, MAX_DOCUMENT_SIZE, Value};
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;

@@ -1,7 +1,7 @@
 //! `dropIndexes`: by name, by key pattern, several names, or `*` for all but `_id_`.
 
 use bson::{RawBsonRef, rawdoc};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::index_with_pattern;

@@ -2,8 +2,8 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::query::ErrorCode;
 use treedb_core::{Collection, FindRequest};
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;

@@ -1,8 +1,8 @@
 //! `find`: the first batch of a result.
 
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::query::ErrorCode;
 use treedb_core::{Collection, FindRequest};
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;

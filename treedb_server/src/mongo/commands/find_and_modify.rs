@@ -2,8 +2,8 @@
 
 use bson::raw::cstr;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
-use treedb_core::query::ErrorCode;
 use treedb_core::{FindAndModifyRequest, FindRequest};
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;

@@ -1,7 +1,7 @@
 //! `getLog`: log lines go to standard error and are not kept, so that every list is empty.
 
 use bson::rawdoc;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use treedb_core::Namespace;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;

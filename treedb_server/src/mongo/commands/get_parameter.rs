@@ -2,7 +2,7 @@
 
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
@@ -14,7 +14,7 @@ fn parameters() -> RawDocumentBuf {
         "authenticationMechanisms": [],
         "featureCompatibilityVersion": { "version": "7.0" },
         "logicalSessionRefreshMillis": 300_000,
-        "maxBSONDepth": i32::try_from(treedb_core::doc::MAX_DEPTH).unwrap_or(i32::MAX),
+        "maxBSONDepth": i32::try_from(treedb_query::doc::MAX_DEPTH).unwrap_or(i32::MAX),
         "quiet": false,
     }
 }

@@ -5,7 +5,7 @@
 
 use bson::raw::cstr;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
-use treedb_core::doc::MAX_DOCUMENT_SIZE;
+use treedb_query::doc::MAX_DOCUMENT_SIZE;
 
 use super::Result;
 use super::request::Request;

@@ -1,7 +1,7 @@
 //! `killCursors`: closes cursors and tells which of them there were.
 
 use bson::{RawArrayBuf, rawdoc};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::get_more::cursor_namespace;

@@ -3,7 +3,7 @@
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocumentBuf, rawdoc};
-use treedb_core::query::Filter;
+use treedb_query::query::Filter;
 
 use super::Result;
 use super::request::Request;

@@ -1,7 +1,7 @@
 //! `listDatabases`. Sizes are not kept by database; the sum is the size of the whole directory's page file.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
-use treedb_core::query::Filter;
+use treedb_query::query::Filter;
 
 use super::Result;
 use super::request::Request;

@@ -1,7 +1,7 @@
 //! `listIndexes`.
 
 use bson::RawDocumentBuf;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::list_collections::batch_size;

@@ -44,7 +44,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 pub(crate) use self::request::Request;
 pub(crate) use self::writes::write_concern;

@@ -4,8 +4,8 @@ use std::cell::RefMut;
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::query::ErrorCode;
 use treedb_core::{Collection, Namespace};
+use treedb_query::query::ErrorCode;
 
 use super::{Command, Numbers, Result};
 use crate::context::Context;

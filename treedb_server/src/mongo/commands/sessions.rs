@@ -8,7 +8,7 @@ use super::hello::SESSION_MINUTES;
 use super::request::{Request, done};
 use crate::mongo::error::CommandError;
 use crate::mongo::sessions::SessionId;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 pub(super) fn start(_request: &Request<'_>) -> Result {
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: bson::Uuid::new().bytes().to_vec() };

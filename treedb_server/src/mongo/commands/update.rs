@@ -2,8 +2,8 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::query::{Changes, ErrorCode};
 use treedb_core::{Collection, UpdateRequest};
+use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;
 use super::find::hint;

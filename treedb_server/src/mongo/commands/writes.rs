@@ -3,9 +3,9 @@
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_core::Collection;
-use treedb_core::doc::{self, validate_with};
-use treedb_core::kv::Durability;
-use treedb_core::query::ErrorCode;
+use treedb_query::doc::{self, validate_with};
+use treedb_query::query::ErrorCode;
+use treedb_storage::kv::Durability;
 
 use super::Result;
 use super::hello::MAX_WRITE_BATCH;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawBsonRef, RawDocument};
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use crate::mongo::args::number;
 use crate::mongo::error::CommandError;

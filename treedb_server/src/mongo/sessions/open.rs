@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use treedb_core::Transaction;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::SessionId;
 use crate::mongo::error::CommandError;

@@ -17,8 +17,8 @@ use std::time::Duration;
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::query::ErrorCode;
 use treedb_core::{Database, DeleteRequest, FindRequest, Together, Transaction, UpdateRequest};
+use treedb_query::query::ErrorCode;
 
 use super::SessionId;
 use crate::mongo::error::CommandError;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use treedb_core::Database;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
 
 use super::numbered::Kind;
 use super::open::{Open, Usage};

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_core::kv::Durability;
 use treedb_core::{Collection, Database, Together};
+use treedb_storage::kv::Durability;
 
 use super::SessionId;
 use super::record::{self, Done};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use treedb_core::Database;
-use treedb_core::kv::Durability;
-use treedb_core::query::ErrorCode;
+use treedb_query::query::ErrorCode;
+use treedb_storage::kv::Durability;
 
 use super::open::{Open, Usage};
 use super::retry::{Retries, Written};

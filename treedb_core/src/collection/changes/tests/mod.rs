@@ -12,9 +12,9 @@ use bson::RawDocumentBuf;
 use super::dropped::Collections;
 use super::log::{Log, Version};
 use super::record::What;
-use crate::code::Result;
 use crate::collection::Database;
-use crate::kv::Reads;
+use treedb_query::error::Result;
+use treedb_storage::kv::Reads;
 
 /// Documents by collection and row.
 pub(in crate::collection) type Rows = BTreeMap<String, BTreeMap<u64, RawDocumentBuf>>;
@@ -77,10 +77,15 @@ pub(in crate::collection) fn present(db: &Database) -> Result<Rows> {
         let Some(meta) = db.inner.catalog.find(&reads, &namespace)? else { continue };
         let mut rows = BTreeMap::new();
         let view = crate::collection::view::View { reads: &reads, meta: &meta };
-        crate::access::Source::scan(&view, crate::access::Way::Forward, None, &mut |row, document| {
-            rows.insert(row.0, document.to_owned());
-            Ok(crate::access::Flow::Continue(()))
-        })?;
+        treedb_query::access::Source::scan(
+            &view,
+            treedb_query::access::Way::Forward,
+            None,
+            &mut |row, document| {
+                rows.insert(row.0, document.to_owned());
+                Ok(treedb_query::access::Flow::Continue(()))
+            },
+        )?;
         if !rows.is_empty() {
             all.insert(namespace.to_string(), rows);
         }

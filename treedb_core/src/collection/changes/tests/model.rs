@@ -3,12 +3,12 @@
 use bson::doc;
 
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::tests::{open, raw};
 use crate::collection::{ChangeLogOptions, DeleteRequest, IndexSpec, UpdateRequest};
-use crate::disk::SimDisk;
-use crate::doc::testing::{Rng, random_document};
-use crate::kv::Durability;
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::SimDisk;
+use treedb_storage::kv::Durability;
+use treedb_testing::{Rng, random_document};
 
 /// One random operation; some fail, some change nothing.
 pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {

@@ -4,11 +4,11 @@ use bson::doc;
 
 use super::model::step;
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::tests::{open, raw};
 use crate::collection::{AsOf, ChangeLogOptions, FindRequest, UpdateRequest};
-use crate::disk::SimDisk;
-use crate::doc::testing::Rng;
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::SimDisk;
+use treedb_testing::Rng;
 
 /// The documents of a collection at some moment, by a scan.
 fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf> {

@@ -6,14 +6,14 @@ use bson::{Bson, Document, Timestamp, doc};
 
 use super::model::step;
 use super::*;
-use crate::code::ErrorCode;
 use crate::collection::changes::{
     ChangeStream, FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched,
 };
 use crate::collection::tests::{open, raw};
 use crate::collection::{ChangeLogOptions, DeleteRequest, UpdateRequest};
-use crate::disk::SimDisk;
-use crate::doc::testing::Rng;
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::SimDisk;
+use treedb_testing::Rng;
 
 fn database() -> Database {
     let db = open(&SimDisk::new()).unwrap();

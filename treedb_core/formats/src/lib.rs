@@ -1,0 +1,15 @@
+//! Formats that TreeDB's two stores share: the native one (`treedb_storage`) and Postgres' relation files (`treedb_pg`).
+//!
+//! Everything here works on plain byte slices and knows neither files nor Postgres.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`node`] | leaves and branches of a B+tree: format, search, change, split, join |
+//! | [`key`] | prefixes of keys that are compared bytewise |
+//! | [`error`] | the error of a store, which the query layer wraps |
+
+pub mod error;
+pub mod key;
+pub mod node;
+
+pub use error::{Corruption, Error, Result};

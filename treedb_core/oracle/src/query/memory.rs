@@ -1,0 +1,129 @@
+//! A source in memory: rows in a map, each index a sorted set of entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use treedb_query::access::{
+    Flow, IndexInfo, KeyRange, PlanMemory, RowId, Source, VisitEntry, VisitMarked, VisitRow, Way,
+};
+use treedb_query::error::Result;
+use treedb_query::index::ordered::IndexDef;
+
+/// Rows and indexes.
+#[derive(Default)]
+pub(super) struct Memory {
+    rows: BTreeMap<u64, RawDocumentBuf>,
+    infos: Vec<IndexInfo>,
+    entries: Vec<BTreeSet<(Vec<u8>, u64)>>,
+    plans: PlanMemory,
+    /// How many times as large as it is the source says that it is: plans for large collections are worth it then.
+    pub(super) scale: u64,
+}
+
+impl Memory {
+    pub(super) fn new(docs: &[RawDocumentBuf]) -> Self {
+        let rows = docs.iter().enumerate().map(|(id, doc)| (id as u64, doc.clone())).collect();
+        Memory { rows, scale: 1, ..Memory::default() }
+    }
+
+    /// True if the row has an entry in the index.
+    pub(super) fn has_entries(&self, index: usize, row: u64) -> bool {
+        self.entries[index].iter().any(|(_, id)| *id == row)
+    }
+
+    /// Adds an index; an error, and no index, if a row has no keys under it.
+    pub(super) fn index(&mut self, def: IndexDef) -> Result<()> {
+        let (mut entries, mut multikey) = (BTreeSet::new(), false);
+        for (id, doc) in &self.rows {
+            let keys = def.keys(doc)?;
+            multikey |= keys.multikey;
+            entries.extend(keys.keys.into_iter().map(|key| (key, *id)));
+        }
+        self.infos.push(IndexInfo::new(def, multikey));
+        self.entries.push(entries);
+        Ok(())
+    }
+}
+
+/// Shows items of an iterator until told to stop.
+fn show<T>(items: impl Iterator<Item = T>, mut visit: impl FnMut(T) -> Result<Flow>) -> Result<()> {
+    for item in items {
+        if visit(item)? == Flow::Break(()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Source for Memory {
+    fn indexes(&self) -> &[IndexInfo] {
+        &self.infos
+    }
+
+    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        self.rows.get(&id.0).map_or(Ok(false), |doc| visit(doc).map(|()| true))
+    }
+
+    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        let behind =
+            |id: u64| after.is_none_or(|last| if way == Way::Forward { id > last.0 } else { id < last.0 });
+        let rows = self.rows.iter().filter(|(id, _)| behind(**id));
+        match way {
+            Way::Forward => show(rows, |(id, doc)| visit(RowId(*id), doc)),
+            Way::Backward => show(rows.rev(), |(id, doc)| visit(RowId(*id), doc)),
+        }
+    }
+
+    fn index_range(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        let behind = |entry: &(Vec<u8>, u64)| {
+            after.is_none_or(|(key, row)| {
+                let order = (entry.0.as_slice(), entry.1).cmp(&(key, row.0));
+                if way == Way::Forward { order.is_gt() } else { order.is_lt() }
+            })
+        };
+        let entries = self.entries[index].iter().filter(|entry| range.contains(&entry.0) && behind(entry));
+        match way {
+            Way::Forward => show(entries, |(key, id)| visit(RowId(*id), key)),
+            Way::Backward => show(entries.rev(), |(key, id)| visit(RowId(*id), key)),
+        }
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        self.rows.len() as u64 * self.scale
+    }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        let entries = self.entries[index].iter().filter(|entry| range.contains(&entry.0));
+        Some(entries.count() as u64 * self.scale)
+    }
+
+    fn index_marked(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        way: Way,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitMarked<'_>,
+    ) -> Result<()> {
+        self.index_range(index, range, way, after, &mut |row, key| {
+            let marks = self.rows.get(&row.0).map(|doc| self.infos[index].def.marks(doc));
+            visit(row, key, &marks.unwrap_or_default())
+        })
+    }
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.plans)
+    }
+
+    fn entries_are_exact(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,33 @@
+//! A look at one field of a document, taken before anything of it is decoded.
+
+use super::template::Fields;
+use super::value::{Doc, Value};
+
+/// What a glance says of a field.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Glance<'r> {
+    /// This value, which is no array and no document.
+    Value(Value<'r>),
+    /// It is not there.
+    Missing,
+    /// Not enough: the document has to be decoded.
+    Unclear,
+}
+
+impl<'r> Glance<'r> {
+    /// At the only one of `fields` in a document.
+    pub fn at(doc: Doc<'r>, fields: &Fields) -> Glance<'r> {
+        match fields.only() {
+            Some(name) => doc.find(name).map_or(Glance::Missing, |element| Glance::of(element.value())),
+            None => Glance::Unclear,
+        }
+    }
+
+    /// At a value.
+    pub(crate) fn of(value: Value<'r>) -> Glance<'r> {
+        match value {
+            Value::Array(_) | Value::Document(_) => Glance::Unclear,
+            value => Glance::Value(value),
+        }
+    }
+}

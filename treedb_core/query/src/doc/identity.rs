@@ -1,0 +1,83 @@
+//! The rules of `_id`: every document has one, it comes first, and some types cannot be one.
+
+use std::borrow::Cow;
+
+use bson::RawDocument;
+use bson::oid::ObjectId;
+
+use crate::doc::write::Writer;
+use crate::doc::{Doc, Element, Value, validate};
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// BSON's type byte of an object id.
+const OBJECT_ID: u8 = 0x07;
+
+/// `document`, valid and with its `_id` first: as it is if it has one there, otherwise a copy with the `_id` moved or
+/// a new [`ObjectId`] put in front.
+///
+/// # Errors
+/// `InvalidBSON` for damaged bytes, `InvalidIdField` for an `_id` of a type that cannot be one.
+pub fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
+    validate(document.as_bytes())?;
+    let doc = Doc::from(document);
+    let (position, id) = match doc.elements().enumerate().find(|(_, element)| element.name == b"_id") {
+        Some((position, id)) => (position, Some(id)),
+        None => (0, None),
+    };
+    if let Some(id) = &id {
+        check(id.value())?;
+        if position == 0 {
+            return Ok(Cow::Borrowed(document));
+        }
+    }
+    let mut out = Writer::new(document.as_bytes().len() + 17);
+    match &id {
+        Some(id) => out.copy(id),
+        None => out.copy(&Element { name: b"_id", kind: OBJECT_ID, bytes: &ObjectId::new().bytes() }),
+    }
+    for element in doc.elements().filter(|element| element.name != b"_id") {
+        out.copy(&element);
+    }
+    Ok(Cow::Owned(out.finish()))
+}
+
+fn check(id: Value<'_>) -> Result<()> {
+    if matches!(id, Value::Array(_) | Value::Regex(..) | Value::Undefined) {
+        return Err(QueryError::new(
+            ErrorCode::InvalidIdField,
+            format!("The '_id' value cannot be of type {}", id.type_name()),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Bson, Document, RawDocumentBuf, doc};
+
+    use super::*;
+
+    fn prepared(document: Document) -> Result<Document> {
+        let raw = RawDocumentBuf::try_from(&document).unwrap();
+        Ok(Document::try_from(&*with_id(&raw)?).unwrap())
+    }
+
+    #[test]
+    fn the_id_comes_first_and_is_made_when_missing() {
+        assert_eq!(prepared(doc! { "_id": 1, "a": 2 }).unwrap(), doc! { "_id": 1, "a": 2 });
+        let moved = prepared(doc! { "a": 2, "_id": 1, "b": 3 }).unwrap();
+        assert_eq!(moved.keys().collect::<Vec<_>>(), ["_id", "a", "b"]);
+        let made = prepared(doc! { "a": 2 }).unwrap();
+        assert_eq!(made.keys().collect::<Vec<_>>(), ["_id", "a"]);
+        assert!(made.get_object_id("_id").is_ok());
+    }
+
+    #[test]
+    fn types_that_cannot_be_an_id_are_refused() {
+        let regex = bson::Regex { pattern: "a".try_into().unwrap(), options: "".try_into().unwrap() };
+        for id in [Bson::Array(vec![]), Bson::Undefined, Bson::RegularExpression(regex)] {
+            assert_eq!(prepared(doc! { "_id": id }).unwrap_err().code, ErrorCode::InvalidIdField);
+        }
+        assert!(prepared(doc! { "_id": Bson::Null }).is_ok());
+    }
+}

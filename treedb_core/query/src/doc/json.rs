@@ -1,0 +1,232 @@
+//! JSON text to BSON and back: MongoDB's relaxed extended JSON.
+//!
+//! Plain JSON stays plain; types JSON lacks are objects with one `$` name (`{"$oid": ".."}`, `{"$date": ".."}`).
+//! Field order is kept. Whole numbers become 32-bit integers where they fit, then 64-bit ones, then doubles.
+
+use std::fmt::Write;
+
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+
+use super::owned::OwnedValue;
+use super::value::{Doc, Element, Value};
+use super::write::Writer;
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// The last millisecond of the year 9999.
+const LAST_WRITTEN_DATE: i64 = 253_402_300_799_999;
+
+fn not_json(error: impl std::fmt::Display) -> QueryError {
+    QueryError::new(ErrorCode::FailedToParse, format!("not a JSON document: {error}"))
+}
+
+/// Parses one JSON object.
+///
+/// Errors: `FailedToParse` with line and column of what is wrong; those of [`super::validate`] for nesting and size.
+pub fn from_json(text: &str) -> Result<RawDocumentBuf> {
+    document(serde_json::from_str(text).map_err(not_json)?)
+}
+
+/// Parses one JSON value of any kind: `1`, `"text"`, `{"$oid": ".."}`, `[1, 2]`.
+///
+/// Errors: as [`from_json`].
+pub fn value_from_json(text: &str) -> Result<OwnedValue> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        QueryError::new(ErrorCode::FailedToParse, format!("not a JSON value: {error}"))
+    };
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+    let value = Bson::try_from(value).map_err(|error| wrong(&error))?;
+    let raw = RawDocumentBuf::try_from(&bson::doc! { "": value }).map_err(|error| wrong(&error))?;
+    super::validate(raw.as_bytes())?;
+    let element = Doc::from(&raw).elements().next();
+    element.map(|element| OwnedValue::from_element(&element)).ok_or_else(|| wrong(&"nothing there"))
+}
+
+/// Parses documents: a JSON array of objects, or objects one behind the other (JSON Lines).
+///
+/// Errors: as [`from_json`], with the number of the document, from 0.
+pub fn documents_from_json(text: &str) -> Result<Vec<RawDocumentBuf>> {
+    let values: Vec<serde_json::Value> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text).map_err(not_json)?
+    } else {
+        let stream = serde_json::Deserializer::from_str(text).into_iter();
+        stream.collect::<std::result::Result<_, _>>().map_err(not_json)?
+    };
+    let numbered = values.into_iter().enumerate();
+    numbered
+        .map(|(number, value)| {
+            document(value)
+                .map_err(|error| QueryError::new(error.code, format!("document {number}: {}", error.message)))
+        })
+        .collect()
+}
+
+fn document(value: serde_json::Value) -> Result<RawDocumentBuf> {
+    let document = match Bson::try_from(value) {
+        Ok(Bson::Document(document)) => document,
+        Ok(other) => return Err(not_json(format!("an object is needed, found {:?}", other.element_type()))),
+        Err(error) => return Err(not_json(error)),
+    };
+    let raw = RawDocumentBuf::try_from(&document).map_err(not_json)?;
+    super::validate(raw.as_bytes())?;
+    Ok(raw)
+}
+
+/// Writes a document as relaxed extended JSON, without spaces or line breaks.
+pub fn to_json(doc: &RawDocument) -> String {
+    let mut out = String::with_capacity(doc.as_bytes().len() + 16);
+    write_object(doc.into(), &mut out);
+    out
+}
+
+/// Writes a document as extended JSON that reads as the very same document: relaxed where that is enough, otherwise
+/// canonical. `None` if there is no such text (a field comes twice, for one).
+pub fn to_exact_json(doc: &RawDocument) -> Option<String> {
+    let reads_as = |text: &str| from_json(text).is_ok_and(|read| *read == *doc);
+    let relaxed = to_json(doc);
+    if reads_as(&relaxed) {
+        return Some(relaxed);
+    }
+    let canonical = Bson::Document(Document::try_from(doc).ok()?).into_canonical_extjson().to_string();
+    reads_as(&canonical).then_some(canonical)
+}
+
+fn write_object(doc: Doc<'_>, out: &mut String) {
+    out.push('{');
+    for (at, element) in doc.elements().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        write_text(element.name, out);
+        out.push(':');
+        write_value(&element, out);
+    }
+    out.push('}');
+}
+
+/// [`to_json`] for one value.
+pub fn write_value(element: &Element<'_>, out: &mut String) {
+    match element.value() {
+        Value::Document(doc) => write_object(doc, out),
+        Value::Array(array) => {
+            out.push('[');
+            for (at, element) in array.elements().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write_value(&element, out);
+            }
+            out.push(']');
+        }
+        Value::String(text) => write_text(text, out),
+        Value::Int32(value) => display(value, out),
+        Value::Int64(value) => display(value, out),
+        Value::Bool(value) => display(value, out),
+        Value::Null => out.push_str("null"),
+        Value::Double(value) if value.is_finite() => match serde_json::Number::from_f64(value) {
+            Some(number) => display(number, out),
+            None => out.push_str("null"),
+        },
+        Value::ObjectId(id) => {
+            out.push_str("{\"$oid\":\"");
+            for byte in id {
+                display(format_args!("{byte:02x}"), out);
+            }
+            out.push_str("\"}");
+        }
+        // Beyond the years a date can be written with; the `bson` crate would cut it to the nearest.
+        Value::Date(millis) if !(0..=LAST_WRITTEN_DATE).contains(&millis) => {
+            display(format_args!("{{\"$date\":{{\"$numberLong\":\"{millis}\"}}}}"), out);
+        }
+        Value::CodeScope(code, scope) => {
+            out.push_str("{\"$code\":");
+            write_text(code, out);
+            out.push_str(",\"$scope\":");
+            write_object(scope, out);
+            out.push('}');
+        }
+        _ => display(extended(element), out),
+    }
+}
+
+fn display(value: impl std::fmt::Display, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+fn write_text(text: &[u8], out: &mut String) {
+    display(serde_json::Value::String(String::from_utf8_lossy(text).into_owned()), out);
+}
+
+/// The rarer types, by way of the `bson` crate.
+fn extended(element: &Element<'_>) -> serde_json::Value {
+    let mut holder = Writer::new(element.bytes.len() + 8);
+    holder.put(b"v", element);
+    let value = Document::try_from(holder.finish()).ok().and_then(|mut document| document.remove("v"));
+    value.map_or(serde_json::Value::Null, Bson::into_relaxed_extjson)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc::compare::compare;
+    use treedb_testing::{Rng, random_document};
+
+    #[test]
+    fn json_comes_back_as_it_went_in() {
+        let text = r#"{"z":1,"a":[1.5,"x\n\"é",null,true,{}],"b":{"$oid":"64b7f8a2c3d4e5f6a7b8c9d0"},"c":{"$date":"2020-01-01T00:00:00Z"},"d":5000000000,"e":1.0,"f":{"$numberDouble":"NaN"}}"#;
+        assert_eq!(to_json(&from_json(text).unwrap()), text);
+    }
+
+    #[test]
+    fn every_type_survives_the_way_through_json_by_value() {
+        let mut rng = Rng::new(3);
+        for _ in 0..400 {
+            let doc = random_document(&mut rng, 3);
+            let json = to_json(&doc);
+            let back = from_json(&json).unwrap();
+            let (a, b) = (Value::Document((&doc).into()), Value::Document((&back).into()));
+            assert!(compare(a, b).is_eq(), "{json}");
+        }
+    }
+
+    #[test]
+    fn documents_come_as_an_array_or_one_behind_the_other() {
+        for text in [r#" [{"a":1}, {"b":[2]}]"#, "{\"a\":1}\n{\"b\":[2]}\n", r#"{"a":1}{"b":[2]}"#] {
+            let all: Vec<String> =
+                documents_from_json(text).unwrap().iter().map(|doc| to_json(doc)).collect();
+            assert_eq!(all, [r#"{"a":1}"#, r#"{"b":[2]}"#], "{text}");
+        }
+        assert!(documents_from_json("").unwrap().is_empty());
+        let error = documents_from_json(r#"[{"a":1}, 2]"#).unwrap_err();
+        assert!(error.message.starts_with("document 1: "), "{error}");
+        assert!(documents_from_json(r#"[{"a":1}] {"b":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_value_alone_is_one_value_and_nothing_else() {
+        for (text, shown) in [("1", "1"), ("\"x\"", "\"x\""), ("[1,{\"a\":null}]", "[ 1, { a: null } ]")] {
+            assert_eq!(crate::doc::shown(value_from_json(text).unwrap().value()), shown);
+        }
+        for text in ["", "1, 2", "1}", "abc", "{\"$oid\": 1}"] {
+            assert!(value_from_json(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_json_is_refused_with_its_place() {
+        for (text, part) in [
+            ("{\"a\": }", "column 7"),
+            ("[1]", "an object is needed"),
+            ("{\"a\": {\"$oid\": \"xyz\"}}", "not a JSON document"),
+            ("", "column 0"),
+        ] {
+            let error = from_json(text).unwrap_err();
+            assert_eq!(error.code, ErrorCode::FailedToParse);
+            assert!(error.message.contains(part), "{error}");
+        }
+        let deep = format!("{}1{}", "{\"a\":".repeat(110), "}".repeat(110));
+        assert_eq!(from_json(&deep).unwrap_err().code, ErrorCode::Overflow);
+        let deeper = format!("{}1{}", "{\"a\":".repeat(5000), "}".repeat(5000));
+        assert!(from_json(&deeper).is_err());
+    }
+}

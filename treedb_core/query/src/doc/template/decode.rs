@@ -1,0 +1,313 @@
+//! Rows as documents. The bytes may be anything: what is no row gives `None`, never a panic.
+
+use super::super::value::kind;
+use super::encode::IndexName;
+use super::number::{take, take_bytes, take_counted, unzigzag};
+use super::shape::{Field, Shape, Slot, bits_at, loose};
+use super::shapes::Shapes;
+use super::{MAX_NESTING, array_form};
+use crate::doc::{Element, Glance, MAX_DOCUMENT_SIZE, Value};
+
+/// A row, as its first bytes tell.
+#[derive(Debug, Clone, Copy)]
+pub enum Stored<'s, 'r> {
+    /// The document as it is.
+    Plain(&'r [u8]),
+    /// Values in a shape.
+    Shaped(Row<'s, 'r>),
+}
+
+/// The values of a document, and their shape.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'s, 'r> {
+    shapes: &'s Shapes,
+    pub(super) shape: &'s Shape,
+    bits: &'r [u8],
+    fixed: &'r [u8],
+    values: &'r [u8],
+}
+
+impl Shapes {
+    /// What `row` is; `None` if it is damaged, or its shape is none of these.
+    #[inline]
+    pub fn open<'s, 'r>(&'s self, mut row: &'r [u8]) -> Option<Stored<'s, 'r>> {
+        let Some(number) = take(&mut row)?.checked_sub(1) else { return Some(Stored::Plain(row)) };
+        let shape = self.get(number)?;
+        let bits = take_bytes(&mut row, shape.bits)?;
+        let fixed = take_bytes(&mut row, shape.fixed)?;
+        Some(Stored::Shaped(Row { shapes: self, shape, bits, fixed, values: row }))
+    }
+}
+
+impl<'s, 'r> Row<'s, 'r> {
+    /// Appends the document to `out`; `None` if the row is damaged, what was appended then being of no use.
+    pub fn decode(&self, out: &mut Vec<u8>) -> Option<()> {
+        out.reserve(self.shape.overhead + self.fixed.len() + self.values.len() + SHORT);
+        self.append(out, 0)
+    }
+
+    fn append(&self, out: &mut Vec<u8>, depth: usize) -> Option<()> {
+        let mut reader = self.reader(depth);
+        document(out, |out| reader.fields(&self.shape.fields, out))?;
+        reader.values.is_empty().then_some(())
+    }
+
+    /// A reader that stands before the first value.
+    pub(super) fn reader(&self, depth: usize) -> Reader<'s, 'r> {
+        Reader { shapes: self.shapes, bits: self.bits, fixed: self.fixed, values: self.values, depth }
+    }
+}
+
+/// Bytes up to which a text is copied at once.
+const SHORT: usize = 16;
+
+/// Appends a document whose elements `elements` appends.
+#[inline]
+pub(super) fn document(out: &mut Vec<u8>, elements: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    elements(out)?;
+    out.push(0);
+    let len = u32::try_from(out.len() - start).ok()?;
+    *out.get_mut(start..)?.first_chunk_mut()? = len.to_le_bytes();
+    Some(())
+}
+
+/// Goes through the values of a row.
+pub(super) struct Reader<'s, 'r> {
+    shapes: &'s Shapes,
+    bits: &'r [u8],
+    fixed: &'r [u8],
+    values: &'r [u8],
+    depth: usize,
+}
+
+impl<'r> Reader<'_, 'r> {
+    /// Appends the elements of `fields`.
+    pub(super) fn fields(&mut self, fields: &[Field], out: &mut Vec<u8>) -> Option<()> {
+        fields.iter().try_for_each(|field| self.field(field, out))
+    }
+
+    /// Appends the element of the next field, if it is there.
+    #[inline]
+    pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Option<()> {
+        match &field.slot {
+            Slot::Value => {
+                field.begin(out);
+                self.value(field.kind(), out)
+            }
+            Slot::Nothing => {
+                field.begin(out);
+                Some(())
+            }
+            Slot::Bit(at) => {
+                field.begin(out);
+                out.push(bits_at(self.bits, *at) & 1);
+                Some(())
+            }
+            Slot::Fixed { at, len } => {
+                field.begin(out);
+                let value = self.fixed.get(*at..)?;
+                match value.first_chunk::<8>() {
+                    Some(value) if *len == 8 => out.extend_from_slice(value),
+                    _ => out.extend_from_slice(value.get(..*len)?),
+                }
+                Some(())
+            }
+            Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
+                loose::USUAL => {
+                    field.begin(out);
+                    self.value(field.kind(), out)
+                }
+                loose::ABSENT => Some(()),
+                loose::NULL => {
+                    out.push(kind::NULL);
+                    out.extend_from_slice(field.name_nul());
+                    Some(())
+                }
+                _ => {
+                    let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
+                    out.push(kind);
+                    out.extend_from_slice(field.name_nul());
+                    self.value(kind, out)
+                }
+            },
+            Slot::Nested(fields) => {
+                field.begin(out);
+                document(out, |out| self.fields(fields, out))
+            }
+        }
+    }
+
+    /// Goes over the next field.
+    #[inline]
+    pub(super) fn skip(&mut self, field: &Field) -> Option<()> {
+        match &field.slot {
+            Slot::Nothing | Slot::Bit(_) | Slot::Fixed { .. } => Some(()),
+            Slot::Value => self.skip_value(field.kind()),
+            Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
+                loose::USUAL => self.skip_value(field.kind()),
+                loose::ABSENT | loose::NULL => Some(()),
+                _ => {
+                    let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
+                    self.skip_value(kind)
+                }
+            },
+            Slot::Nested(fields) => fields.iter().try_for_each(|field| self.skip(field)),
+        }
+    }
+
+    /// What the next field, which is gone over, says at a glance.
+    pub(super) fn glance(&mut self, field: &Field) -> Option<Glance<'r>> {
+        let kind = field.kind();
+        match &field.slot {
+            Slot::Value => self.glance_at_value(kind),
+            Slot::Nothing => Some(plain(kind, &[])),
+            Slot::Bit(at) => Some(Glance::Value(Value::Bool(bits_at(self.bits, *at) & 1 == 1))),
+            Slot::Fixed { at, len } => Some(plain(kind, self.fixed.get(*at..)?.get(..*len)?)),
+            Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
+                loose::USUAL => self.glance_at_value(kind),
+                loose::ABSENT => Some(Glance::Missing),
+                loose::NULL => Some(Glance::Value(Value::Null)),
+                _ => {
+                    let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
+                    self.glance_at_value(kind)
+                }
+            },
+            Slot::Nested(_) => Some(Glance::Unclear),
+        }
+    }
+
+    fn glance_at_value(&mut self, kind: u8) -> Option<Glance<'r>> {
+        Some(Glance::Value(match kind {
+            kind::STRING => Value::String(take_counted(&mut self.values)?),
+            kind::INT32 => Value::Int32(i32::try_from(unzigzag(take(&mut self.values)?)).ok()?),
+            kind::INT64 => Value::Int64(unzigzag(take(&mut self.values)?)),
+            kind::DATE => Value::Date(unzigzag(take(&mut self.values)?)),
+            _ => match fixed_len(kind) {
+                Some(len) => return Some(plain(kind, take_bytes(&mut self.values, len)?)),
+                None => return Some(Glance::Unclear),
+            },
+        }))
+    }
+
+    #[inline]
+    fn skip_value(&mut self, kind: u8) -> Option<()> {
+        match kind {
+            kind::STRING => drop(take_counted(&mut self.values)?),
+            kind::INT32 | kind::INT64 | kind::DATE => drop(take(&mut self.values)?),
+            kind::BINARY => {
+                let len = usize::try_from(take(&mut self.values)?).ok()?;
+                take_bytes(&mut self.values, len.checked_add(1)?)?;
+            }
+            _ => match fixed_len(kind) {
+                Some(len) => drop(take_bytes(&mut self.values, len)?),
+                None => drop(take_counted(&mut self.values)?),
+            },
+        }
+        Some(())
+    }
+
+    /// Appends the BSON of the next value, which is of type `kind`.
+    fn value(&mut self, kind: u8, out: &mut Vec<u8>) -> Option<()> {
+        match kind {
+            kind::STRING | kind::CODE | kind::SYMBOL => {
+                let len = usize::try_from(take(&mut self.values)?).ok()?;
+                let (text, behind) = self.values.split_at_checked(len)?;
+                out.extend_from_slice(&u32::try_from(len + 1).ok()?.to_le_bytes());
+                match self.values.first_chunk::<SHORT>() {
+                    // What is too many is cut off again: cheaper than a copy of a length that varies.
+                    Some(text) if len <= SHORT => {
+                        let end = out.len() + len;
+                        out.extend_from_slice(text);
+                        out.truncate(end);
+                    }
+                    _ => out.extend_from_slice(text),
+                }
+                out.push(0);
+                self.values = behind;
+            }
+            kind::INT32 => {
+                let number = i32::try_from(unzigzag(take(&mut self.values)?)).ok()?;
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            kind::INT64 | kind::DATE => {
+                out.extend_from_slice(&unzigzag(take(&mut self.values)?).to_le_bytes());
+            }
+            kind::DOCUMENT => {
+                let row = take_counted(&mut self.values)?;
+                // Few bytes of a row can be many of a document.
+                if self.depth >= MAX_NESTING || out.len() > 2 * MAX_DOCUMENT_SIZE {
+                    return None;
+                }
+                match self.shapes.open(row)? {
+                    Stored::Plain(doc) => out.extend_from_slice(doc),
+                    Stored::Shaped(row) => row.append(out, self.depth + 1)?,
+                }
+            }
+            kind::ARRAY => {
+                let array = take_counted(&mut self.values)?;
+                match array.split_first() {
+                    None => out.extend_from_slice(crate::doc::Doc::EMPTY.as_bytes()),
+                    Some((&array_form::BSON, array)) => out.extend_from_slice(array),
+                    Some((&form, elements)) => {
+                        if self.depth >= MAX_NESTING {
+                            return None;
+                        }
+                        let mut inner = Reader { values: elements, depth: self.depth + 1, ..*self };
+                        document(out, |out| inner.elements(form, out))?;
+                    }
+                }
+            }
+            kind::BINARY => {
+                let len = take(&mut self.values)?;
+                out.extend_from_slice(&u32::try_from(len).ok()?.to_le_bytes());
+                let len = usize::try_from(len).ok()?.checked_add(1)?;
+                out.extend_from_slice(take_bytes(&mut self.values, len)?);
+            }
+            _ => match fixed_len(kind) {
+                Some(len) => out.extend_from_slice(take_bytes(&mut self.values, len)?),
+                None => out.extend_from_slice(take_counted(&mut self.values)?),
+            },
+        }
+        Some(())
+    }
+
+    /// Appends the elements of an array, all that is left of the values.
+    fn elements(&mut self, form: u8, out: &mut Vec<u8>) -> Option<()> {
+        let (mut position, mut name) = (0, IndexName::default());
+        while !self.values.is_empty() {
+            let kind = match form {
+                array_form::MIXED => *take_bytes(&mut self.values, 1)?.first()?,
+                kind => kind,
+            };
+            out.push(kind);
+            out.extend_from_slice(name.of(position));
+            out.push(0);
+            let before = self.values.len();
+            self.value(kind, out)?;
+            if form != array_form::MIXED && self.values.len() == before {
+                return None;
+            }
+            position += 1;
+        }
+        Some(())
+    }
+}
+
+/// A value whose bytes are as in BSON.
+fn plain(kind: u8, bytes: &[u8]) -> Glance<'_> {
+    Glance::of(Element { name: &[], kind, bytes }.value())
+}
+
+/// Bytes of the types whose values have always as many and are stored as in BSON.
+fn fixed_len(kind: u8) -> Option<usize> {
+    Some(match kind {
+        kind::DOUBLE | kind::TIMESTAMP => 8,
+        kind::OBJECT_ID => 12,
+        kind::DECIMAL => 16,
+        kind::BOOL => 1,
+        kind::NULL | kind::UNDEFINED | kind::MIN_KEY | kind::MAX_KEY => 0,
+        _ => return None,
+    })
+}

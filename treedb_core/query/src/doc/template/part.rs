@@ -1,0 +1,121 @@
+//! Some fields of a row: the others are stepped over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::decode::{Row, document};
+use crate::doc::Glance;
+
+/// Names of fields of documents, not of those nested in them: what is asked of a row.
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    /// Tells these fields from others; copies have the same.
+    id: u64,
+    names: Vec<Box<[u8]>>,
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.names == other.names
+    }
+}
+
+impl Fields {
+    /// The fields of these names.
+    pub fn new<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut names: Vec<Box<[u8]>> = names.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        Fields { id: NEXT.fetch_add(1, Ordering::Relaxed), names }
+    }
+
+    /// The name, if there is just one.
+    pub fn only(&self) -> Option<&[u8]> {
+        match self.names.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        self.names.iter().any(|known| **known == *name)
+    }
+}
+
+/// Remembers which fields of which shapes are the ones asked for, so that names are compared once and not for each row.
+#[derive(Debug, Default)]
+pub struct Picks {
+    picks: Vec<Pick>,
+    next: usize,
+}
+
+/// Picks that are remembered.
+const MAX_PICKS: usize = 16;
+
+#[derive(Debug)]
+struct Pick {
+    /// Identities of the shape and of the fields.
+    of: (u64, u64),
+    /// For each field of the shape up to the last one wanted, whether it is.
+    wanted: Vec<bool>,
+}
+
+impl Picks {
+    /// Appends the document to `out`, of its fields those in `fields`, in the document's order. `None` if the row is
+    /// damaged; damage in a field that is not wanted may go unseen.
+    pub fn decode(&mut self, row: &Row<'_, '_>, fields: &Fields, out: &mut Vec<u8>) -> Option<()> {
+        let wanted = self.wanted(row, fields)?;
+        let mut reader = row.reader(0);
+        document(out, |out| {
+            row.shape.fields.iter().zip(wanted).try_for_each(|(field, wanted)| {
+                if *wanted { reader.field(field, out) } else { reader.skip(field) }
+            })
+        })
+    }
+
+    /// The only one of `fields`; `None` if the row is damaged before it.
+    pub fn glance<'r>(&mut self, row: &Row<'_, 'r>, fields: &Fields) -> Option<Glance<'r>> {
+        if fields.names.len() != 1 {
+            return Some(Glance::Unclear);
+        }
+        let wanted = self.wanted(row, fields)?;
+        let mut reader = row.reader(0);
+        for (field, wanted) in row.shape.fields.iter().zip(wanted) {
+            if !*wanted {
+                reader.skip(field)?;
+                continue;
+            }
+            // Of two fields with one name the first counts.
+            match reader.glance(field)? {
+                Glance::Missing => {}
+                found => return Some(found),
+            }
+        }
+        Some(Glance::Missing)
+    }
+
+    /// For each field of the row's shape up to the last one wanted, whether it is.
+    #[inline]
+    fn wanted(&mut self, row: &Row<'_, '_>, fields: &Fields) -> Option<&[bool]> {
+        let of = (row.shape.id, fields.id);
+        let at = match self.picks.iter().position(|pick| pick.of == of) {
+            Some(at) => at,
+            None => self.learn(of, row, fields),
+        };
+        Some(&self.picks.get(at)?.wanted)
+    }
+
+    #[cold]
+    fn learn(&mut self, of: (u64, u64), row: &Row<'_, '_>, fields: &Fields) -> usize {
+        let mut wanted: Vec<bool> = row.shape.fields.iter().map(|field| fields.has(field.name())).collect();
+        wanted.truncate(wanted.iter().rposition(|wanted| *wanted).map_or(0, |last| last + 1));
+        let pick = Pick { of, wanted };
+        if self.picks.len() < MAX_PICKS {
+            self.picks.push(pick);
+            return self.picks.len() - 1;
+        }
+        self.next = (self.next + 1) % MAX_PICKS;
+        self.picks[self.next] = pick;
+        self.next
+    }
+}

@@ -1,0 +1,243 @@
+//! Documents through rows and back, and rows that are no rows.
+
+use bson::raw::{CString, RawBson};
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::*;
+use crate::doc::{Doc, Glance, Value, validate};
+use treedb_testing::{Rng, random_document, random_value};
+
+fn decoded(shapes: &Shapes, row: &[u8]) -> Option<Vec<u8>> {
+    match shapes.open(row)? {
+        Stored::Plain(doc) => Some(doc.to_vec()),
+        Stored::Shaped(row) => {
+            let mut out = Vec::new();
+            row.decode(&mut out)?;
+            Some(out)
+        }
+    }
+}
+
+/// Stores `doc`, learning its shape, and reads it back; returns its row.
+fn through(shapes: &mut Shapes, doc: &[u8]) -> Vec<u8> {
+    let mut row = vec![7];
+    if let Some(grown) = shapes.encode_grown(doc, &mut row) {
+        *shapes = grown;
+    }
+    let row = row.split_off(1);
+    assert_eq!(decoded(shapes, &row).as_deref(), Some(doc), "{:?}", Doc::new(doc));
+    row
+}
+
+/// A document of fields that may have the same name.
+fn doubled(rng: &mut Rng, depth: usize) -> RawDocumentBuf {
+    let mut doc = RawDocumentBuf::new();
+    for _ in 0..rng.below(7) {
+        let name = *rng.pick(&["a", "b", "", "a.b", "$c", "long name with spaces"]);
+        let value = match rng.below(5) {
+            0 if depth > 0 => RawBson::Document(doubled(rng, depth - 1)),
+            1 if depth > 0 => {
+                let mut array = bson::RawArrayBuf::new();
+                (0..rng.below(14)).for_each(|_| array.push(doubled(rng, depth - 1)));
+                RawBson::Array(array)
+            }
+            _ => random_value(rng, depth + 1),
+        };
+        doc.append(CString::try_from(name).unwrap(), value);
+    }
+    doc
+}
+
+#[test]
+fn every_document_comes_back_byte_for_byte() {
+    let (mut shaped, mut all) = (0, 0);
+    for seed in 0..12 {
+        let (mut rng, mut shapes) = (Rng::new(seed), Shapes::default());
+        for n in 0..120 {
+            let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { doubled(&mut rng, 3) };
+            let row = through(&mut shapes, doc.as_bytes());
+            (shaped, all) = (shaped + usize::from(row[0] != 0), all + 1);
+            if n % 20 == 0 {
+                let back = Shapes::from_bytes(&shapes.to_bytes()).unwrap();
+                assert_eq!(decoded(&back, &row).as_deref(), Some(doc.as_bytes()));
+            }
+            // The same again finds its shape, or finds none again.
+            let mut again = Vec::new();
+            assert!(
+                shapes.encode(doc.as_bytes(), &mut again).missing.is_empty()
+                    || row[0] == 0
+                    || !shapes.is_full()
+            );
+        }
+        assert!(shapes.len() <= 256 && shapes.to_bytes().len() <= 64 * 1024);
+    }
+    println!("{shaped} of {all} documents in a shape");
+    assert!(shaped > all / 3, "{shaped} of {all}");
+}
+
+#[test]
+fn fields_that_come_and_go_or_change_their_type_share_a_shape() {
+    let (mut rng, mut shapes, mut sizes) = (Rng::new(1), Shapes::default(), (0, 0));
+    for n in 0..1000_i64 {
+        let mut doc = rawdoc! { "_id": n };
+        for (name, chance) in
+            [(c"name", 9), (c"year", 7), (c"by", 5), (c"tags", 5), (c"seen", 3), (c"score", 8)]
+        {
+            if rng.below(10) < chance {
+                let value = match (name.to_str().unwrap(), rng.below(12)) {
+                    (_, 0) => RawBson::Null,
+                    ("name", _) => RawBson::String(format!("film {n}")),
+                    ("year", 1) => RawBson::Double(1979.5),
+                    ("year", _) => RawBson::Int32(1900 + n as i32 % 100),
+                    ("by", 1..3) => RawBson::Document(rawdoc! { "name": "x" }),
+                    ("by", _) => RawBson::Document(rawdoc! { "name": "x", "born": 1937 }),
+                    ("tags", _) => {
+                        RawBson::Array(bson::rawdoc! { "x": ["a", "b"] }.get_array("x").unwrap().to_owned())
+                    }
+                    ("seen", _) => RawBson::Boolean(n % 2 == 0),
+                    _ => RawBson::Double(n as f64 / 3.0),
+                };
+                doc.append(CString::try_from(name.to_str().unwrap()).unwrap(), value);
+            }
+        }
+        let row = through(&mut shapes, doc.as_bytes());
+        assert_ne!(row[0], 0);
+        sizes = (sizes.0 + row.len(), sizes.1 + doc.as_bytes().len());
+    }
+    println!(
+        "{} shapes, {} bytes; rows {} of {} bytes",
+        shapes.len(),
+        shapes.to_bytes().len(),
+        sizes.0,
+        sizes.1
+    );
+    assert!(shapes.len() < 20 && 2 * sizes.0 < sizes.1, "{} {sizes:?}", shapes.len());
+}
+
+#[test]
+fn names_that_are_data_do_not_use_the_shapes_up() {
+    let mut shapes = Shapes::default();
+    for n in 0..500 {
+        let mut doc = rawdoc! { "_id": n };
+        for k in 0..5 {
+            doc.append(CString::try_from(format!("user{n}_{k}")).unwrap(), k);
+        }
+        through(&mut shapes, doc.as_bytes());
+    }
+    assert!(shapes.len() <= 32, "{}", shapes.len());
+    for n in 0..3 {
+        let row = through(&mut shapes, rawdoc! { "_id": n, "kind": "useful", "count": 3 }.as_bytes());
+        assert_eq!(row[0] != 0, n > 0);
+    }
+}
+
+#[test]
+fn shapes_never_pass_their_bounds() {
+    let mut shapes = Shapes::default();
+    for n in 0..700 {
+        let mut doc = RawDocumentBuf::new();
+        for k in 0..30 {
+            doc.append(CString::try_from(format!("a long name of a field {}", n * 30 + k)).unwrap(), k);
+        }
+        through(&mut shapes, doc.as_bytes());
+        through(&mut shapes, doc.as_bytes());
+    }
+    assert!(shapes.len() > 32 && shapes.len() <= 256 && shapes.to_bytes().len() <= 64 * 1024);
+    let mut wide = RawDocumentBuf::new();
+    (0..600).for_each(|k| wide.append(CString::try_from(format!("{k}")).unwrap(), k));
+    assert_eq!(through(&mut Shapes::default(), wide.as_bytes())[0], 0);
+    let mut deep = rawdoc! { "x": 1 };
+    for _ in 0..98 {
+        deep = rawdoc! { "d": deep, "n": 1 };
+    }
+    assert_ne!(through(&mut Shapes::default(), deep.as_bytes())[0], 0);
+}
+
+#[test]
+fn some_fields_are_those_of_the_whole_document_in_its_order() {
+    let (mut rng, mut shapes, mut picks) = (Rng::new(9), Shapes::default(), Picks::default());
+    let wanted: Vec<(Vec<&str>, Fields)> =
+        [vec![], vec!["a"], vec!["", "c"], vec!["h", "b", "0", "a"], vec!["none"]]
+            .into_iter()
+            .map(|names| (names.clone(), Fields::new(names.iter().map(|name| name.as_bytes()))))
+            .collect();
+    let (mut asked, mut unclear) = (0, 0);
+    for _ in 0..600 {
+        let doc = if rng.below(2) == 0 { random_document(&mut rng, 3) } else { doubled(&mut rng, 3) };
+        let row = through(&mut shapes, doc.as_bytes());
+        let Some(Stored::Shaped(row)) = shapes.open(&row) else { continue };
+        for (names, fields) in &wanted {
+            let mut expected = crate::doc::write::Writer::new(64);
+            for element in Doc::from(&doc).elements().filter(|e| names.contains(&e.name_str())) {
+                expected.copy(&element);
+            }
+            let mut part = Vec::new();
+            picks.decode(&row, fields, &mut part).unwrap();
+            assert_eq!(part, expected.into_bytes(), "{names:?} of {:?}", Doc::from(&doc));
+            asked += 1;
+            match (picks.glance(&row, fields).unwrap(), names.as_slice()) {
+                (Glance::Unclear, [name]) => {
+                    let element = Doc::from(&doc).find(name.as_bytes()).unwrap();
+                    unclear += usize::from(Glance::of(element.value()) != Glance::Unclear);
+                }
+                (found, [_]) => {
+                    assert!(same(found, Glance::at(Doc::from(&doc), fields)), "{found:?} {doc:?}")
+                }
+                (found, _) => assert_eq!(found, Glance::Unclear),
+            }
+        }
+    }
+    // Rare types only.
+    assert!(asked > 1000 && unclear * 20 < asked, "{asked} {unclear}");
+}
+
+fn same(a: Glance<'_>, b: Glance<'_>) -> bool {
+    match (a, b) {
+        // Not a number is not equal to itself.
+        (Glance::Value(Value::Double(a)), Glance::Value(Value::Double(b))) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
+    }
+}
+
+#[test]
+fn bytes_that_are_no_row_or_no_shape_are_an_error_or_some_document_and_never_a_panic() {
+    let (mut rng, mut shapes, mut picks) = (Rng::new(5), Shapes::default(), Picks::default());
+    let fields = Fields::new([&b"a"[..], b"c"]);
+    let mut refused = 0;
+    for _ in 0..100 {
+        let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { doubled(&mut rng, 3) };
+        let row = through(&mut shapes, doc.as_bytes());
+        let mut try_all = |bytes: &[u8]| {
+            let Some(stored) = shapes.open(bytes) else { return refused += 1 };
+            let Stored::Shaped(row) = stored else { return };
+            let mut out = Vec::new();
+            match row.decode(&mut out) {
+                Some(()) => drop(validate(&out)),
+                None => refused += 1,
+            }
+            let _ = picks.decode(&row, &fields, &mut Vec::new());
+        };
+        for at in 0..row.len() {
+            try_all(&row[..at]);
+            let mut flipped = row.clone();
+            flipped[at] ^= 1 << rng.below(8);
+            try_all(&flipped);
+            flipped[at] = rng.next() as u8;
+            try_all(&flipped);
+        }
+        let random: Vec<u8> = (0..rng.below(60)).map(|_| rng.next() as u8).collect();
+        try_all(&random);
+    }
+    assert!(refused > 500, "{refused}");
+    let bytes = shapes.to_bytes();
+    for _ in 0..1500 {
+        let mut flipped = bytes.clone();
+        let at = rng.below(bytes.len());
+        flipped[at] ^= 1 << rng.below(8);
+        if let Some(shapes) = Shapes::from_bytes(&flipped) {
+            let row: Vec<u8> = (0..rng.below(40)).map(|_| rng.next() as u8 & 0x3f).collect();
+            let _ = decoded(&shapes, &row);
+        }
+        let _ = Shapes::from_bytes(&bytes[..at]);
+    }
+}

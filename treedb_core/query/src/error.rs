@@ -1,0 +1,401 @@
+//! MongoDB's error codes, and the error of everything that works on documents.
+//!
+//! One table ([`ErrorCode`]) gives each code its number and its name; drivers decide by the number, people read
+//! the name, SQL maps it to a SQLSTATE. [`QueryError`] is what documents, indexes, queries and collections return;
+//! it wraps the storage engine's [`Error`].
+
+use bson::RawDocumentBuf;
+
+use treedb_formats::Error;
+
+/// What documents, indexes, queries and collections return.
+pub type Result<T, E = QueryError> = std::result::Result<T, E>;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// MongoDB's error codes, as far as TreeDB uses them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl ErrorCode {
+            /// Every code of the table, in order.
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
+
+            /// The code's name on the wire (`codeName`): `BadValue`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(ErrorCode::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Something that should not happen, or that the disk refused.
+    InternalError = 1,
+    /// An operand or option has an impossible value.
+    BadValue = 2,
+    /// A failure without a better name.
+    UnknownError = 8,
+    /// The shape of a filter, update or command is wrong.
+    FailedToParse = 9,
+    /// Not allowed for this user.
+    Unauthorized = 13,
+    /// A value has another type than is needed there.
+    TypeMismatch = 14,
+    /// A number does not fit.
+    Overflow = 15,
+    /// Something is too long or too short.
+    InvalidLength = 16,
+    /// The wire protocol was not followed.
+    ProtocolError = 17,
+    /// Wrong user or password.
+    AuthenticationFailed = 18,
+    /// Not possible on this kind of server or collection.
+    IllegalOperation = 20,
+    /// Bytes that should be BSON are not.
+    InvalidBSON = 22,
+    /// No such collection.
+    NamespaceNotFound = 26,
+    /// No such index.
+    IndexNotFound = 27,
+    /// An update's path leads through something that cannot hold it.
+    PathNotViable = 28,
+    /// Two updates of one statement touch the same path.
+    ConflictingUpdateOperators = 40,
+    /// No such cursor: closed, timed out, or never opened.
+    CursorNotFound = 43,
+    /// A document that was asked for, before or behind a change, is not there.
+    NoMatchingDocument = 47,
+    /// The collection exists already.
+    NamespaceExists = 48,
+    /// The operation's own time limit has passed.
+    MaxTimeMSExpired = 50,
+    /// A field name may not start with `$` there.
+    DollarPrefixedFieldName = 52,
+    /// `_id` has a type it cannot have.
+    InvalidIdField = 53,
+    /// A single value is needed there.
+    NotSingleValueField = 54,
+    /// A path has an empty field name.
+    EmptyFieldName = 56,
+    /// A field name may not hold a dot there.
+    DottedFieldName = 57,
+    /// No such command.
+    CommandNotFound = 59,
+    /// The write concern could not be met.
+    WriteConcernFailed = 64,
+    /// `_id` cannot be changed.
+    ImmutableField = 66,
+    /// The index cannot be created as asked.
+    CannotCreateIndex = 67,
+    /// The index exists already.
+    IndexAlreadyExists = 68,
+    /// An option that does not exist, or not together with another.
+    InvalidOptions = 72,
+    /// The name of a database or collection is not valid.
+    InvalidNamespace = 73,
+    /// An index of that key pattern exists with other options.
+    IndexOptionsConflict = 85,
+    /// An index of that name exists with other keys.
+    IndexKeySpecsConflict = 86,
+    /// The server is stopping.
+    ShutdownInProgress = 91,
+    /// Two transactions changed the same document: try again.
+    WriteConflict = 112,
+    /// A document is not what the collection's validator asks for.
+    DocumentValidationFailure = 121,
+    /// More memory than allowed would be needed.
+    ExceededMemoryLimit = 146,
+    /// A command or stage asks for something in a form that is not allowed.
+    InvalidPipelineOperator = 168,
+    /// Two arrays under one compound index.
+    CannotIndexParallelArrays = 171,
+    /// A retried write's number belongs to a transaction.
+    IncompleteTransactionHistory = 217,
+    /// The session has begun a newer transaction, or retryable write.
+    TransactionTooOld = 225,
+    /// Not built (yet).
+    NotImplemented = 238,
+    /// The moment asked for lies before what is kept.
+    SnapshotTooOld = 239,
+    /// A time that there has not been, or of which nothing is known.
+    SnapshotUnavailable = 246,
+    /// No such transaction.
+    NoSuchTransaction = 251,
+    /// The transaction has been committed: nothing more can be done in it.
+    TransactionCommitted = 256,
+    /// A transaction's changes take more memory than it may have.
+    TransactionTooLarge = 257,
+    /// A change stream cannot go on from this place.
+    InvalidResumeToken = 260,
+    /// More sessions with transactions or retryable writes than there may be.
+    TooManyLogicalSessions = 261,
+    /// Not possible inside a transaction.
+    OperationNotSupportedInTransaction = 263,
+    /// A change stream cannot go on.
+    ChangeStreamFatalError = 280,
+    /// The changes that a change stream would go on with are not kept any more.
+    ChangeStreamHistoryLost = 286,
+    /// A legacy wire operation that is no longer served.
+    UnsupportedOpQueryCommand = 352,
+    /// A document is larger than 16 MiB.
+    BSONObjectTooLarge = 10334,
+    /// A unique index has that key already.
+    DuplicateKey = 11000,
+    /// Stopped because the server stops.
+    InterruptedAtShutdown = 11600,
+    /// Stopped by request.
+    Interrupted = 11601,
+    /// The disk is full.
+    OutOfDiskSpace = 14031,
+    /// A key is too long to be indexed.
+    KeyTooLong = 17280,
+    /// The direction of a sort is neither 1 nor -1.
+    Location15975 = 15975,
+    /// A hashed index is to be unique.
+    Location16764 = 16764,
+    /// An array under a hashed index.
+    Location16766 = 16766,
+    /// Two hashed fields in one index.
+    Location31303 = 31303,
+    /// A hint names an index that cannot answer the query.
+    NoQueryExecutionPlans = 291,
+    /// An index was dropped while it was being built.
+    IndexBuildAborted = 276,
+    /// A sort would need more memory than it may have.
+    QueryExceededMemoryLimitNoDiskUseAllowed = 292,
+    /// A value cannot be converted to the type asked for.
+    ConversionFailure = 241,
+    /// An expression's document has more than the operator's name.
+    Location15983 = 15983,
+    /// An operator has too many or too few operands.
+    Location16020 = 16020,
+    /// The divisor of `$mod` is zero.
+    Location16610 = 16610,
+    /// `$size` of something that is no array.
+    Location17124 = 17124,
+    /// A variable that is not defined.
+    Location17276 = 17276,
+    /// `$arrayElemAt` and the like need an array.
+    Location28689 = 28689,
+    /// A logarithm or root outside of its domain.
+    Location28714 = 28714,
+    /// An operand that must be an array is none.
+    Location5126 = 5126,
+    /// `$in` needs an array.
+    Location40081 = 40081,
+    /// The new root of a document is no document.
+    Location40228 = 40228,
+    /// No such time zone.
+    Location40485 = 40485,
+    /// No stage of that name.
+    Location40324 = 40324,
+    /// A change stream is asked of a server that is no replica set.
+    Location40573 = 40573,
+    /// A stage is a document with one field.
+    Location40323 = 40323,
+    /// The operand of a `$slice` has the wrong shape.
+    Location28667 = 28667,
+    /// A `$slice` asks for no elements.
+    Location28724 = 28724,
+    /// Documents of `$merge` found no document to be merged with.
+    MergeStageNoMatchingDocument = 13113,
+    /// Pipelines within pipelines, too many.
+    MaxSubPipelineDepthExceeded = 232,
+    /// A group is no document.
+    Location15947 = 15947,
+    /// No accumulator of that name.
+    Location15952 = 15952,
+    /// A group without `_id`.
+    Location15955 = 15955,
+    /// Not a number of documents to skip.
+    Location15956 = 15956,
+    /// Not a number of documents to let through.
+    Location15957 = 15957,
+    /// A limit of zero.
+    Location15958 = 15958,
+    /// A sort without fields.
+    Location15976 = 15976,
+    /// `$unwind` of something that is no path.
+    Location15981 = 15981,
+    /// `$redact` decided something else than to keep, prune or descend.
+    Location17053 = 17053,
+    /// A path without its `$`.
+    Location28818 = 28818,
+    /// Not a name for a count.
+    Location40156 = 40156,
+    /// No path for `$unwind`.
+    Location28812 = 28812,
+    /// No branch of a `$switch` fits.
+    Location40066 = 40066,
+    /// Documents that fit no bucket would be put into one.
+    Location40199 = 40199,
+    /// Buckets cannot be made that way.
+    Location40201 = 40201,
+    /// A field of a group is no accumulator.
+    Location40234 = 40234,
+    /// An accumulator has several operands.
+    Location40237 = 40237,
+    /// A change stream is to begin at two places.
+    Location40674 = 40674,
+    /// `$changeStream` of something that is no document.
+    Location50808 = 50808,
+    /// A stage that is not allowed within another's pipeline.
+    Location40600 = 40600,
+    /// A stage that can only be the last.
+    Location40601 = 40601,
+    /// A stage that can only be the first.
+    Location40602 = 40602,
+    /// A document of `$merge` lacks a field to find its like by.
+    Location51132 = 51132,
+    /// The fields of `$merge` do not tell documents apart.
+    Location51183 = 51183,
+    /// `$documents` of something else.
+    Location5858203 = 5_858_203,
+    /// Two paths of a projection overlap.
+    Location31249 = 31249,
+    /// A projection that leaves fields out names one to keep.
+    Location31253 = 31253,
+    /// A projection that keeps fields names one to leave out.
+    Location31254 = 31254,
+    /// An `$elemMatch` projection of a nested field.
+    Location31255 = 31255,
+    /// A projection has more than one `path.$`.
+    Location31276 = 31276,
+    /// A `$` in the middle of a projection's path.
+    Location31394 = 31394,
+    /// A `path.$` among fields to leave out.
+    Location31395 = 31395,
+    /// A path has an empty field name.
+    Location40352 = 40352,
+    /// An argument a command does not know.
+    Location40415 = 40415,
+    /// The options of a regular expression are given twice.
+    Location51075 = 51075,
+    /// A regular expression cannot be understood.
+    Location51091 = 51091,
+    /// A `path.$` finds no element that the query matched by.
+    Location51246 = 51246,
+    /// A regular expression has an option that does not exist.
+    Location51108 = 51108,
+}
+
+impl ErrorCode {
+    /// The number drivers see.
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+}
+
+/// An error about documents: MongoDB's code, and a message that names the field.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct QueryError {
+    /// MongoDB's code.
+    pub code: ErrorCode,
+    /// What is wrong, where, in MongoDB's form where drivers or people look for it.
+    pub message: String,
+    /// For [`ErrorCode::DuplicateKey`]: which index and key.
+    pub duplicate: Option<Box<DuplicateKey>>,
+    /// For [`ErrorCode::DocumentValidationFailure`]: which document, and what it does not match (`errInfo`).
+    pub info: Option<Box<RawDocumentBuf>>,
+    /// The storage engine's error behind it, if there is one.
+    #[source]
+    pub source: Option<Box<Error>>,
+}
+
+/// Which key of which index exists already.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DuplicateKey {
+    /// Name of the index.
+    pub index: String,
+    /// The index's key pattern: `{ a: 1 }`.
+    pub key_pattern: RawDocumentBuf,
+    /// The values that exist already, under the pattern's names: `{ a: 5 }`.
+    pub key_value: RawDocumentBuf,
+}
+
+impl QueryError {
+    /// An error of `code` saying `message`.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        QueryError { code, message: message.into(), duplicate: None, info: None, source: None }
+    }
+
+    /// A `BadValue`.
+    pub fn bad_value(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadValue, message)
+    }
+
+    /// An `InvalidBSON`.
+    pub fn invalid_bson(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidBSON, message)
+    }
+
+    /// A duplicate key, with MongoDB's message (`E11000 duplicate key error collection: db.coll index: a_1 dup
+    /// key: { a: 5 }`; `shown` is the last part, as `index::ordered` renders it).
+    pub fn duplicate_key(namespace: &str, duplicate: DuplicateKey, shown: &str) -> Self {
+        QueryError {
+            code: ErrorCode::DuplicateKey,
+            message: format!(
+                "E11000 duplicate key error collection: {namespace} index: {} dup key: {shown}",
+                duplicate.index
+            ),
+            duplicate: Some(Box::new(duplicate)),
+            info: None,
+            source: None,
+        }
+    }
+}
+
+impl From<Error> for QueryError {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::DiskFull { .. } => ErrorCode::OutOfDiskSpace,
+            Error::KeyTooLong { .. } => ErrorCode::KeyTooLong,
+            Error::ValueTooLong { .. } | Error::TransactionTooLarge { .. } => ErrorCode::BSONObjectTooLarge,
+            Error::Conflict { .. } => ErrorCode::WriteConflict,
+            Error::Invalid(_) => ErrorCode::BadValue,
+            _ => ErrorCode::InternalError,
+        };
+        QueryError {
+            code,
+            message: error.to_string(),
+            duplicate: None,
+            info: None,
+            source: Some(Box::new(error)),
+        }
+    }
+}
+
+impl From<bson::error::Error> for QueryError {
+    fn from(error: bson::error::Error) -> Self {
+        Self::invalid_bson(format!("not valid BSON: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_named_after_their_variant() {
+        let mut numbers: Vec<i32> = ErrorCode::ALL.iter().map(|code| code.number()).collect();
+        numbers.dedup();
+        assert_eq!(numbers.len(), ErrorCode::ALL.len());
+        assert_eq!(ErrorCode::DuplicateKey.number(), 11000);
+        assert_eq!(ErrorCode::DuplicateKey.name(), "DuplicateKey");
+    }
+
+    #[test]
+    fn a_full_disk_keeps_its_cause_and_gets_mongodbs_code() {
+        let error = QueryError::from(Error::DiskFull { path: "pages".into() });
+        assert_eq!(error.code, ErrorCode::OutOfDiskSpace);
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

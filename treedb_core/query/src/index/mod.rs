@@ -1,0 +1,3 @@
+//! Indexes: definitions, and the keys of a document in them.
+
+pub mod ordered;

@@ -1,0 +1,151 @@
+//! Marks: what the keys of an entry have lost of a row's values, beside the keys.
+//!
+//! Values that compare equal have the same key, whatever kind of number they are, and a missing field has that of
+//! null. Marks tell which it was, so that a query may be answered by an index alone. They follow the row id in the entry
+//! (in the value of a unique index's entry, and are the value otherwise): one byte for each field of the index, or a
+//! single zero where all are zero. An entry of a row with several entries has none, nor has one of a file that was written
+//! before there were marks: its row has to be looked at.
+//!
+//! | mark | the value is |
+//! |---|---|
+//! | 0 | what the key says: a 32-bit integer if it is a whole number that fits, a 64-bit one if it is a larger whole number, else a double; a string |
+//! | 1 | a 64-bit integer that would fit 32 bits |
+//! | 2 | a double that is a whole number |
+//! | 3 | a symbol |
+//! | 4 | missing |
+//! | 255 | not in the key |
+
+use bson::RawDocument;
+
+use super::def::IndexDef;
+use crate::doc::key_parts::decode;
+use crate::doc::{Doc, Value};
+
+const PLAIN: u8 = 0;
+const INT64: u8 = 1;
+const DOUBLE: u8 = 2;
+const SYMBOL: u8 = 3;
+const MISSING: u8 = 4;
+const LOST: u8 = 255;
+
+/// 2 to the 63rd: above every 64-bit integer.
+const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+
+fn is_whole(number: f64) -> bool {
+    number.fract() == 0.0 && (-LIMIT..LIMIT).contains(&number)
+}
+
+/// The mark of a value, `None` for a field that is missing.
+pub(super) fn mark(value: Option<Value<'_>>) -> u8 {
+    match value {
+        None => MISSING,
+        Some(Value::Int64(number)) if i32::try_from(number).is_ok() => INT64,
+        Some(Value::Double(number)) if number.is_nan() || number == 0.0 && number.is_sign_negative() => LOST,
+        Some(Value::Double(number)) if is_whole(number) => DOUBLE,
+        Some(Value::Symbol(_)) => SYMBOL,
+        Some(Value::Decimal(_) | Value::Document(_) | Value::Array(_) | Value::CodeScope(..)) => LOST,
+        Some(_) => PLAIN,
+    }
+}
+
+impl IndexDef {
+    /// The marks of the only entry that `doc` has, no array lying on the index's paths.
+    pub fn marks(&self, doc: &RawDocument) -> Vec<u8> {
+        let doc = Doc::from(doc);
+        let marks: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
+        shortened(&marks).to_vec()
+    }
+}
+
+/// `marks` as an entry has them.
+pub(super) fn shortened(marks: &[u8]) -> &[u8] {
+    match marks {
+        [first, ..] if marks.iter().all(|mark| *mark == PLAIN) => std::slice::from_ref(first),
+        marks => marks,
+    }
+}
+
+/// The value of a field of an entry, from its encoding (not inverted) and the entry's marks: `Some(None)` if the row does
+/// not have the field, `None` if the row has to be looked at. `text` is room for it.
+pub(crate) fn restored<'v>(
+    encoding: &'v [u8],
+    marks: &[u8],
+    part: usize,
+    text: &'v mut Vec<u8>,
+) -> Option<Option<Value<'v>>> {
+    let mark = match marks {
+        [PLAIN] => PLAIN,
+        marks => *marks.get(part)?,
+    };
+    if mark == MISSING {
+        return Some(None);
+    }
+    if mark == LOST {
+        return None;
+    }
+    Some(Some(match (decode(encoding, text)?, mark) {
+        (Value::Double(number), PLAIN) if is_whole(number) => {
+            let whole = number as i64;
+            i32::try_from(whole).map_or(Value::Int64(whole), Value::Int32)
+        }
+        (value @ Value::Double(_), PLAIN | DOUBLE) => value,
+        (Value::Double(number), INT64) if is_whole(number) => Value::Int64(number as i64),
+        (Value::String(text), SYMBOL) => Value::Symbol(text),
+        (value, PLAIN) if !value.is_number() => value,
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc::key::encode_value;
+    use bson::rawdoc;
+    use treedb_testing::{Rng, random_document};
+
+    #[test]
+    fn a_value_comes_back_from_key_and_mark_as_it_was_or_not_at_all() {
+        let mut rng = Rng::new(5);
+        let (mut found, mut lost, mut text) = (0, 0, Vec::new());
+        let more = [
+            Value::Double(0.0),
+            Value::Double(-0.0),
+            Value::Double(1e300),
+            Value::Double(LIMIT),
+            Value::Double(-1.5),
+            Value::Double(f64::INFINITY),
+            Value::Int64(i64::MIN),
+            Value::Int64(i64::MAX),
+            Value::Int64(1 << 53),
+            Value::Int64(-5),
+            Value::Int32(i32::MIN),
+            Value::Int64(i64::from(i32::MAX) + 1),
+        ];
+        let docs: Vec<_> = (0..300).map(|_| random_document(&mut rng, 2)).collect();
+        let values = docs.iter().flat_map(|doc| Doc::from(doc).elements().map(|element| element.value()));
+        for value in values.chain(more) {
+            let mut key = Vec::new();
+            encode_value(value, &mut key);
+            match restored(&key, &[mark(Some(value))], 0, &mut text) {
+                Some(restored) => {
+                    assert_eq!(restored, Some(value));
+                    found += 1;
+                }
+                None => lost += 1,
+            }
+        }
+        assert!(found > 300 && lost > 100, "{found} {lost}");
+    }
+
+    #[test]
+    fn a_missing_field_is_told_from_null_and_no_marks_tell_nothing() {
+        let def = IndexDef::parse(&rawdoc! { "a": 1, "b": 1 }, None, false).unwrap();
+        assert_eq!(def.marks(&rawdoc! { "a": 1, "b": "x" }), [PLAIN]);
+        assert_eq!(def.marks(&rawdoc! { "a": 1.0 }), [DOUBLE, MISSING]);
+        let (mut null, mut text) = (Vec::new(), Vec::new());
+        encode_value(Value::Null, &mut null);
+        assert_eq!(restored(&null, &[DOUBLE, MISSING], 1, &mut text), Some(None));
+        assert_eq!(restored(&null, &[PLAIN], 1, &mut text), Some(Some(Value::Null)));
+        assert_eq!(restored(&null, &[], 1, &mut text), None);
+    }
+}

@@ -1,0 +1,439 @@
+//! Operators on arrays, arrays as sets, and sums over arrays.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use crate::doc::write::ArrayWriter;
+use crate::doc::{Doc, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::sort::Sort;
+
+use super::number::wrong_type;
+use super::stats::{Deviation, Sum, part, percentile as rank};
+use super::{Found, Scope, nullish, truthy};
+
+/// Bytes of one number of a `$range`, at least.
+const NUMBER: usize = 7;
+
+fn array<'a>(operator: &str, found: Found<'a>) -> Result<Doc<'a>> {
+    match found {
+        Some(Value::Array(array)) => Ok(array),
+        found => Err(QueryError::new(
+            ErrorCode::Location28689,
+            wrong_type(&format!("{operator}'s argument must be an array, but is"), found).message,
+        )),
+    }
+}
+
+fn values(array: Doc<'_>) -> impl Iterator<Item = Value<'_>> {
+    array.elements().map(|element| element.value())
+}
+
+fn whole(operator: &str, found: Found<'_>) -> Result<i64> {
+    found.and_then(|value| value.as_integer()).ok_or_else(|| {
+        wrong_type(&format!("{operator} needs a whole number that fits 32 bits, found"), found)
+    })
+}
+
+fn list<'a, 'v>(scope: &Scope<'a>, all: impl Iterator<Item = Value<'v>>) -> Result<Found<'a>> {
+    let mut out = ArrayWriter::new();
+    all.for_each(|value| out.push(value));
+    scope.array(out).map(Some)
+}
+
+fn int<'a>(value: usize) -> Found<'a> {
+    Some(Value::Int32(i32::try_from(value).unwrap_or(i32::MAX)))
+}
+
+pub(super) fn elem_at<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[input, at] = args else { return Ok(None) };
+    let input = array("$arrayElemAt", input)?;
+    let at = whole("$arrayElemAt", at)?;
+    let at = match usize::try_from(at) {
+        Ok(at) => Some(at),
+        Err(_) => {
+            let back = usize::try_from(at.unsigned_abs()).unwrap_or(usize::MAX);
+            input.elements().count().checked_sub(back)
+        }
+    };
+    Ok(at.and_then(|at| input.at(at)).map(|element| element.value()))
+}
+
+pub(super) fn first<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(values(array("$first", args.first().copied().flatten())?).next())
+}
+
+pub(super) fn last<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(values(array("$last", args.first().copied().flatten())?).last())
+}
+
+pub(super) fn concat<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let mut out = ArrayWriter::new();
+    for &arg in args {
+        match arg {
+            found if nullish(found) => return Ok(Some(Value::Null)),
+            Some(Value::Array(array)) => values(array).for_each(|value| out.push(value)),
+            found => return Err(wrong_type("$concatArrays only supports arrays, not", found)),
+        }
+        scope.check_room(out.bytes())?;
+    }
+    scope.array(out).map(Some)
+}
+
+pub(super) fn size<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    match args {
+        [Some(Value::Array(array))] => Ok(int(array.elements().count())),
+        _ => {
+            let found = args.first().copied().flatten();
+            Err(QueryError::new(
+                ErrorCode::Location17124,
+                wrong_type("The argument to $size must be an array, but was of type:", found).message,
+            ))
+        }
+    }
+}
+
+pub(super) fn slice<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let input = array("$slice", args.first().copied().flatten())?;
+    let second = whole("$slice", args.get(1).copied().flatten())?;
+    let len = input.elements().count() as i64;
+    let (start, count) = match args.get(2) {
+        None if second >= 0 => (0, second),
+        None => (len.saturating_add(second).max(0), len),
+        Some(third) => {
+            let count = whole("$slice", *third)?;
+            if count <= 0 {
+                return Err(QueryError::bad_value(format!(
+                    "Third argument to $slice must be positive: {count}"
+                )));
+            }
+            (if second < 0 { len.saturating_add(second).max(0) } else { second }, count)
+        }
+    };
+    let (start, count) =
+        (usize::try_from(start).unwrap_or(usize::MAX), usize::try_from(count).unwrap_or(usize::MAX));
+    list(scope, values(input).skip(start).take(count))
+}
+
+pub(super) fn contains<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[value, input] = args else { return Ok(None) };
+    let Some(Value::Array(input)) = input else {
+        return Err(QueryError::new(
+            ErrorCode::Location40081,
+            wrong_type("$in requires an array as a second argument, found:", input).message,
+        ));
+    };
+    let value = value.unwrap_or(Value::Undefined);
+    Ok(Some(Value::Bool(values(input).any(|one| scope.collation.compare(one, value).is_eq()))))
+}
+
+pub(super) fn index_of<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let input = args.first().copied().flatten();
+    if nullish(input) {
+        return Ok(Some(Value::Null));
+    }
+    let input = array("$indexOfArray", input)?;
+    let value = args.get(1).copied().flatten().unwrap_or(Value::Undefined);
+    let Some((start, end)) = super::text::window("$indexOfArray", args, input.elements().count())? else {
+        return Ok(Some(Value::Int32(-1)));
+    };
+    let mut within = values(input).enumerate().take(end).skip(start);
+    let found = within.find(|(_, one)| scope.collation.compare(*one, value).is_eq());
+    Ok(found.map_or(Some(Value::Int32(-1)), |(at, _)| int(at)))
+}
+
+pub(super) fn range<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let mut numbers = [0_i64, 0, 1];
+    for (place, arg) in numbers.iter_mut().zip(args) {
+        let number = whole("$range", *arg)?;
+        *place = i32::try_from(number).map(i64::from).map_err(|_| {
+            QueryError::bad_value(format!("$range needs numbers that fit 32 bits, found {number}"))
+        })?;
+    }
+    let [mut at, end, step] = numbers;
+    if step == 0 {
+        return Err(QueryError::bad_value("$range requires a non-zero step value"));
+    }
+    let len = (end - at) / step;
+    scope.check_room(usize::try_from(len).unwrap_or(0).saturating_mul(NUMBER))?;
+    let mut out = ArrayWriter::new();
+    while (step > 0 && at < end) || (step < 0 && at > end) {
+        out.push(Value::Int32(at as i32));
+        at += step;
+    }
+    scope.array(out).map(Some)
+}
+
+pub(super) fn reverse<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let all: Vec<_> = values(array("$reverseArray", args.first().copied().flatten())?).collect();
+    list(scope, all.into_iter().rev())
+}
+
+pub(super) fn zip<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[inputs, longest, defaults] = args else { return Ok(None) };
+    let mut columns = Vec::new();
+    for input in values(array("$zip", inputs)?) {
+        match input {
+            Value::Array(column) => columns.push(values(column).collect::<Vec<_>>()),
+            Value::Null | Value::Undefined => return Ok(Some(Value::Null)),
+            other => return Err(wrong_type("$zip found a non-array expression in input:", Some(other))),
+        }
+    }
+    let defaults: Vec<_> = match defaults {
+        Some(Value::Array(defaults)) => values(defaults).collect(),
+        _ => Vec::new(),
+    };
+    let lens = columns.iter().map(Vec::len);
+    let len = if truthy(longest) { lens.max() } else { lens.min() }.unwrap_or(0);
+    let mut out = ArrayWriter::new();
+    for at in 0..len {
+        let mut row = ArrayWriter::new();
+        for (number, column) in columns.iter().enumerate() {
+            row.push(column.get(at).or(defaults.get(number)).copied().unwrap_or(Value::Null));
+        }
+        out.push(Value::Array(Doc::new(&row.into_bytes())));
+        scope.check_room(out.bytes())?;
+    }
+    scope.array(out).map(Some)
+}
+
+/// The values of `input` in the order of `sort`, or of the values themselves.
+pub(super) fn sorted<'a>(
+    scope: &Scope<'a>,
+    input: Doc<'a>,
+    sort: Option<&Sort>,
+    down: bool,
+) -> Result<Value<'a>> {
+    let mut all = Vec::new();
+    for value in values(input) {
+        let key = match sort {
+            None => {
+                let mut key = identity(scope, value);
+                if down {
+                    crate::doc::key::invert(&mut key);
+                }
+                key
+            }
+            Some(sort) => {
+                // What is no document has none of the fields.
+                let doc = if let Value::Document(doc) = value { doc } else { Doc::EMPTY };
+                sort.key(bson::RawDocument::from_bytes(doc.as_bytes())?)?
+            }
+        };
+        all.push((key, value));
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut out = ArrayWriter::new();
+    all.iter().for_each(|(_, value)| out.push(*value));
+    scope.array(out)
+}
+
+/// The `n` of `$firstN` and its like.
+pub(crate) fn positive(operator: &str, found: Found<'_>) -> Result<usize> {
+    found
+        .and_then(|value| value.as_integer())
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|n| *n > 0)
+        .ok_or_else(|| {
+            QueryError::bad_value(format!(
+                "{operator}: 'n' must be a whole number greater than 0, found {}",
+                found.map_or("nothing".to_owned(), crate::doc::shown)
+            ))
+        })
+}
+
+pub(super) fn first_n<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[input, n] = args else { return Ok(None) };
+    let n = positive("$firstN", n)?;
+    list(scope, values(array("$firstN", input)?).take(n))
+}
+
+pub(super) fn last_n<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[input, n] = args else { return Ok(None) };
+    let n = positive("$lastN", n)?;
+    let input = array("$lastN", input)?;
+    list(scope, values(input).skip(input.elements().count().saturating_sub(n)))
+}
+
+fn extreme_n<'a>(scope: &Scope<'a>, operator: &str, args: &[Found<'a>], greatest: bool) -> Result<Found<'a>> {
+    let &[input, n] = args else { return Ok(None) };
+    let n = positive(operator, n)?;
+    let mut all: Vec<_> = values(array(operator, input)?).filter(|value| !nullish(Some(*value))).collect();
+    all.sort_by(|a, b| {
+        let order = scope.collation.compare(*a, *b);
+        if greatest { order.reverse() } else { order }
+    });
+    list(scope, all.into_iter().take(n))
+}
+
+pub(super) fn max_n<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    extreme_n(scope, "$maxN", args, true)
+}
+
+pub(super) fn min_n<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    extreme_n(scope, "$minN", args, false)
+}
+
+/// Shows `visit` the operands, or the elements of the only one if that is an array.
+fn each<'a>(args: &[Found<'a>], mut visit: impl FnMut(Value<'a>)) {
+    match args {
+        [Some(Value::Array(array))] => values(*array).for_each(visit),
+        args => args.iter().flatten().for_each(|value| visit(*value)),
+    }
+}
+
+fn extreme<'a>(scope: &Scope<'a>, args: &[Found<'a>], wanted: Ordering) -> Found<'a> {
+    let mut best: Found<'a> = None;
+    each(args, |value| {
+        if !nullish(Some(value)) && best.is_none_or(|best| scope.collation.compare(value, best) == wanted) {
+            best = Some(value);
+        }
+    });
+    best.or(Some(Value::Null))
+}
+
+pub(super) fn max<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(extreme(scope, args, Ordering::Greater))
+}
+
+pub(super) fn min<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(extreme(scope, args, Ordering::Less))
+}
+
+fn summed(args: &[Found<'_>]) -> Sum {
+    let mut sum = Sum::default();
+    each(args, |value| sum.add(value));
+    sum
+}
+
+pub(super) fn sum<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(Some(summed(args).total().value()))
+}
+
+pub(super) fn avg<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(Some(summed(args).mean().map_or(Value::Null, |mean| mean.value())))
+}
+
+fn deviation<'a>(args: &[Found<'a>], sample: bool) -> Found<'a> {
+    let mut deviation = Deviation::default();
+    each(args, |value| deviation.add(value));
+    Some(deviation.result(sample).map_or(Value::Null, Value::Double))
+}
+
+pub(super) fn std_dev_pop<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(deviation(args, false))
+}
+
+pub(super) fn std_dev_samp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    Ok(deviation(args, true))
+}
+
+/// The numbers of an operand, in order; not what is no number.
+fn numbers(input: Found<'_>) -> Vec<f64> {
+    let mut all = Vec::new();
+    each(&[input], |value| all.extend(super::number::Num::new(value).map(super::number::Num::double)));
+    all.retain(|number| !number.is_nan());
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+pub(super) fn percentile<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[input, p, _] = args else { return Ok(None) };
+    let sorted = numbers(input);
+    let mut out = ArrayWriter::new();
+    for p in values(array("$percentile", p)?) {
+        let Some(p) = part(p) else {
+            return Err(QueryError::bad_value("$percentile: 'p' must be an array of numbers from 0 to 1"));
+        };
+        out.push(rank(&sorted, p).map_or(Value::Null, Value::Double));
+    }
+    scope.array(out).map(Some)
+}
+
+pub(super) fn median<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let sorted = numbers(args.first().copied().flatten());
+    Ok(Some(rank(&sorted, 0.5).map_or(Value::Null, Value::Double)))
+}
+
+/// A value's bytes in a set: equal for equal values.
+fn identity(scope: &Scope<'_>, value: Value<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    scope.collation.encode(value, &mut key);
+    key
+}
+
+fn set(scope: &Scope<'_>, array: Doc<'_>) -> HashSet<Vec<u8>> {
+    values(array).map(|value| identity(scope, value)).collect()
+}
+
+/// The operands as arrays; `None` if one is null.
+fn arrays<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<Vec<Doc<'a>>>> {
+    if args.iter().any(|arg| nullish(*arg)) {
+        return Ok(None);
+    }
+    args.iter()
+        .map(|arg| match arg {
+            Some(Value::Array(array)) => Ok(*array),
+            arg => Err(wrong_type(
+                &format!("All operands of {operator} must be arrays. One argument is of type:"),
+                *arg,
+            )),
+        })
+        .collect::<Result<_>>()
+        .map(Some)
+}
+
+pub(super) fn set_union<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let Some(all) = arrays("$setUnion", args)? else { return Ok(Some(Value::Null)) };
+    let mut seen = HashSet::new();
+    list(scope, all.into_iter().flat_map(values).filter(|value| seen.insert(identity(scope, *value))))
+}
+
+pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let Some(all) = arrays("$setIntersection", args)? else { return Ok(Some(Value::Null)) };
+    let Some((first, others)) = all.split_first() else { return list(scope, std::iter::empty()) };
+    let others: Vec<_> = others.iter().map(|other| set(scope, *other)).collect();
+    let mut seen = HashSet::new();
+    let common = values(*first).filter(|value| {
+        let key = identity(scope, *value);
+        others.iter().all(|other| other.contains(&key)) && seen.insert(key)
+    });
+    list(scope, common)
+}
+
+pub(super) fn set_difference<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let Some(all) = arrays("$setDifference", args)? else { return Ok(Some(Value::Null)) };
+    let &[a, b] = all.as_slice() else { return Ok(None) };
+    let mut gone = set(scope, b);
+    list(scope, values(a).filter(|value| gone.insert(identity(scope, *value))))
+}
+
+pub(super) fn set_equals<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let Some(all) = arrays("$setEquals", args)? else {
+        return Err(wrong_type("All operands of $setEquals must be arrays. One argument is of type:", None));
+    };
+    let mut sets = all.into_iter().map(|one| set(scope, one));
+    let first = sets.next().unwrap_or_default();
+    Ok(Some(Value::Bool(sets.all(|other| other == first))))
+}
+
+pub(super) fn set_is_subset<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let Some(all) = arrays("$setIsSubset", args)? else {
+        return Err(wrong_type(
+            "both operands of $setIsSubset must be arrays. One argument is of type:",
+            None,
+        ));
+    };
+    let &[a, b] = all.as_slice() else { return Ok(None) };
+    Ok(Some(Value::Bool(set(scope, a).is_subset(&set(scope, b)))))
+}
+
+pub(super) fn all_true<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let input = array("$allElementsTrue", args.first().copied().flatten())?;
+    Ok(Some(Value::Bool(values(input).all(|value| value.truthy()))))
+}
+
+pub(super) fn any_true<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let input = array("$anyElementTrue", args.first().copied().flatten())?;
+    Ok(Some(Value::Bool(values(input).any(|value| value.truthy()))))
+}

@@ -1,0 +1,215 @@
+//! Evaluating the tree. What needs all its operands first is called through the table; the rest is here.
+
+use crate::doc::write::{ArrayWriter, Writer};
+use crate::doc::{Doc, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+
+use super::{Base, Found, Node, Scope, nullish, truthy, type_name, value_at};
+
+/// Operands evaluated without memory of their own.
+const FEW: usize = 4;
+
+impl Node {
+    pub(super) fn eval<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
+        match self {
+            Node::Const(value) => Ok(Some(value.value())),
+            Node::Missing => Ok(None),
+            Node::Now => Ok(Some(Value::Date(scope.globals.now))),
+            Node::Whole(base) => Ok(base.value(scope)),
+            Node::Path(base, path) => match base.value(scope) {
+                Some(value) => value_at(value, path, scope),
+                None => Ok(None),
+            },
+            Node::Call(def, args) => {
+                let mut few = [None; FEW];
+                let mut many = Vec::new();
+                let values = if args.len() <= FEW {
+                    few.get_mut(..args.len()).unwrap_or_default()
+                } else {
+                    many.resize(args.len(), None);
+                    many.as_mut_slice()
+                };
+                for (value, arg) in values.iter_mut().zip(args) {
+                    *value = arg.eval(scope)?;
+                }
+                if def.nulls && values.iter().any(|value| nullish(*value)) {
+                    return Ok(Some(Value::Null));
+                }
+                (def.run)(scope, values)
+            }
+            other => other.eval_rest(scope),
+        }
+    }
+
+    /// The rarer ones, so that the frame of the common ones stays small.
+    fn eval_rest<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
+        match self {
+            Node::And(all) => {
+                for one in all {
+                    if !truthy(one.eval(scope)?) {
+                        return Ok(Some(Value::Bool(false)));
+                    }
+                }
+                Ok(Some(Value::Bool(true)))
+            }
+            Node::Or(all) => {
+                for one in all {
+                    if truthy(one.eval(scope)?) {
+                        return Ok(Some(Value::Bool(true)));
+                    }
+                }
+                Ok(Some(Value::Bool(false)))
+            }
+            Node::IfNull(all) => {
+                let mut last = None;
+                for one in all {
+                    last = one.eval(scope)?;
+                    if !nullish(last) {
+                        return Ok(last);
+                    }
+                }
+                Ok(last)
+            }
+            Node::Cond(parts) => {
+                let [condition, yes, no] = &**parts;
+                if truthy(condition.eval(scope)?) { yes.eval(scope) } else { no.eval(scope) }
+            }
+            Node::Switch { branches, default } => {
+                for (case, then) in branches {
+                    if truthy(case.eval(scope)?) {
+                        return then.eval(scope);
+                    }
+                }
+                match default {
+                    Some(default) => default.eval(scope),
+                    None => Err(QueryError::new(
+                        crate::error::ErrorCode::Location40066,
+                        "$switch could not find a matching branch for an input, and no default was specified",
+                    )),
+                }
+            }
+            Node::Object(fields) => {
+                let mut out = Writer::new(64);
+                for (name, field) in fields {
+                    if let Some(value) = field.eval(scope)? {
+                        out.value(name.as_bytes(), value);
+                    }
+                }
+                scope.document(out).map(Some)
+            }
+            Node::Array(items) => {
+                let mut out = ArrayWriter::new();
+                for item in items {
+                    out.push(item.eval(scope)?.unwrap_or(Value::Null));
+                }
+                scope.array(out).map(Some)
+            }
+            Node::Let { values, current, body } => {
+                let height = scope.locals.len();
+                let mut found = Vec::with_capacity(values.len());
+                for value in values {
+                    found.push(value.eval(scope)?);
+                }
+                let current = match current {
+                    Some(current) => Some(current.eval(scope)?.unwrap_or(Value::Undefined)),
+                    None => None,
+                };
+                scope.locals.extend(found);
+                let outer = scope.current;
+                scope.current = current.unwrap_or(outer);
+                let result = body.eval(scope);
+                scope.current = outer;
+                scope.locals.truncate(height);
+                result
+            }
+            Node::Map { input, body } => {
+                let Some(array) = list(scope, input, "$map")? else { return Ok(Some(Value::Null)) };
+                let mut out = ArrayWriter::new();
+                scope.locals.push(None);
+                for element in array.elements() {
+                    bind(scope, 0, Some(element.value()));
+                    out.push(body.eval(scope)?.unwrap_or(Value::Null));
+                    scope.check_room(out.bytes())?;
+                }
+                scope.locals.pop();
+                scope.array(out).map(Some)
+            }
+            Node::Filter { input, condition, limit } => {
+                let Some(array) = list(scope, input, "$filter")? else { return Ok(Some(Value::Null)) };
+                let limit = match limit {
+                    Some(limit) => match limit.eval(scope)? {
+                        found if nullish(found) => usize::MAX,
+                        Some(value) => match value.as_integer().and_then(|limit| usize::try_from(limit).ok())
+                        {
+                            Some(limit) if limit > 0 => limit,
+                            _ => {
+                                return Err(QueryError::bad_value(
+                                    "$filter: 'limit' must be a whole number greater than 0",
+                                ));
+                            }
+                        },
+                        None => usize::MAX,
+                    },
+                    None => usize::MAX,
+                };
+                let mut out = ArrayWriter::new();
+                scope.locals.push(None);
+                for element in array.elements() {
+                    bind(scope, 0, Some(element.value()));
+                    if out.len() < limit && truthy(condition.eval(scope)?) {
+                        out.push(element.value());
+                    }
+                }
+                scope.locals.pop();
+                scope.array(out).map(Some)
+            }
+            Node::Reduce { input, initial, body } => {
+                let Some(array) = list(scope, input, "$reduce")? else { return Ok(Some(Value::Null)) };
+                let mut so_far = initial.eval(scope)?;
+                scope.locals.extend([None, None]);
+                for element in array.elements() {
+                    bind(scope, 1, Some(element.value()));
+                    bind(scope, 0, so_far);
+                    so_far = body.eval(scope)?;
+                }
+                scope.locals.truncate(scope.locals.len().saturating_sub(2));
+                Ok(so_far)
+            }
+            Node::SortArray { input, sort, down } => {
+                let Some(array) = list(scope, input, "$sortArray")? else { return Ok(Some(Value::Null)) };
+                super::array::sorted(scope, array, sort.as_ref(), *down).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Gives the local variable `from_top` places below the newest its value.
+fn bind<'a>(scope: &mut Scope<'a>, from_top: usize, value: Found<'a>) {
+    if let Some(place) = scope.locals.iter_mut().rev().nth(from_top) {
+        *place = value;
+    }
+}
+
+/// The array an operator works on; `None` for null.
+fn list<'a>(scope: &mut Scope<'a>, input: &'a Node, operator: &str) -> Result<Option<Doc<'a>>> {
+    match input.eval(scope)? {
+        Some(Value::Array(array)) => Ok(Some(array)),
+        found if nullish(found) => Ok(None),
+        found => Err(QueryError::new(
+            ErrorCode::TypeMismatch,
+            format!("input to {operator} must be an array not {}", type_name(found)),
+        )),
+    }
+}
+
+impl Base {
+    fn value<'a>(self, scope: &Scope<'a>) -> Found<'a> {
+        match self {
+            Base::Current => Some(scope.current),
+            Base::Root => Some(scope.root),
+            Base::Global(at) => scope.globals.values.get(at)?.as_ref().map(|value| value.value()),
+            Base::Local(at) => scope.locals.get(at).copied().flatten(),
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Arithmetic over the four kinds of number: the result has the widest kind of its operands, integers grow to 64
+//! bits and then to doubles.
+
+use crate::doc::{Decimal, Rounding, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+
+use super::{Found, Scope, nullish, type_name};
+
+/// A number of one of the four kinds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Num {
+    Int(i32),
+    Long(i64),
+    Double(f64),
+    Decimal(Decimal),
+}
+
+/// `message`, the type of `found`.
+pub(super) fn wrong_type(message: &str, found: Found<'_>) -> QueryError {
+    QueryError::new(ErrorCode::TypeMismatch, format!("{message} {}", type_name(found)))
+}
+
+impl Num {
+    pub(crate) fn new(value: Value<'_>) -> Option<Num> {
+        Some(match value {
+            Value::Int32(value) => Num::Int(value),
+            Value::Int64(value) => Num::Long(value),
+            Value::Double(value) => Num::Double(value),
+            Value::Decimal(bytes) => Num::Decimal(Decimal::new(bytes)),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn value<'a>(self) -> Value<'a> {
+        match self {
+            Num::Int(value) => Value::Int32(value),
+            Num::Long(value) => Value::Int64(value),
+            Num::Double(value) => Value::Double(value),
+            Num::Decimal(value) => Value::Decimal(value.to_bytes()),
+        }
+    }
+
+    pub(crate) fn double(self) -> f64 {
+        match self {
+            Num::Int(value) => f64::from(value),
+            Num::Long(value) => value as f64,
+            Num::Double(value) => value,
+            Num::Decimal(value) => value.to_double(),
+        }
+    }
+
+    pub(crate) fn decimal(self) -> Decimal {
+        match self {
+            Num::Int(value) => Decimal::from_integer(value.into()),
+            Num::Long(value) => Decimal::from_integer(value),
+            Num::Double(value) => Decimal::from_double(value),
+            Num::Decimal(value) => value,
+        }
+    }
+
+    fn long(self) -> Option<i64> {
+        match self {
+            Num::Int(value) => Some(value.into()),
+            Num::Long(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_zero(self) -> bool {
+        match self {
+            Num::Int(value) => value == 0,
+            Num::Long(value) => value == 0,
+            Num::Double(value) => value == 0.0,
+            Num::Decimal(value) => value.is_zero(),
+        }
+    }
+
+    /// Applies the operation of the widest kind.
+    fn with(
+        self,
+        other: Num,
+        whole: fn(i64, i64) -> Option<i64>,
+        double: fn(f64, f64) -> f64,
+        decimal: impl FnOnce(Decimal, Decimal) -> Decimal,
+    ) -> Num {
+        match (self, other) {
+            (Num::Decimal(_), _) | (_, Num::Decimal(_)) => {
+                Num::Decimal(decimal(self.decimal(), other.decimal()))
+            }
+            _ => match (self.long(), other.long()) {
+                (Some(a), Some(b)) => match whole(a, b) {
+                    Some(result) => match (self, other, i32::try_from(result)) {
+                        (Num::Int(_), Num::Int(_), Ok(small)) => Num::Int(small),
+                        _ => Num::Long(result),
+                    },
+                    None => Num::Double(double(self.double(), other.double())),
+                },
+                _ => Num::Double(double(self.double(), other.double())),
+            },
+        }
+    }
+
+    pub(crate) fn plus(self, other: Num) -> Num {
+        self.with(other, i64::checked_add, |a, b| a + b, Decimal::add)
+    }
+
+    pub(crate) fn minus(self, other: Num) -> Num {
+        self.with(other, i64::checked_sub, |a, b| a - b, |a, b| a.add(b.negated()))
+    }
+
+    pub(crate) fn times(self, other: Num) -> Num {
+        self.with(other, i64::checked_mul, |a, b| a * b, Decimal::mul)
+    }
+
+    /// A quotient, always a double or a decimal. The divisor is not zero.
+    pub(crate) fn over(self, other: Num) -> Num {
+        match (self, other) {
+            (Num::Decimal(_), _) | (_, Num::Decimal(_)) => {
+                Num::Decimal(self.decimal().divide(other.decimal()))
+            }
+            _ => Num::Double(self.double() / other.double()),
+        }
+    }
+}
+
+/// The operand as a number.
+fn num(operator: &str, found: Found<'_>) -> Result<Num> {
+    found.and_then(Num::new).ok_or_else(|| {
+        QueryError::new(
+            ErrorCode::TypeMismatch,
+            format!("{operator} only supports numeric types, not {}", type_name(found)),
+        )
+    })
+}
+
+/// Milliseconds in a number that is added to a date.
+fn millis(number: Num) -> Result<i64> {
+    let whole = match number {
+        Num::Int(value) => Some(value.into()),
+        Num::Long(value) => Some(value),
+        Num::Double(value) if value.abs() < 9.2e18 => Some(value.round_ties_even() as i64),
+        Num::Double(_) => None,
+        Num::Decimal(value) => value.round(0, Rounding::HalfEven).as_integer(),
+    };
+    whole.ok_or_else(|| QueryError::new(ErrorCode::Overflow, "date overflow"))
+}
+
+pub(super) fn add<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let (mut sum, mut date) = (Num::Int(0), false);
+    for &arg in args {
+        match arg {
+            found if nullish(found) => return Ok(Some(Value::Null)),
+            Some(Value::Date(value)) => {
+                if date {
+                    return Err(QueryError::new(
+                        ErrorCode::Location16020,
+                        "only one date allowed in an $add expression",
+                    ));
+                }
+                date = true;
+                sum = sum.plus(Num::Long(value));
+            }
+            found => match found.and_then(Num::new) {
+                Some(number) => sum = sum.plus(number),
+                None => {
+                    return Err(wrong_type("$add only supports numeric or date types, not", found));
+                }
+            },
+        }
+    }
+    Ok(Some(if date { Value::Date(millis(sum)?) } else { sum.value() }))
+}
+
+pub(super) fn subtract<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a, b] = args else { return Ok(None) };
+    let overflow = || QueryError::new(ErrorCode::Overflow, "date overflow in $subtract");
+    match (a, b) {
+        (Some(Value::Date(a)), Some(Value::Date(b))) => {
+            Ok(Some(Value::Int64(a.checked_sub(b).ok_or_else(overflow)?)))
+        }
+        (Some(Value::Date(a)), b) => {
+            let by = millis(num("$subtract", b)?)?;
+            Ok(Some(Value::Date(a.checked_sub(by).ok_or_else(overflow)?)))
+        }
+        _ => match (a.and_then(Num::new), b.and_then(Num::new)) {
+            (Some(a), Some(b)) => Ok(Some(a.minus(b).value())),
+            _ => Err(QueryError::new(
+                ErrorCode::TypeMismatch,
+                format!("can't $subtract {} from {}", type_name(b), type_name(a)),
+            )),
+        },
+    }
+}
+
+pub(super) fn multiply<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let mut product = Num::Int(1);
+    for &arg in args {
+        if nullish(arg) {
+            return Ok(Some(Value::Null));
+        }
+        product = product.times(num("$multiply", arg)?);
+    }
+    Ok(Some(product.value()))
+}
+
+pub(super) fn divide<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a, b] = args else { return Ok(None) };
+    let (a, b) = (num("$divide", a)?, num("$divide", b)?);
+    if b.is_zero() {
+        return Err(QueryError::bad_value("can't $divide by zero"));
+    }
+    Ok(Some(a.over(b).value()))
+}
+
+pub(super) fn modulo<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a, b] = args else { return Ok(None) };
+    let (a, b) = (num("$mod", a)?, num("$mod", b)?);
+    if b.is_zero() {
+        return Err(QueryError::new(ErrorCode::Location16610, "can't $mod by zero"));
+    }
+    let decimal = |x: Decimal, y: Decimal| {
+        x.remainder(y).unwrap_or_else(|| Decimal::from_double(x.to_double() % y.to_double()))
+    };
+    Ok(Some(a.with(b, |x, y| Some(x.wrapping_rem(y)), |x, y| x % y, decimal).value()))
+}
+
+pub(super) fn abs<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a] = args else { return Ok(None) };
+    Ok(Some(match num("$abs", a)? {
+        Num::Int(value) => match value.checked_abs() {
+            Some(value) => Value::Int32(value),
+            None => Value::Int64(i64::from(value).abs()),
+        },
+        Num::Long(value) => Value::Int64(
+            value
+                .checked_abs()
+                .ok_or_else(|| QueryError::new(ErrorCode::Overflow, "can't take $abs of long long min"))?,
+        ),
+        Num::Double(value) => Value::Double(value.abs()),
+        Num::Decimal(value) if value.is_negative() => Num::Decimal(value.negated()).value(),
+        other => other.value(),
+    }))
+}
+
+pub(super) fn ceil<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a] = args else { return Ok(None) };
+    Ok(Some(match num("$ceil", a)? {
+        Num::Double(value) => Value::Double(value.ceil()),
+        Num::Decimal(value) => Num::Decimal(value.round(0, Rounding::Ceiling)).value(),
+        other => other.value(),
+    }))
+}
+
+pub(super) fn floor<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a] = args else { return Ok(None) };
+    Ok(Some(match num("$floor", a)? {
+        Num::Double(value) => Value::Double(value.floor()),
+        Num::Decimal(value) => Num::Decimal(value.round(0, Rounding::Floor)).value(),
+        other => other.value(),
+    }))
+}
+
+pub(super) fn round<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    to_place("$round", args, Rounding::HalfEven)
+}
+
+pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    to_place("$trunc", args, Rounding::Down)
+}
+
+fn to_place<'a>(operator: &str, args: &[Found<'a>], how: Rounding) -> Result<Found<'a>> {
+    let number = num(operator, args.first().copied().flatten())?;
+    let place = match args.get(1) {
+        Some(place) => match place.and_then(|place| place.as_integer()) {
+            Some(place) if (-20..=100).contains(&place) => place as i32,
+            _ => {
+                return Err(QueryError::bad_value(format!(
+                    "cannot apply {operator} with a precision that is not a whole number from -20 to 100"
+                )));
+            }
+        },
+        None => 0,
+    };
+    let whole = |value: i64| {
+        if place >= 0 {
+            return Some(value);
+        }
+        let power = 10_i128.checked_pow(place.unsigned_abs())?;
+        let (wide, mut kept) = (i128::from(value), i128::from(value) / power);
+        let rest = (wide % power).abs() * 2;
+        if how == Rounding::HalfEven && (rest > power || rest == power && kept % 2 != 0) {
+            kept += i128::from(value.signum());
+        }
+        i64::try_from(kept * power).ok()
+    };
+    let overflow =
+        || QueryError::new(ErrorCode::Overflow, format!("{operator} gives a number that does not fit"));
+    Ok(Some(match number {
+        Num::Int(value) => {
+            let value = whole(value.into()).ok_or_else(overflow)?;
+            i32::try_from(value).map_or(Value::Int64(value), Value::Int32)
+        }
+        Num::Long(value) => Value::Int64(whole(value).ok_or_else(overflow)?),
+        Num::Decimal(value) => Num::Decimal(value.round(place, how)).value(),
+        Num::Double(value) => Value::Double(double_to_place(value, place, how)),
+    }))
+}
+
+/// Rounds the double's exact value, so that 2.5 and 0.15 go where their bits say.
+fn double_to_place(value: f64, place: i32, how: Rounding) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    if place == 0 {
+        return if how == Rounding::Down { value.trunc() } else { value.round_ties_even() };
+    }
+    Decimal::from_double(value).round(place, how).to_double()
+}
+
+pub(super) fn sqrt<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a] = args else { return Ok(None) };
+    let a = num("$sqrt", a)?;
+    if a.double() < 0.0 {
+        return Err(QueryError::new(
+            ErrorCode::Location28714,
+            "$sqrt's argument must be greater than or equal to 0",
+        ));
+    }
+    Ok(Some(as_kind(a, a.double().sqrt())))
+}
+
+/// A computed double; a decimal if the operand was one. Decimals have a double's precision here.
+fn as_kind<'a>(operand: Num, result: f64) -> Value<'a> {
+    match operand {
+        Num::Decimal(_) => Num::Decimal(Decimal::from_double(result)).value(),
+        _ => Value::Double(result),
+    }
+}
+
+pub(super) fn exp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a] = args else { return Ok(None) };
+    let a = num("$exp", a)?;
+    Ok(Some(as_kind(a, a.double().exp())))
+}
+
+fn logarithm<'a>(operator: &str, args: &[Found<'a>], log: fn(f64) -> f64) -> Result<Found<'a>> {
+    let number = num(operator, args.first().copied().flatten())?;
+    if number.double() <= 0.0 {
+        return Err(QueryError::new(
+            ErrorCode::Location28714,
+            format!("{operator}'s argument must be a positive number, but is {}", number.double()),
+        ));
+    }
+    Ok(Some(as_kind(number, log(number.double()))))
+}
+
+pub(super) fn ln<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    logarithm("$ln", args, f64::ln)
+}
+
+pub(super) fn log10<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    logarithm("$log10", args, f64::log10)
+}
+
+pub(super) fn log<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a, base] = args else { return Ok(None) };
+    let (a, base) = (num("$log", a)?, num("$log", base)?);
+    if a.double() <= 0.0 || base.double() <= 0.0 || base.double() == 1.0 {
+        return Err(QueryError::new(
+            ErrorCode::Location28714,
+            "$log's argument must be a positive number, and its base one that is not 1",
+        ));
+    }
+    Ok(Some(as_kind(a, a.double().ln() / base.double().ln())))
+}
+
+pub(super) fn pow<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a, b] = args else { return Ok(None) };
+    let (a, b) = (num("$pow", a)?, num("$pow", b)?);
+    if a.is_zero() && b.double() < 0.0 {
+        return Err(QueryError::bad_value("$pow cannot take a base of 0 and a negative exponent"));
+    }
+    if let (Some(base), Some(exponent)) = (a.long(), b.long())
+        && let Ok(exponent) = u32::try_from(exponent)
+        && let Some(result) = base.checked_pow(exponent)
+    {
+        return Ok(Some(match (a, b, i32::try_from(result)) {
+            (Num::Int(_), Num::Int(_), Ok(small)) => Value::Int32(small),
+            _ => Value::Int64(result),
+        }));
+    }
+    let result = a.double().powf(b.double());
+    Ok(Some(match (a, b) {
+        (Num::Decimal(_), _) | (_, Num::Decimal(_)) => Num::Decimal(Decimal::from_double(result)).value(),
+        _ => Value::Double(result),
+    }))
+}
+
+macro_rules! trigonometry {
+    ($($name:ident $operator:literal)*) => {
+        $(pub(super) fn $name<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+            let &[a] = args else { return Ok(None) };
+            let a = num($operator, a)?;
+            Ok(Some(as_kind(a, a.double().$name())))
+        })*
+    };
+}
+
+trigonometry! {
+    sin "$sin" cos "$cos" tan "$tan" asin "$asin" acos "$acos" atan "$atan"
+    sinh "$sinh" cosh "$cosh" tanh "$tanh"
+    to_radians "$degreesToRadians" to_degrees "$radiansToDegrees"
+}
+
+pub(super) fn atan2<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[a, b] = args else { return Ok(None) };
+    let (a, b) = (num("$atan2", a)?, num("$atan2", b)?);
+    Ok(Some(as_kind(a, a.double().atan2(b.double()))))
+}
+
+macro_rules! bits {
+    ($($name:ident $operator:literal $start:literal $apply:expr;)*) => {
+        $(pub(super) fn $name<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+            let (mut bits, mut long) = ($start, false);
+            for &arg in args {
+                match arg {
+                    found if nullish(found) => return Ok(Some(Value::Null)),
+                    Some(Value::Int32(value)) => bits = $apply(bits, i64::from(value)),
+                    Some(Value::Int64(value)) => {
+                        long = true;
+                        bits = $apply(bits, value);
+                    }
+                    found => return Err(wrong_type(concat!($operator, " only supports int and long operands, not"), found)),
+                }
+            }
+            Ok(Some(match i32::try_from(bits) {
+                Ok(small) if !long => Value::Int32(small),
+                _ => Value::Int64(bits),
+            }))
+        })*
+    };
+}
+
+bits! {
+    bit_and "$bitAnd" -1_i64 |a, b| a & b;
+    bit_or "$bitOr" 0_i64 |a, b| a | b;
+    bit_xor "$bitXor" 0_i64 |a, b| a ^ b;
+}
+
+pub(super) fn bit_not<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    match args {
+        [Some(Value::Int32(value))] => Ok(Some(Value::Int32(!value))),
+        [Some(Value::Int64(value))] => Ok(Some(Value::Int64(!value))),
+        _ => Err(wrong_type(
+            "$bitNot only supports int and long operands, not",
+            args.first().copied().flatten(),
+        )),
+    }
+}

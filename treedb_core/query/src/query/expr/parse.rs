@@ -1,0 +1,473 @@
+//! From MongoDB's notation to the tree.
+
+use crate::doc::{Doc, Element, OwnedValue, Path, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::sort::Sort;
+
+use super::scope::{Arena, Globals, Names, Scope};
+use super::table::{self, Operands};
+use super::{Base, Node};
+
+/// Operators that run programs of other languages, and what to use instead.
+const REFUSED: &[(&str, &str)] = &[
+    ("$function", "write it with $map, $filter, $reduce and $switch"),
+    ("$accumulator", "use $push, and $reduce or $map behind the $group"),
+    ("$meta", "text and vector scores do not exist in this pipeline"),
+];
+
+pub(super) fn expression(value: Value<'_>, names: &mut Names) -> Result<Node> {
+    match value {
+        Value::String(text) => string(text, names),
+        Value::Document(doc) => match doc.elements().next() {
+            Some(first) if first.name.starts_with(b"$") => operator(doc, &first, names),
+            _ => object(doc, names),
+        },
+        Value::Array(array) => {
+            let items =
+                array.elements().map(|item| expression(item.value(), names)).collect::<Result<_>>()?;
+            Ok(folded(Node::Array(items), names))
+        }
+        value => Ok(Node::Const(OwnedValue::from_value(value))),
+    }
+}
+
+/// A tree without anything to look up is its value. What fails is left for the evaluation to say so.
+fn folded(node: Node, names: &Names) -> Node {
+    let constant = |node: &Node| matches!(node, Node::Const(_));
+    let fold = match &node {
+        Node::Array(items) => items.iter().all(constant),
+        Node::Object(fields) => fields.iter().all(|(_, field)| constant(field)),
+        Node::Call(def, args) => def.pure && args.iter().all(constant),
+        _ => false,
+    };
+    if !fold {
+        return node;
+    }
+    let (arena, globals) = (Arena::new(), Globals::default());
+    let mut scope = Scope::new(Doc::EMPTY, &globals, &arena);
+    scope.collation = names.collation();
+    let found = node.eval(&mut scope).ok();
+    let value = match found {
+        Some(Some(value)) => Some(OwnedValue::from_value(value)),
+        _ => None,
+    };
+    value.map_or(node, Node::Const)
+}
+
+fn string(text: &[u8], names: &Names) -> Result<Node> {
+    let text = std::str::from_utf8(text).unwrap_or("\u{fffd}");
+    let Some(path) = text.strip_prefix('$') else {
+        return Ok(Node::Const(OwnedValue::from_value(Value::String(text.as_bytes()))));
+    };
+    let Some(variable) = path.strip_prefix('$') else {
+        check_path(path)?;
+        return Ok(Node::Path(Base::Current, Path::new(path)));
+    };
+    let (name, path) = match variable.split_once('.') {
+        Some((name, path)) => (name, Some(path)),
+        None => (variable, None),
+    };
+    if name.is_empty() {
+        return Err(QueryError::new(ErrorCode::FailedToParse, "empty variable names are not allowed"));
+    }
+    if let Some(path) = path {
+        check_path(path)?;
+    }
+    let base = match (name, path) {
+        ("ROOT", _) => Base::Root,
+        ("CURRENT", _) => Base::Current,
+        ("REMOVE", _) => return Ok(Node::Missing),
+        ("NOW", None) => return Ok(Node::Now),
+        ("DESCEND" | "PRUNE" | "KEEP", None) => {
+            return Ok(Node::Const(OwnedValue::from_value(Value::String(
+                name.to_ascii_lowercase().as_bytes(),
+            ))));
+        }
+        _ => names.find(name).ok_or_else(|| {
+            QueryError::new(ErrorCode::Location17276, format!("Use of undefined variable: {name}"))
+        })?,
+    };
+    Ok(match path {
+        Some(path) => Node::Path(base, Path::new(path)),
+        None => Node::Whole(base),
+    })
+}
+
+/// Refuses paths with empty parts or parts that begin with `$`.
+pub(crate) fn check_path(path: &str) -> Result<()> {
+    if path.split('.').any(str::is_empty) {
+        return Err(QueryError::new(
+            ErrorCode::Location40352,
+            format!("FieldPath '{path}' has an empty field name or begins or ends with a '.'"),
+        ));
+    }
+    if path.split('.').any(|part| part.starts_with('$')) || path.contains('\0') {
+        return Err(QueryError::new(
+            ErrorCode::FailedToParse,
+            format!(
+                "FieldPath field names may not start with '$' or hold a zero byte: '{path}'. Consider $getField"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
+    let mut fields: Vec<(String, Node)> = Vec::new();
+    for element in doc.elements() {
+        let name = element.name_str();
+        if name.starts_with('$') {
+            return Err(QueryError::new(
+                ErrorCode::Location15983,
+                format!("an operator must be the only field of its document, found '{name}' behind others"),
+            ));
+        }
+        if name.contains('.') {
+            return Err(QueryError::new(
+                ErrorCode::DottedFieldName,
+                format!("FieldPath field names may not contain '.' in a document expression: '{name}'"),
+            ));
+        }
+        if fields.iter().any(|(other, _)| other == name) {
+            return Err(QueryError::bad_value(format!("a document expression has the field '{name}' twice")));
+        }
+        fields.push((name.to_owned(), expression(element.value(), names)?));
+    }
+    Ok(folded(Node::Object(fields), names))
+}
+
+fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node> {
+    let name = first.name_str();
+    if doc.elements().nth(1).is_some() {
+        return Err(QueryError::new(
+            ErrorCode::Location15983,
+            format!(
+                "an object representing an expression must have exactly one field: {}",
+                crate::doc::shown(Value::Document(doc))
+            ),
+        ));
+    }
+    let value = first.value();
+    match name {
+        "$literal" | "$const" => Ok(Node::Const(OwnedValue::from_element(first))),
+        "$and" => Ok(Node::And(list(value, names)?)),
+        "$or" => Ok(Node::Or(list(value, names)?)),
+        "$ifNull" => {
+            let all = list(value, names)?;
+            if all.len() < 2 {
+                return Err(QueryError::new(
+                    ErrorCode::Location16020,
+                    format!("$ifNull needs at least two arguments, had: {}", all.len()),
+                ));
+            }
+            Ok(Node::IfNull(all))
+        }
+        "$cond" => cond(value, names),
+        "$switch" => switch(value, names),
+        "$let" => let_in(value, names),
+        "$map" => {
+            let [input, body] = named(name, value, &["input", "in"], &["as"])?.required()?;
+            let input = Box::new(expression(input, names)?);
+            let body = with_variable(name, value, names, |names| expression(body, names))?;
+            Ok(Node::Map { input, body: Box::new(body) })
+        }
+        "$filter" => {
+            let args = named(name, value, &["input", "cond"], &["as", "limit"])?;
+            let limit = args.optional("limit");
+            let [input, condition] = args.required()?;
+            let input = Box::new(expression(input, names)?);
+            let limit = limit.map(|limit| expression(limit, names).map(Box::new)).transpose()?;
+            let condition =
+                Box::new(with_variable(name, value, names, |names| expression(condition, names))?);
+            Ok(Node::Filter { input, condition, limit })
+        }
+        "$reduce" => {
+            let [input, initial, body] =
+                named(name, value, &["input", "initialValue", "in"], &[])?.required()?;
+            let input = Box::new(expression(input, names)?);
+            let initial = Box::new(expression(initial, names)?);
+            names.locals.extend(["this".to_owned(), "value".to_owned()]);
+            let body = expression(body, names);
+            names.locals.truncate(names.locals.len().saturating_sub(2));
+            Ok(Node::Reduce { input, initial, body: Box::new(body?) })
+        }
+        "$sortArray" => {
+            let [input, by] = named(name, value, &["input", "sortBy"], &[])?.required()?;
+            let input = Box::new(expression(input, names)?);
+            match by {
+                Value::Document(by) => {
+                    let by = bson::RawDocument::from_bytes(by.as_bytes())?;
+                    let sort = Sort::parse(by)?.ok_or_else(|| {
+                        QueryError::bad_value("$sortArray: 'sortBy' must name a field or be 1 or -1")
+                    })?;
+                    let sort = Some(sort.collated(names.collation()));
+                    Ok(Node::SortArray { input, sort, down: false })
+                }
+                by => match by.as_integer() {
+                    Some(1) => Ok(Node::SortArray { input, sort: None, down: false }),
+                    Some(-1) => Ok(Node::SortArray { input, sort: None, down: true }),
+                    _ => Err(QueryError::bad_value(
+                        "$sortArray: 'sortBy' must be 1, -1 or a document like { field: 1 }",
+                    )),
+                },
+            }
+        }
+        _ => call(name, value, names),
+    }
+}
+
+fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
+    let Some(def) = table::find(name) else {
+        if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            return Err(QueryError::new(
+                ErrorCode::NotImplemented,
+                format!("{name} is not supported: {instead}"),
+            ));
+        }
+        return Err(QueryError::new(
+            ErrorCode::InvalidPipelineOperator,
+            format!("Unrecognized expression '{name}'"),
+        ));
+    };
+    let args = match def.operands {
+        Operands::List(least, most) => {
+            let args = list(value, names)?;
+            if args.len() < least || args.len() > most {
+                let wanted = match (least, most) {
+                    (a, b) if a == b => format!("exactly {a}"),
+                    (a, usize::MAX) => format!("at least {a}"),
+                    (a, b) => format!("{a} to {b}"),
+                };
+                return Err(QueryError::new(
+                    ErrorCode::Location16020,
+                    format!("Expression {name} takes {wanted} arguments. {} were passed in.", args.len()),
+                ));
+            }
+            args
+        }
+        Operands::Named(all) => named_operands(name, value, all, names)?,
+        Operands::NamedOr(all, short) => match value {
+            Value::Document(doc)
+                if doc
+                    .elements()
+                    .next()
+                    .is_some_and(|first| all.iter().any(|(known, _)| known.as_bytes() == first.name)) =>
+            {
+                named_operands(name, value, all, names)?
+            }
+            value => {
+                let mut args = Vec::new();
+                let mut given = list(value, names)?.into_iter();
+                for (operand, default) in all {
+                    let node = if *operand == short { given.next() } else { None };
+                    args.push(match (node, default) {
+                        (Some(node), _) => node,
+                        (None, Some(default)) => Node::Const(OwnedValue::from_value(default.value())),
+                        (None, None) => return Err(missing(name, operand)),
+                    });
+                }
+                if given.next().is_some() {
+                    return Err(QueryError::new(
+                        ErrorCode::Location16020,
+                        format!("{name} accepts exactly one argument if given an array"),
+                    ));
+                }
+                args
+            }
+        },
+    };
+    Ok(folded(Node::Call(def, args), names))
+}
+
+fn named_operands(
+    name: &str,
+    value: Value<'_>,
+    all: &[(&'static str, Option<table::Absent>)],
+    names: &mut Names,
+) -> Result<Vec<Node>> {
+    let Value::Document(doc) = value else {
+        return Err(QueryError::new(
+            ErrorCode::FailedToParse,
+            format!("{name} needs a document of named arguments, found {}", value.type_name()),
+        ));
+    };
+    if let Some(unknown) =
+        doc.elements().find(|element| !all.iter().any(|(known, _)| known.as_bytes() == element.name))
+    {
+        return Err(unknown_argument(name, &unknown));
+    }
+    all.iter()
+        .map(|(operand, default)| match (doc.get(operand), default) {
+            (Some(value), _) => expression(value, names),
+            (None, Some(default)) => Ok(Node::Const(OwnedValue::from_value(default.value()))),
+            (None, None) => Err(missing(name, operand)),
+        })
+        .collect()
+}
+
+fn unknown_argument(name: &str, unknown: &Element<'_>) -> QueryError {
+    QueryError::new(
+        ErrorCode::FailedToParse,
+        format!("Unrecognized argument to {name}: {}", unknown.name_str()),
+    )
+}
+
+fn missing(name: &str, operand: &str) -> QueryError {
+    QueryError::new(ErrorCode::FailedToParse, format!("Missing '{operand}' parameter to {name}"))
+}
+
+/// Operands in an array, or one alone.
+fn list(value: Value<'_>, names: &mut Names) -> Result<Vec<Node>> {
+    match value {
+        Value::Array(array) => array.elements().map(|item| expression(item.value(), names)).collect(),
+        value => Ok(vec![expression(value, names)?]),
+    }
+}
+
+/// The named arguments of an operator of the grammar.
+struct Arguments<'v, 'n> {
+    operator: &'n str,
+    doc: Doc<'v>,
+    required: &'n [&'n str],
+}
+
+fn named<'v, 'n>(
+    operator: &'n str,
+    value: Value<'v>,
+    required: &'n [&'n str],
+    optional: &[&str],
+) -> Result<Arguments<'v, 'n>> {
+    let Value::Document(doc) = value else {
+        return Err(QueryError::new(
+            ErrorCode::FailedToParse,
+            format!("{operator} only supports an object as its argument, found {}", value.type_name()),
+        ));
+    };
+    for element in doc.elements() {
+        let name = element.name_str();
+        if !required.contains(&name) && !optional.contains(&name) {
+            return Err(unknown_argument(operator, &element));
+        }
+    }
+    Ok(Arguments { operator, doc, required })
+}
+
+impl<'v> Arguments<'v, '_> {
+    fn optional(&self, name: &str) -> Option<Value<'v>> {
+        self.doc.get(name)
+    }
+
+    fn required<const N: usize>(&self) -> Result<[Value<'v>; N]> {
+        let mut found = [Value::Null; N];
+        for (place, name) in found.iter_mut().zip(self.required) {
+            *place = self.doc.get(name).ok_or_else(|| missing(self.operator, name))?;
+        }
+        Ok(found)
+    }
+}
+
+/// Reads `body` with the variable that `as` names, or `this`.
+fn with_variable(
+    operator: &str,
+    spec: Value<'_>,
+    names: &mut Names,
+    body: impl FnOnce(&mut Names) -> Result<Node>,
+) -> Result<Node> {
+    let Value::Document(doc) = spec else { return body(names) };
+    let name = match doc.get("as") {
+        None => "this".to_owned(),
+        Some(Value::String(name)) => String::from_utf8_lossy(name).into_owned(),
+        Some(other) => {
+            return Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                format!("{operator}: 'as' must be a string, found {}", other.type_name()),
+            ));
+        }
+    };
+    check_variable(&name)?;
+    names.locals.push(name);
+    let body = body(names);
+    names.locals.pop();
+    body
+}
+
+/// Refuses names that a user cannot give to a variable.
+pub(crate) fn check_variable(name: &str) -> Result<()> {
+    let first = name.chars().next();
+    let fine = first.is_some_and(|first| first.is_ascii_lowercase() || !first.is_ascii())
+        && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || !char.is_ascii());
+    if fine {
+        return Ok(());
+    }
+    Err(QueryError::new(
+        ErrorCode::FailedToParse,
+        format!("'{name}' starts with or holds an invalid character for a user variable name"),
+    ))
+}
+
+fn cond(value: Value<'_>, names: &mut Names) -> Result<Node> {
+    let parts = match value {
+        Value::Document(_) => named("$cond", value, &["if", "then", "else"], &[])?.required::<3>()?,
+        Value::Array(array) => {
+            let parts: Vec<_> = array.elements().map(|element| element.value()).collect();
+            <[Value<'_>; 3]>::try_from(parts).map_err(|parts| {
+                QueryError::new(
+                    ErrorCode::Location16020,
+                    format!("Expression $cond takes exactly 3 arguments. {} were passed in.", parts.len()),
+                )
+            })?
+        }
+        _ => {
+            return Err(QueryError::new(
+                ErrorCode::Location16020,
+                "Expression $cond takes exactly 3 arguments. 1 were passed in.",
+            ));
+        }
+    };
+    let [condition, yes, no] = parts;
+    let parts = [expression(condition, names)?, expression(yes, names)?, expression(no, names)?];
+    Ok(Node::Cond(Box::new(parts)))
+}
+
+fn switch(value: Value<'_>, names: &mut Names) -> Result<Node> {
+    let args = named("$switch", value, &["branches"], &["default"])?;
+    let [branches] = args.required()?;
+    let Value::Array(branches) = branches else {
+        return Err(QueryError::new(ErrorCode::FailedToParse, "$switch: 'branches' must be an array"));
+    };
+    let branches = branches
+        .elements()
+        .map(|branch| {
+            let [case, then] = named("$switch", branch.value(), &["case", "then"], &[])?.required()?;
+            Ok((expression(case, names)?, expression(then, names)?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    if branches.is_empty() {
+        return Err(QueryError::new(ErrorCode::FailedToParse, "$switch requires at least one branch"));
+    }
+    let default = args.optional("default").map(|value| expression(value, names).map(Box::new)).transpose()?;
+    Ok(Node::Switch { branches, default })
+}
+
+fn let_in(value: Value<'_>, names: &mut Names) -> Result<Node> {
+    let [vars, body] = named("$let", value, &["vars", "in"], &[])?.required()?;
+    let Value::Document(vars) = vars else {
+        return Err(QueryError::new(ErrorCode::FailedToParse, "$let: 'vars' must be a document"));
+    };
+    let (mut values, mut new, mut current) = (Vec::new(), Vec::new(), None);
+    for element in vars.elements() {
+        let node = expression(element.value(), names)?;
+        if element.name == b"CURRENT" {
+            current = Some(Box::new(node));
+            continue;
+        }
+        check_variable(element.name_str())?;
+        values.push(node);
+        new.push(element.name_str().to_owned());
+    }
+    let height = names.locals.len();
+    names.locals.extend(new);
+    let body = expression(body, names);
+    names.locals.truncate(height);
+    Ok(Node::Let { values, current, body: Box::new(body?) })
+}

@@ -1,0 +1,124 @@
+//! Regular expressions of `$regexMatch`, `$regexFind` and `$regexFindAll`.
+//!
+//! A pattern is usually the same for all documents, so the last few are kept compiled, per thread.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use regex::Regex;
+
+use crate::doc::Value;
+use crate::doc::write::{ArrayWriter, Writer};
+use crate::error::{QueryError, Result};
+use crate::query::regular::Regular;
+
+use super::number::wrong_type;
+use super::text::utf8;
+use super::{Found, Scope, nullish};
+
+/// Compiled patterns kept.
+const KEPT: usize = 16;
+
+/// Pattern, options, and both compiled.
+type Compiled = (String, String, Rc<Regex>);
+
+thread_local! {
+    static LAST: RefCell<Vec<Compiled>> = const { RefCell::new(Vec::new()) };
+}
+
+fn compile(operator: &str, pattern: &str, options: &str) -> Result<Rc<Regex>> {
+    let found = LAST.with_borrow_mut(|last| {
+        let at = last.iter().position(|(known, with, _)| known == pattern && with == options)?;
+        let entry = last.remove(at);
+        let regex = Rc::clone(&entry.2);
+        last.push(entry);
+        Some(regex)
+    });
+    if let Some(regex) = found {
+        return Ok(regex);
+    }
+    let regex = Regular::new(operator, pattern, options)?.for_text()?;
+    let regex = Rc::new(regex);
+    LAST.with_borrow_mut(|last| {
+        if last.len() >= KEPT {
+            last.remove(0);
+        }
+        last.push((pattern.to_owned(), options.to_owned(), Rc::clone(&regex)));
+    });
+    Ok(regex)
+}
+
+/// Text and pattern; `None` if either is null.
+fn operands<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<(&'a str, Rc<Regex>)>> {
+    let &[input, regex, options] = args else { return Ok(None) };
+    let options = match options {
+        Some(Value::MaxKey) => "",
+        found if nullish(found) => "",
+        Some(Value::String(options)) => utf8(options),
+        found => return Err(wrong_type(&format!("{operator} needs 'options' to be a string, found"), found)),
+    };
+    let (pattern, own) = match regex {
+        Some(Value::String(pattern)) => (utf8(pattern), ""),
+        Some(Value::Regex(pattern, own)) => (utf8(pattern), utf8(own)),
+        found if nullish(found) => return Ok(None),
+        found => {
+            return Err(wrong_type(
+                &format!("{operator} needs 'regex' to be a string or regex, found"),
+                found,
+            ));
+        }
+    };
+    if !own.is_empty() && !options.is_empty() {
+        return Err(QueryError::bad_value(format!(
+            "{operator}: found regex options specified in both 'regex' and 'options' fields"
+        )));
+    }
+    let regex = compile(operator, pattern, if own.is_empty() { options } else { own })?;
+    match input {
+        Some(Value::String(text) | Value::Symbol(text)) => Ok(Some((utf8(text), regex))),
+        found if nullish(found) => Ok(None),
+        found => Err(wrong_type(&format!("{operator} needs 'input' to be a string, found"), found)),
+    }
+}
+
+pub(super) fn regex_match<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let found = operands("$regexMatch", args)?;
+    Ok(Some(Value::Bool(found.is_some_and(|(text, regex)| regex.is_match(text)))))
+}
+
+/// One match as MongoDB shows it; `letters` are those before it.
+fn shown<'a>(scope: &Scope<'a>, captures: &regex::Captures<'_>, letters: usize) -> Result<Value<'a>> {
+    let mut out = Writer::new(64);
+    let whole = captures.get(0).map_or("", |whole| whole.as_str());
+    out.value(b"match", Value::String(whole.as_bytes()));
+    out.value(b"idx", Value::Int32(i32::try_from(letters).unwrap_or(i32::MAX)));
+    let mut groups = ArrayWriter::new();
+    for group in captures.iter().skip(1) {
+        groups.push(group.map_or(Value::Null, |group| Value::String(group.as_str().as_bytes())));
+    }
+    out.value(b"captures", scope.array(groups)?);
+    scope.document(out)
+}
+
+pub(super) fn regex_find<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let Some((text, regex)) = operands("$regexFind", args)? else { return Ok(Some(Value::Null)) };
+    let Some(captures) = regex.captures(text) else { return Ok(Some(Value::Null)) };
+    let start = captures.get(0).map_or(0, |whole| whole.start());
+    let letters = text.get(..start).unwrap_or_default().chars().count();
+    shown(scope, &captures, letters).map(Some)
+}
+
+pub(super) fn regex_find_all<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let mut out = ArrayWriter::new();
+    if let Some((text, regex)) = operands("$regexFindAll", args)? {
+        let (mut letters, mut reached) = (0, 0);
+        for captures in regex.captures_iter(text) {
+            let start = captures.get(0).map_or(0, |whole| whole.start());
+            letters += text.get(reached..start).unwrap_or_default().chars().count();
+            reached = start;
+            out.push(shown(scope, &captures, letters)?);
+            scope.check_room(out.bytes())?;
+        }
+    }
+    scope.array(out).map(Some)
+}

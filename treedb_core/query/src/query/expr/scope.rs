@@ -1,0 +1,170 @@
+//! What an evaluation knows: the document, the variables, and the memory its results live in.
+
+use std::cmp::Ordering;
+
+use bumpalo::Bump;
+
+use crate::doc::write::{ArrayWriter, Writer};
+use crate::doc::{Collation, Doc, OwnedValue, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+
+use super::Found;
+
+/// Bytes that the results of one evaluation may take: MongoDB's limit for one operator.
+const MAX_ARENA: usize = 100 * 1024 * 1024;
+
+/// Memory for the results of one evaluation. Cleared between documents.
+#[derive(Debug, Default)]
+pub struct Arena(Bump);
+
+impl Arena {
+    /// Memory without results.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets all results.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Result<&[u8]> {
+        if self.0.allocated_bytes().saturating_add(bytes.len()) > MAX_ARENA {
+            return Err(QueryError::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!("an expression needs more than {MAX_ARENA} bytes for one document"),
+            ));
+        }
+        Ok(self.0.alloc_slice_copy(bytes))
+    }
+}
+
+/// What the parser of an expression knows: the names of the variables it may use, and how its texts compare.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    globals: Vec<String>,
+    pub(super) locals: Vec<String>,
+    collation: Collation,
+}
+
+impl Names {
+    /// The names `globals`, in the order of [`Globals::values`].
+    pub fn new(globals: Vec<String>) -> Self {
+        Names { globals, ..Self::default() }
+    }
+
+    /// The same names, texts compared as `collation` says.
+    pub fn collated(self, collation: Collation) -> Self {
+        Names { collation, ..self }
+    }
+
+    /// The names `globals` in the place of these; texts compare as here.
+    pub fn renamed(&self, globals: Vec<String>) -> Self {
+        Names::new(globals).collated(self.collation.clone())
+    }
+
+    /// How texts compare.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
+    }
+
+    /// The names of the whole pipeline.
+    pub fn globals(&self) -> &[String] {
+        &self.globals
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<super::Base> {
+        let local = self.locals.iter().rposition(|local| local == name).map(super::Base::Local);
+        local.or_else(|| self.globals.iter().rposition(|global| global == name).map(super::Base::Global))
+    }
+}
+
+/// What stays the same for all documents: the time, and the variables of the command or of a `$lookup`.
+#[derive(Debug, Clone, Default)]
+pub struct Globals {
+    /// `$$NOW`, milliseconds since 1970.
+    pub now: i64,
+    /// The values of the names given to the parser; `None` for missing.
+    pub values: Vec<Option<OwnedValue>>,
+}
+
+impl Globals {
+    /// No variables; `$$NOW` is the time of the call.
+    pub fn now() -> Self {
+        Globals { now: bson::DateTime::now().timestamp_millis(), values: Vec::new() }
+    }
+}
+
+/// One document being looked at.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    pub(crate) root: Value<'a>,
+    pub(crate) current: Value<'a>,
+    pub(crate) globals: &'a Globals,
+    arena: &'a Arena,
+    pub(super) locals: Vec<Found<'a>>,
+    /// How texts compare: set by the expression that is asked.
+    pub(super) collation: &'a Collation,
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of `root`, whose results live in `arena`.
+    pub fn new(root: Doc<'a>, globals: &'a Globals, arena: &'a Arena) -> Self {
+        let root = Value::Document(root);
+        Scope { root, current: root, globals, arena, locals: Vec::new(), collation: &Collation::Simple }
+    }
+
+    /// MongoDB's order, missing below null.
+    pub(super) fn order(&self, a: Found<'_>, b: Found<'_>) -> Ordering {
+        self.collation.compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined))
+    }
+
+    /// The same document, seen from `current`: `$$CURRENT`.
+    pub(crate) fn at(&self, current: Value<'a>) -> Self {
+        Scope { current, locals: Vec::new(), ..*self }
+    }
+
+    /// The whole document.
+    pub(crate) fn root(&self) -> Value<'a> {
+        self.root
+    }
+
+    /// A string as a value.
+    pub(crate) fn text(&self, text: &str) -> Result<Found<'a>> {
+        self.bytes(text.as_bytes()).map(|bytes| Some(Value::String(bytes)))
+    }
+
+    /// Bytes that live as long as the evaluation.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<&'a [u8]> {
+        self.arena.keep(bytes)
+    }
+
+    /// An array as a value.
+    pub(crate) fn array(&self, array: ArrayWriter) -> Result<Value<'a>> {
+        Ok(Value::Array(Doc::new(self.arena.keep(&array.into_bytes())?)))
+    }
+
+    /// A document as a value.
+    pub(crate) fn document(&self, document: Writer) -> Result<Value<'a>> {
+        Ok(Value::Document(Doc::new(self.arena.keep(&document.into_bytes())?)))
+    }
+
+    /// A copy of a value that lives as long as the evaluation.
+    pub(crate) fn copy(&self, value: Value<'_>) -> Result<Value<'a>> {
+        let mut holder = Writer::new(64);
+        holder.value(b"", value);
+        let kept = Doc::new(self.arena.keep(&holder.into_bytes())?);
+        Ok(kept.elements().next().map_or(Value::Undefined, |element| element.value()))
+    }
+
+    /// `InvalidLength`-like refusal of a list that grows without end.
+    pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
+        if bytes > MAX_ARENA {
+            return Err(QueryError::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!("an expression needs more than {MAX_ARENA} bytes for one document"),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! `$expr`: an expression as a condition on a document.
+
+use crate::doc::{Collation, Doc, Element, OwnedValue};
+use crate::error::Result;
+use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
+
+/// A parsed expression, with the time that `$$NOW` is.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    expr: Expr,
+    collation: Collation,
+    globals: Globals,
+    source: OwnedValue,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source && self.collation == other.collation
+    }
+}
+
+impl Condition {
+    /// Reads the operand of `$expr`.
+    ///
+    /// # Errors
+    /// Those of [`Expr::parse`].
+    pub(super) fn parse(operand: &Element<'_>) -> Result<Self> {
+        Ok(Condition {
+            expr: Expr::parse_element(operand, &Names::default())?,
+            collation: Collation::Simple,
+            globals: Globals::now(),
+            source: OwnedValue::from_element(operand),
+        })
+    }
+
+    /// The same expression, its texts compared by `collation`.
+    ///
+    /// # Errors
+    /// None: it was read before.
+    pub(super) fn collated(self, collation: &Collation) -> Result<Self> {
+        let names = Names::default().collated(collation.clone());
+        let expr = Expr::parse(self.source.value(), &names)?;
+        Ok(Condition { expr, collation: collation.clone(), ..self })
+    }
+
+    /// True if the expression gives something true for `doc`.
+    pub(super) fn holds(&self, doc: Doc<'_>) -> Result<bool> {
+        let arena = Arena::new();
+        self.expr.holds(&mut Scope::new(doc, &self.globals, &arena))
+    }
+}

@@ -1,0 +1,235 @@
+//! From MongoDB's filter document to [`Node`]s.
+
+use bson::RawDocument;
+
+use super::bits::Bits;
+use super::condition::Condition;
+use super::element::Types;
+use super::modulo::Modulo;
+use super::regex::Pattern;
+use super::schema::Schema;
+use super::{Node, Op, Test, array};
+use crate::doc::compare::compare;
+use crate::doc::{Doc, Element, MESSAGE, OwnedValue, Path, Value, validate_with};
+use crate::error::{ErrorCode, QueryError, Result};
+
+pub(super) fn filter(filter: &RawDocument) -> Result<Node> {
+    validate_with(filter.as_bytes(), MESSAGE)?;
+    document(filter.into(), false)
+}
+
+/// Reads a filter; `nested` inside of an `$elemMatch`, where conditions on the whole document have no place.
+pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
+    let mut nodes = Vec::new();
+    for element in doc.elements() {
+        let name = element.name_str();
+        match name {
+            "$and" => nodes.push(only(clauses(&element, nested)?, Node::And)),
+            "$or" => nodes.push(only(clauses(&element, nested)?, Node::Or)),
+            "$nor" => nodes.push(Node::Not(Box::new(only(clauses(&element, nested)?, Node::Or)))),
+            "$comment" => {}
+            "$jsonSchema" => nodes.push(Node::Schema(Box::new(Schema::parse(&element)?))),
+            "$expr" if nested => {
+                return Err(QueryError::bad_value("$expr can only be applied to the top-level document"));
+            }
+            "$expr" => nodes.push(Node::Expr(Box::new(Condition::parse(&element)?))),
+            "$where" => {
+                return Err(QueryError::new(
+                    ErrorCode::NotImplemented,
+                    "$where is not supported, since no JavaScript is run here: use $expr",
+                ));
+            }
+            _ if name.starts_with('$') => {
+                return Err(QueryError::bad_value(format!(
+                    "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
+                     it cannot be queried here"
+                )));
+            }
+            _ => field(&Path::new(name), &element, &mut nodes)?,
+        }
+    }
+    Ok(only(nodes, Node::And))
+}
+
+/// The list, or its only member.
+pub(super) fn only(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
+    match nodes.pop() {
+        Some(node) if nodes.is_empty() => node,
+        Some(node) => {
+            nodes.push(node);
+            list(nodes)
+        }
+        None => list(nodes),
+    }
+}
+
+fn clauses(element: &Element<'_>, nested: bool) -> Result<Vec<Node>> {
+    let name = element.name_str();
+    let Value::Array(array) = element.value() else {
+        return Err(QueryError::bad_value(format!("{name} must be an array")));
+    };
+    if array.is_empty() {
+        return Err(QueryError::bad_value(format!("{name} argument must be a non-empty array")));
+    }
+    let clause = |element: Element<'_>| match element.value() {
+        Value::Document(doc) => document(doc, nested),
+        _ => Err(QueryError::bad_value(format!("{name} argument's entries must be objects"))),
+    };
+    array.elements().map(clause).collect()
+}
+
+/// A value at the path matches a pattern.
+pub(super) fn regex(path: &Path, pattern: &[u8], options: &[u8]) -> Result<Node> {
+    Ok(Node::Value { path: path.clone(), test: Test::Regex(Pattern::of(pattern, options)?) })
+}
+
+/// `$regex`, with the `$options` next to it.
+fn regex_operator(path: &Path, operand: &Element<'_>, all: Doc<'_>) -> Result<Node> {
+    let options = match all.get("$options") {
+        None => None,
+        Some(Value::String(options)) => Some(options),
+        Some(_) => {
+            return Err(QueryError::bad_value(format!("$options has to be a string (field '{path}')")));
+        }
+    };
+    match (operand.value(), options) {
+        (Value::String(pattern), options) => regex(path, pattern, options.unwrap_or_default()),
+        (Value::Regex(pattern, own), None) => regex(path, pattern, own),
+        (Value::Regex(pattern, b""), Some(options)) => regex(path, pattern, options),
+        (Value::Regex(..), Some(_)) => Err(QueryError::new(
+            ErrorCode::Location51075,
+            format!("options set in both $regex and $options (field '{path}')"),
+        )),
+        _ => Err(QueryError::bad_value(format!("$regex has to be a string (field '{path}')"))),
+    }
+}
+
+fn field(path: &Path, element: &Element<'_>, nodes: &mut Vec<Node>) -> Result<()> {
+    match element.value() {
+        Value::Document(doc) if holds_operators(doc) => operators(path, doc, nodes),
+        Value::Regex(pattern, options) => {
+            nodes.push(regex(path, pattern, options)?);
+            Ok(())
+        }
+        _ => {
+            nodes.push(comparison(path, Op::Eq, element)?);
+            Ok(())
+        }
+    }
+}
+
+/// `{ $gt: 5 }` is operators, `{ a: 5 }` a value, and so is a DBRef, whose names begin with `$` too.
+pub(super) fn holds_operators(doc: Doc<'_>) -> bool {
+    doc.elements().next().is_some_and(|element| {
+        element.name.starts_with(b"$") && !matches!(element.name, b"$ref" | b"$id" | b"$db")
+    })
+}
+
+pub(super) fn operators(path: &Path, doc: Doc<'_>, nodes: &mut Vec<Node>) -> Result<()> {
+    for element in doc.elements() {
+        let name = element.name_str();
+        nodes.push(match name {
+            "$eq" => comparison(path, Op::Eq, &element)?,
+            "$gt" => comparison(path, Op::Gt, &element)?,
+            "$gte" => comparison(path, Op::Gte, &element)?,
+            "$lt" => comparison(path, Op::Lt, &element)?,
+            "$lte" => comparison(path, Op::Lte, &element)?,
+            "$ne" => match element.value() {
+                Value::Regex(..) => {
+                    return Err(QueryError::bad_value(format!(
+                        "Can't have regex as arg to $ne (field '{path}')."
+                    )));
+                }
+                _ => Node::Not(Box::new(comparison(path, Op::Eq, &element)?)),
+            },
+            "$in" => one_of(path, &element)?,
+            "$nin" => Node::Not(Box::new(one_of(path, &element)?)),
+            "$exists" => {
+                let exists = Node::Exists { path: path.clone() };
+                if element.value().truthy() { exists } else { Node::Not(Box::new(exists)) }
+            }
+            "$not" => negation(path, &element)?,
+            "$type" => value(path, Test::Type(Types::parse(path.as_str(), &element)?)),
+            "$mod" => value(path, Test::Mod(Modulo::parse(path.as_str(), &element)?)),
+            "$regex" => regex_operator(path, &element, doc)?,
+            "$options" if doc.get("$regex").is_some() => continue,
+            "$options" => {
+                return Err(QueryError::bad_value(format!("$options needs a $regex (field '{path}')")));
+            }
+            "$size" => array::size(path, &element)?,
+            "$elemMatch" => array::elem_match(path, &element)?,
+            "$all" => array::all(path, &element)?,
+            _ => match Bits::parse(name, path.as_str(), &element) {
+                Some(bits) => value(path, Test::Bits(bits?)),
+                None => {
+                    return Err(QueryError::bad_value(format!("unknown operator: {name} (field '{path}')")));
+                }
+            },
+        });
+    }
+    Ok(())
+}
+
+fn value(path: &Path, test: Test) -> Node {
+    Node::Value { path: path.clone(), test }
+}
+
+fn comparison(path: &Path, op: Op, element: &Element<'_>) -> Result<Node> {
+    match element.value() {
+        Value::Undefined => {
+            Err(QueryError::bad_value(format!("cannot compare to undefined (field '{path}')")))
+        }
+        Value::Regex(..) if op != Op::Eq => {
+            Err(QueryError::bad_value(format!("Can't have RegEx as arg to predicate over field '{path}'.")))
+        }
+        _ => Ok(Node::Compare { path: path.clone(), op, value: OwnedValue::from_element(element) }),
+    }
+}
+
+fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
+    let name = element.name_str();
+    let Value::Array(array) = element.value() else {
+        return Err(QueryError::bad_value(format!("{name} needs an array (field '{path}')")));
+    };
+    let (mut values, mut patterns) = (Vec::new(), Vec::new());
+    for element in array.elements() {
+        match element.value() {
+            Value::Document(doc) if holds_operators(doc) => {
+                return Err(QueryError::bad_value(format!("cannot nest $ under {name} (field '{path}')")));
+            }
+            Value::Regex(pattern, options) => patterns.push(regex(path, pattern, options)?),
+            Value::Undefined => {
+                return Err(QueryError::bad_value(format!("{name} cannot hold undefined (field '{path}')")));
+            }
+            _ => values.push(OwnedValue::from_element(&element)),
+        }
+    }
+    let node = Node::In { path: path.clone(), values: distinct(values) };
+    if patterns.is_empty() {
+        return Ok(node);
+    }
+    patterns.insert(0, node);
+    Ok(Node::Or(patterns))
+}
+
+/// The values in order, each once.
+pub(super) fn distinct(mut values: Vec<OwnedValue>) -> Vec<OwnedValue> {
+    values.sort_by(|a, b| compare(a.value(), b.value()));
+    values.dedup_by(|a, b| compare(a.value(), b.value()).is_eq());
+    values
+}
+
+fn negation(path: &Path, element: &Element<'_>) -> Result<Node> {
+    match element.value() {
+        Value::Document(doc) if doc.is_empty() => {
+            Err(QueryError::bad_value(format!("$not cannot be empty (field '{path}')")))
+        }
+        Value::Document(doc) => {
+            let mut nodes = Vec::new();
+            operators(path, doc, &mut nodes)?;
+            Ok(Node::Not(Box::new(only(nodes, Node::And))))
+        }
+        Value::Regex(pattern, options) => Ok(Node::Not(Box::new(regex(path, pattern, options)?))),
+        _ => Err(QueryError::bad_value(format!("$not needs a regex or a document (field '{path}')"))),
+    }
+}

@@ -1,0 +1,240 @@
+//! Choosing how to find what a query asks for.
+//!
+//! The conditions that every matching document must fulfil (the top of the filter, `$and`s opened) become intervals
+//! of values, the intervals ranges of index keys; what the ranges leave open is tested on the keys, as far as the
+//! index has the fields for it. The filter is applied to each row that is fetched, so ranges and tests may let pass
+//! more than the filter asks for, never less. A query that can use an index does not look at every row; of several
+//! indexes the cheapest by estimate is taken.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `intervals` | from conditions to the values they leave at a path |
+//! | `candidate` | the best use of one index |
+//! | `key_test` | conditions tested on keys |
+//! | `cover` | documents made of keys |
+//! | `order` | whether a walk gives the order asked for |
+//! | `cost` | which candidate is cheapest |
+//! | `sets` | rows found by several indexes |
+//! | `cache` | choices remembered by the shape of queries |
+
+mod cache;
+mod candidate;
+mod cost;
+mod cover;
+mod intervals;
+mod key_test;
+mod order;
+mod sets;
+
+use crate::access::{IndexInfo, KeyRange, Source, Way};
+use crate::error::{ErrorCode, QueryError, Result};
+
+use super::bounds::Interval;
+use super::exec::Query;
+use super::filter::Node;
+use cache::Expected;
+pub(super) use cache::review;
+use candidate::{Candidate, candidates, concerned};
+use cost::Weighed;
+pub(super) use cover::Cover;
+pub use key_test::KeyTest;
+pub(super) use key_test::{Room, Truth};
+
+/// How a query is carried out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Where the rows come from.
+    pub path: Path,
+    /// True if they must be sorted after that.
+    pub sort_in_memory: bool,
+    /// How the documents are put together from keys, if the index has all that is handed out.
+    cover: Option<Cover>,
+    /// What was expected of it when it was remembered.
+    expected: Option<Expected>,
+}
+
+/// Where a plan's rows come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Path {
+    /// Nowhere: no document can match.
+    Nothing,
+    /// From every row of the collection.
+    Rows,
+    /// From ranges of an index.
+    Index {
+        /// Its position in [`Source::indexes`].
+        index: usize,
+        /// Its name.
+        name: String,
+        /// The ranges, in the order they are walked.
+        ranges: Vec<KeyRange>,
+        /// Which way.
+        way: Way,
+        /// True if no row can be met twice.
+        distinct: bool,
+        /// What the keys tell about their rows.
+        keys: OnKeys,
+    },
+    /// From sets of rows that indexes give, in the order of the rows.
+    Sets(RowSet),
+}
+
+/// A plan by one index, and what it is estimated to take.
+#[derive(Debug, Clone)]
+pub(super) struct Alternative {
+    pub(super) plan: Plan,
+    /// Keys it walks.
+    pub(super) keys: f64,
+    /// Rows it fetches.
+    pub(super) rows: f64,
+    /// All of it, in fetches of a row.
+    pub(super) cost: f64,
+}
+
+/// True if the keys of an index are the encodings of its rows' values, whole and in their order.
+fn keys_are_values(index: &IndexInfo) -> bool {
+    index.ordered && index.def.holds_values()
+}
+
+/// The intervals of values of each field of an index that conditions leave, as `explain` shows them.
+pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
+    let left = |part| match intervals::left_by(part, conditions, index) {
+        Some(left) => left.intervals.iter().map(Interval::shown).collect(),
+        None => vec!["[MinKey, MaxKey]".to_owned()],
+    };
+    index.def.keys.iter().map(left).collect()
+}
+
+/// Rows that indexes give.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RowSet {
+    /// Those of an index's entries.
+    Entries {
+        /// Its position in [`Source::indexes`].
+        index: usize,
+        /// Its name.
+        name: String,
+        /// The ranges of its keys.
+        ranges: Vec<KeyRange>,
+        /// What the keys tell about their rows.
+        keys: OnKeys,
+    },
+    /// Those that are in one of the sets.
+    Union(Vec<RowSet>),
+    /// Those that are in all of the sets.
+    Intersection(Vec<RowSet>),
+}
+
+/// What the keys of an index tell before a document is fetched.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OnKeys {
+    /// What they are tested for.
+    pub test: Option<KeyTest>,
+    /// True if a key that passes answers for its row: nothing of the filter is left.
+    pub complete: bool,
+}
+
+impl Plan {
+    /// Rows that come from `path` and are sorted in memory or not.
+    pub fn new(path: Path, sort_in_memory: bool) -> Plan {
+        Plan { path, sort_in_memory, cover: None, expected: None }
+    }
+
+    /// The plan for `query` over `source`.
+    ///
+    /// # Errors
+    /// `BadValue` if the hint names an index that does not exist, or cannot be used for the query.
+    pub fn choose(source: &dyn Source, query: &Query) -> Result<Plan> {
+        let conditions = query.filter.conjuncts();
+        if let Some(hint) = query.hint.as_deref() {
+            return Self::hinted(source, query, &conditions, hint);
+        }
+        let concerned = concerned(source, query, &conditions);
+        // With one index to choose from there is nothing to remember.
+        let shape = (concerned.len() > 1).then(|| cache::shape(query, &conditions));
+        if let Some((found, expected)) =
+            shape.and_then(|shape| cache::recall(source, query, &conditions, shape))
+        {
+            return Ok(Plan { expected: Some(expected), ..found.plan });
+        }
+        let mut found: Vec<Candidate> = Vec::new();
+        for one in concerned.into_iter().flat_map(|number| candidates(source, number, query, &conditions)) {
+            // One row at most: no other index can do better.
+            if one.unique {
+                return Ok(one.plan);
+            }
+            if one.helps(query) {
+                found.push(one);
+            }
+        }
+        let several = found.len() > 1 || conditions.iter().any(|condition| matches!(condition, Node::Or(_)));
+        if !several {
+            return Ok(found.pop().map_or_else(|| Self::rows(query), |only| only.plan));
+        }
+        let weighed = cost::weigh(source, query, found);
+        let best = cost::cheapest(weighed.clone());
+        let least = best.as_ref().map(|best| best.cost.whole);
+        if let Some(plan) = sets::by_sets(source, query, &conditions, &weighed, least) {
+            return Ok(plan);
+        }
+        let Some(Weighed { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
+        let mut plan = best.plan;
+        plan.expected = shape.and_then(|shape| cache::remember(source, &plan, cost.keys, shape));
+        Ok(plan)
+    }
+
+    /// The plans by each index that is of use, the cheapest first.
+    pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
+        let conditions = query.filter.conjuncts();
+        let found = concerned(source, query, &conditions)
+            .into_iter()
+            .flat_map(|number| candidates(source, number, query, &conditions))
+            .filter(|one| one.unique || one.helps(query))
+            .collect();
+        let mut weighed = cost::weigh(source, query, found);
+        weighed.sort_by(|a, b| a.cost.whole.total_cmp(&b.cost.whole));
+        let alternative = |one: Weighed| Alternative {
+            plan: one.candidate.plan,
+            keys: one.cost.keys,
+            rows: one.cost.rows,
+            cost: one.cost.whole,
+        };
+        weighed.into_iter().map(alternative).collect()
+    }
+
+    /// How the documents are put together from keys, if they are.
+    pub(super) fn covered(&self) -> Option<&Cover> {
+        self.cover.as_ref()
+    }
+
+    /// The plan by the index that a hint names.
+    fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &str) -> Result<Plan> {
+        if hint == "$natural" {
+            return Ok(Self::rows(query));
+        }
+        let missing = |why: &str| {
+            let message = format!("hint provided does not correspond to an existing index: {hint}{why}");
+            Err(QueryError::new(ErrorCode::BadValue, message))
+        };
+        let mut indexes = source.indexes().iter().enumerate();
+        let Some((number, index)) = indexes.find(|(_, index)| index.def.name == hint) else {
+            return missing("");
+        };
+        if index.def.options.hidden {
+            return missing(" (it is hidden)");
+        }
+        let ways = candidates(source, number, query, conditions);
+        match cost::cheapest(cost::weigh(source, query, ways)) {
+            Some(best) => Ok(best.candidate.plan),
+            None => Err(QueryError::new(
+                ErrorCode::NoQueryExecutionPlans,
+                format!("error processing query: the index {hint}, which the hint names, cannot answer it"),
+            )),
+        }
+    }
+
+    /// The plan that looks at every row.
+    fn rows(query: &Query) -> Plan {
+        Self::new(Path::Rows, query.sort.is_some())
+    }
+}

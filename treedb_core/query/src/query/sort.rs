@@ -1,0 +1,153 @@
+//! Sorting: the order a `sort` document asks for, as bytes that compare like it.
+//!
+//! A document's sort key is the concatenation of its fields' encodings ([`crate::doc::key`]), descending ones
+//! inverted, so that comparing two keys bytewise compares the documents. A missing field counts as null. Of an
+//! array the least element counts when the order is ascending and the greatest when it is descending, an empty
+//! array being below null: MongoDB's rule, and that of an index over the same fields.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::doc::write::Writer;
+use crate::doc::{Collation, Doc, Path, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
+
+/// A parsed sort.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sort {
+    /// The fields, the first deciding first.
+    pub keys: Vec<KeyPart>,
+    /// How texts compare.
+    pub collation: Collation,
+}
+
+impl Sort {
+    /// Reads `{ a: 1, "b.c": -1 }`; an empty one is `None`: any order.
+    ///
+    /// # Errors
+    /// `Location15975` for a direction that is not 1 or -1, `BadValue` for `$meta` and other operators.
+    pub fn parse(sort: &RawDocument) -> Result<Option<Self>> {
+        let mut keys: Vec<KeyPart> = Vec::new();
+        for element in Doc::from(sort).elements() {
+            let path = element.name_str();
+            let direction = match element.value() {
+                value if value.is_number() => match value.as_integer() {
+                    Some(1) => Direction::Ascending,
+                    Some(-1) => Direction::Descending,
+                    _ => return Err(bad_direction(path)),
+                },
+                Value::Document(_) => {
+                    return Err(QueryError::bad_value(format!(
+                        "sort by an expression is not supported (field '{path}')"
+                    )));
+                }
+                _ => return Err(bad_direction(path)),
+            };
+            if path.split('.').any(str::is_empty) {
+                return Err(QueryError::new(
+                    ErrorCode::Location40352,
+                    format!("FieldPath '{path}' has an empty field name"),
+                ));
+            }
+            if path.starts_with('$') {
+                return Err(QueryError::bad_value(format!(
+                    "FieldPath field names may not start with '$': '{path}'"
+                )));
+            }
+            if !keys.iter().any(|key| key.path.as_str() == path) {
+                keys.push(KeyPart { path: Path::new(path), direction });
+            }
+        }
+        if keys.len() > MAX_KEY_PARTS {
+            return Err(QueryError::bad_value(format!(
+                "too many sort keys: {} (at most {MAX_KEY_PARTS})",
+                keys.len()
+            )));
+        }
+        Ok((!keys.is_empty()).then_some(Sort { keys, collation: Collation::Simple }))
+    }
+
+    /// The same order of fields, texts compared by `collation`.
+    pub fn collated(self, collation: &Collation) -> Self {
+        Sort { collation: collation.clone(), ..self }
+    }
+
+    /// The sort in MongoDB's notation.
+    pub(crate) fn written(&self) -> RawDocumentBuf {
+        let mut out = Writer::new(64);
+        for key in &self.keys {
+            let way = if key.direction == Direction::Ascending { 1 } else { -1 };
+            out.value(key.path.as_str().as_bytes(), Value::Int32(way));
+        }
+        out.finish()
+    }
+
+    /// The document's place in the order: keys compare bytewise like their documents.
+    ///
+    /// # Errors
+    /// `BadValue` if two of the fields are (in) different arrays: MongoDB's "parallel arrays".
+    pub fn key(&self, document: &RawDocument) -> Result<Vec<u8>> {
+        let mut key = Vec::with_capacity(32);
+        self.key_into(document, &mut key)?;
+        Ok(key)
+    }
+
+    /// [`Self::key`], in the place of what `out` holds.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn key_into(&self, document: &RawDocument, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        if self.plain_key(document, out) {
+            return Ok(());
+        }
+        let keys = keys_of(&self.keys, &self.collation, document)
+            .map_err(|_| QueryError::bad_value("cannot sort with keys that are parallel arrays"))?;
+        *out = keys.keys.into_iter().next().unwrap_or_default();
+        Ok(())
+    }
+
+    /// Writes the key if that takes no more than looking at fields of the document itself, as nearly always.
+    fn plain_key(&self, document: &RawDocument, out: &mut Vec<u8>) -> bool {
+        let doc = Doc::from(document);
+        self.collation.is_simple()
+            && self.keys.iter().all(|part| {
+                let value =
+                    doc.find(part.path.first().as_bytes()).map_or(Value::Null, |element| element.value());
+                part.encode(value, out);
+                part.path.parts().len() == 1 && !matches!(value, Value::Array(_))
+            })
+    }
+}
+
+fn bad_direction(path: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::Location15975,
+        format!("$sort key ordering must be 1 (for ascending) or -1 (for descending), field '{path}'"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::rawdoc;
+    use treedb_testing::{Rng, random_document};
+
+    #[test]
+    fn the_short_way_to_a_key_gives_the_key() {
+        let (mut rng, mut short, mut out) = (Rng::new(5), 0, Vec::new());
+        let sorts = [rawdoc! { "a": 1 }, rawdoc! { "b": -1, "a": 1 }, rawdoc! { "a.b": 1, "c": -1 }];
+        let sorts = sorts.map(|sort| Sort::parse(&sort).unwrap().unwrap());
+        for _ in 0..300 {
+            let document = random_document(&mut rng, 3);
+            for sort in &sorts {
+                out.clear();
+                if sort.plain_key(&document, &mut out) {
+                    short += 1;
+                    assert_eq!(keys_of(&sort.keys, &sort.collation, &document).unwrap().keys, [out.clone()]);
+                }
+            }
+        }
+        assert!(short > 100, "{short}");
+    }
+}

@@ -1,0 +1,62 @@
+//! B+trees over [`crate::page`]: node format, search, insert, delete, cursor, bulk load, check.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`node`] | leaves and branches on plain byte slices; knows no pages |
+//! | `root` | where a tree begins: what its owner stores of it |
+//! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
+//! | `finger` | [`Finger`]: where the last put went |
+//! | `many` | many keys at once |
+//! | `put_all` | many entries at once |
+//! | `estimate` | how far into a tree a key is |
+//! | `range` | delete from one key to another |
+//! | `far` | moving pages that lie far back in the file |
+//! | `cursor` | [`Cursor`]: both ways through a tree |
+//! | `rows` | [`RowTree`]: values under dense row ids, without keys and without search |
+//!
+//! A tree is a [`TreeRoot`] (a [`RowRoot`]) that its owner keeps (in a catalog, in a meta page) and pages it reaches. Changing pages
+//! is copy on write through [`PageSink::writable`](crate::page::PageSink::writable), along the path from the root.
+//! When a change returns an error, the tree it changed must be given up with its transaction; errors of reading
+//! change nothing.
+//!
+//! # Invariants
+//!
+//! - Every leaf is at the same depth; no leaf but the root's is empty; an empty tree has no page.
+//! - Keys rise within a leaf and from leaf to leaf; separator `i` of a branch is above every key of child `i` and not
+//!   above any key of child `i + 1`.
+//! - Leaves under a quarter full have been put together with a neighbour where the two fit.
+
+mod check;
+mod cursor;
+mod delete;
+mod estimate;
+mod far;
+mod finger;
+mod many;
+mod path;
+mod put_all;
+mod range;
+mod root;
+mod rows;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use check::TreeStats;
+pub use cursor::Cursor;
+pub use far::Place;
+pub use finger::Finger;
+pub use root::TreeRoot;
+pub use rows::{RowCursor, RowRoot, RowTree};
+pub use tree::Tree;
+pub use treedb_formats::node::Value;
+
+/// The longest key every tree takes whose pages have a payload of at least 4,032 bytes, in bytes. Trees of other
+/// pages take keys up to [`node::max_key`].
+pub const MAX_KEY: usize = treedb_formats::node::max_key(4096 - 64);
+
+/// The longest value every tree takes whose pages have a payload of at least 4,032 bytes, in bytes: about a quarter
+/// page. Longer values are the owner's to put elsewhere. Trees of other pages take values up to [`node::max_value`].
+pub const MAX_VALUE: usize = treedb_formats::node::max_value(4096 - 64);

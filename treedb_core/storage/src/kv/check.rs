@@ -1,0 +1,122 @@
+//! Everything in the directory against everything else.
+
+use std::sync::PoisonError;
+
+use super::catalog::{self, Record, Table, TableKind};
+use super::cursor::{Cursor, Rows};
+use super::dup::Held;
+use super::reads::Look;
+use super::store::Inner;
+use super::values::INLINE;
+use crate::Result;
+use crate::btree::{RowRoot, RowTree, Tree};
+use crate::page::{Census, PageSource};
+
+/// What [`Store::check`](super::Store::check) counted; it returns an error instead if anything is wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Tables.
+    pub tables: u64,
+    /// Entries, rows and pairs in them.
+    pub entries: u64,
+    /// Pages accounted for: of trees, free ones, and the ledger's.
+    pub pages: u64,
+    /// Large values read in the value log.
+    pub large_values: u64,
+    /// Bytes of those.
+    pub large_bytes: u64,
+}
+
+/// See [`Store::check`](super::Store::check).
+pub(super) fn check(inner: &Inner) -> Result<CheckReport> {
+    // No checkpoint, no writer: the free pages and the roots stay as they are.
+    let _quiet = inner.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+    inner.as_writer(|writer| {
+        let mut census = inner.pager.census(&writer.alloc);
+        let mut report = CheckReport::default();
+        let _stay = inner.pager.stay();
+        let stats = Tree::check(&inner.pager, &writer.catalog, &mut |id| census.visit(id))?;
+        let tables = catalog::all(&inner.pager, &writer.catalog)?;
+        let records = catalog::records(&inner.pager, &writer.catalog)?;
+        let names = tables.len();
+        if records != names || stats.entries < 2 * names as u64 || stats.entries > 2 * names as u64 + 1 {
+            return Err(inner.pager.damaged(
+                writer.catalog.root,
+                0,
+                "as many records as names in the catalog",
+                &format!("{records} records, {names} names, {} entries", stats.entries),
+            ));
+        }
+        for table in &tables {
+            let record = writer.record(&inner.pager, table.id)?.ok_or_else(|| table.gone())?;
+            check_table(inner, table, &record, &mut census, &mut report)?;
+        }
+        report.tables = names as u64;
+        report.pages = census.finish()?;
+        Ok(report)
+    })
+}
+
+fn check_table(
+    inner: &Inner,
+    table: &Table,
+    record: &Record,
+    census: &mut Census<'_>,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let mut large = 0;
+    match record.kind {
+        TableKind::Ordered => {
+            report.entries += Tree::check(&inner.pager, &record.root, &mut |id| census.visit(id))?.entries;
+            let mut cursor = Cursor::new(&inner.pager, &inner.values, &record.root);
+            while cursor.next()? {
+                large += check_value(cursor.value()?.unwrap_or_default(), report);
+            }
+        }
+        TableKind::Rows => {
+            let root = RowRoot { tree: record.root, next: record.next_row };
+            report.entries += RowTree::check(&inner.pager, &root, &mut |id| census.visit(id))?.entries;
+            let look = Look { pager: &inner.pager, values: &inner.values, arena: None };
+            let mut rows = Rows::new(look, &root, 0);
+            while let Some((_, value)) = rows.lend_next()? {
+                large += check_value(value, report);
+            }
+        }
+        TableKind::Dup => {
+            Tree::check(&inner.pager, &record.root, &mut |id| census.visit(id))?;
+            let mut pairs = 0;
+            let mut cursor = Tree::cursor(&inner.pager, &record.root);
+            while cursor.next()? {
+                let Some(cell) = cursor.value() else { break };
+                pairs += Held::open(&inner.pager, cell)?.check(&inner.pager, &mut |id| census.visit(id))?;
+                large += u64::from(cell.pointer);
+            }
+            if pairs != record.pairs {
+                let expected = format!("{} pairs in table {:?}", record.pairs, table.name());
+                return Err(inner.pager.damaged(record.root.root, 0, &expected, &pairs.to_string()));
+            }
+            report.entries += pairs;
+        }
+    }
+    if large != record.large {
+        let what = if record.kind == TableKind::Dup { "trees of values" } else { "large values" };
+        return Err(inner.pager.damaged(
+            record.root.root,
+            0,
+            &format!("{} {what} in table {:?}", record.large, table.name()),
+            &large.to_string(),
+        ));
+    }
+    Ok(())
+}
+
+/// Counts a value, which was read; 1 if it is a large one. One that is in the wrong place makes the table's count wrong.
+fn check_value(value: &[u8], report: &mut CheckReport) -> u64 {
+    if value.len() <= INLINE {
+        return 0;
+    }
+    report.large_values += 1;
+    report.large_bytes += value.len() as u64;
+    1
+}

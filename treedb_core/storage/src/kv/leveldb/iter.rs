@@ -1,0 +1,125 @@
+//! Snapshots and iterators.
+
+use super::db::Db;
+use crate::Result;
+use crate::kv::cursor::Cursor;
+use crate::kv::reads::Reads;
+use crate::kv::snapshot::{ReadTxn, Snapshot};
+
+/// The state of a database at one moment.
+#[derive(Debug)]
+pub struct DbSnapshot {
+    pub(super) read: ReadTxn,
+}
+
+/// What keeps an iterator's pages.
+enum Pin<'d> {
+    Own { _snapshot: Snapshot<'d> },
+    Lent,
+}
+
+/// A place in a database, to be moved both ways; LevelDB's iterator. It begins not valid, is not valid behind the last
+/// and before the first key, and after an error, which [`DbIterator::status`] gives.
+pub struct DbIterator<'d> {
+    cursor: Cursor<'d>,
+    /// Behind the cursor, so that it goes after it.
+    _pin: Pin<'d>,
+    key: Vec<u8>,
+    valid: bool,
+    status: Result<()>,
+}
+
+impl<'d> DbIterator<'d> {
+    pub(super) fn new(db: &'d Db, lent: Option<&'d DbSnapshot>) -> Result<DbIterator<'d>> {
+        let inner = &*db.store.inner;
+        let (found, pin) = match lent {
+            Some(snapshot) => (snapshot.read.find(&db.table)?, Pin::Lent),
+            None => {
+                let snapshot = db.store.snapshot()?;
+                (snapshot.find(&db.table)?, Pin::Own { _snapshot: snapshot })
+            }
+        };
+        let cursor = Cursor::new(&inner.pager, &inner.values, &found.0.root);
+        Ok(DbIterator { cursor, _pin: pin, key: Vec::new(), valid: false, status: Ok(()) })
+    }
+
+    /// Notes where a move went.
+    fn moved(&mut self, on: Result<bool>) {
+        let on = on.and_then(|on| {
+            self.key.clear();
+            if let Some(key) = self.cursor.key()?.filter(|_| on) {
+                self.key.extend_from_slice(key);
+                self.cursor.value()?;
+            }
+            Ok(on)
+        });
+        self.valid = matches!(on, Ok(true));
+        self.status = on.map(|_| ());
+    }
+
+    /// Goes to the first key not below `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        let on = self.cursor.seek(key);
+        self.moved(on);
+    }
+
+    /// Goes to the first key.
+    pub fn seek_to_first(&mut self) {
+        let on = self.cursor.first();
+        self.moved(on);
+    }
+
+    /// Goes to the last key.
+    pub fn seek_to_last(&mut self) {
+        let on = self.cursor.last();
+        self.moved(on);
+    }
+
+    /// Goes one key on. Nothing if it is not valid.
+    pub fn next(&mut self) {
+        if self.valid {
+            let on = self.cursor.next();
+            self.moved(on);
+        }
+    }
+
+    /// Goes one key back. Nothing if it is not valid.
+    pub fn prev(&mut self) {
+        if self.valid {
+            let on = self.cursor.prev();
+            self.moved(on);
+        }
+    }
+
+    /// Whether it is on a key.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The key it is on; empty if it is not valid.
+    pub fn key(&self) -> &[u8] {
+        if self.valid { &self.key } else { &[] }
+    }
+
+    /// The value it is on, borrowed from the files; empty if it is not valid.
+    pub fn value(&mut self) -> &[u8] {
+        self.entry().1
+    }
+
+    /// Key and value it is on; both empty if it is not valid.
+    pub fn entry(&mut self) -> (&[u8], &[u8]) {
+        if !self.valid {
+            return (&[], &[]);
+        }
+        // The value was read when it came here: there can be no error.
+        (&self.key, self.cursor.value().ok().flatten().unwrap_or_default())
+    }
+
+    /// The error that made it not valid, once.
+    ///
+    /// # Errors
+    /// `Corrupt` if the last move came upon damage.
+    pub fn status(&mut self) -> Result<()> {
+        std::mem::replace(&mut self.status, Ok(()))
+    }
+}

@@ -1,0 +1,364 @@
+//! A snapshot, and changes that only its transaction sees.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::Isolation;
+use super::cursor::{Base, Changes, OptimisticCursor, OptimisticRange};
+use super::spans::{ReadSet, parts, place};
+use crate::kv::catalog::{Table, TableKind};
+use crate::kv::edit::{check_limits, check_row};
+use crate::kv::hold::RowPlace;
+use crate::kv::options::Durability;
+use crate::kv::reads::{Bounds, Reads, above_prefix};
+use crate::kv::snapshot::{ReadTxn, Snapshot};
+use crate::kv::store::{Inner, Store};
+use crate::kv::write::WriteTxn;
+use crate::{Error, Result};
+
+/// A transaction that is checked when it commits: see [`Store::begin_optimistic`]. It may go to another thread; any
+/// number of them may be open. Its changes are in memory until it commits. Dropping it undoes everything.
+///
+/// Tables with keys and tables of rows can be used; `TableMismatch` for dup tables.
+#[derive(Debug)]
+pub struct OptimisticTxn {
+    inner: Arc<Inner>,
+    read: ReadTxn,
+    isolation: Isolation,
+    writes: BTreeMap<u32, Writes>,
+    reads: RefCell<ReadSet>,
+    /// The names of the tables it has read of.
+    names: RefCell<BTreeMap<u32, Arc<str>>>,
+}
+
+/// The changes of a table.
+#[derive(Debug)]
+struct Writes {
+    table: Table,
+    changes: Changes,
+}
+
+impl Store {
+    /// Begins an optimistic transaction, [`Isolation::Serializable`]. It waits for nobody, and nobody for it.
+    ///
+    /// ```
+    /// use treedb_core::kv::{Store, TableKind};
+    ///
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// let store = Store::open(dir.path())?;
+    /// let mut txn = store.begin_write()?;
+    /// let stock = txn.create_table("stock", TableKind::Ordered)?;
+    /// txn.put(&stock, b"bolts", &[7])?;
+    /// txn.commit()?;
+    ///
+    /// let (mut mine, mut yours) = (store.begin_optimistic()?, store.begin_optimistic()?);
+    /// for txn in [&mut mine, &mut yours] {
+    ///     let left = txn.get(&stock, b"bolts")?.map_or(0, |value| value[0]);
+    ///     txn.put(&stock, b"bolts", &[left - 1])?;
+    /// }
+    /// mine.commit()?;
+    /// assert!(yours.commit().unwrap_err().is_conflict());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Poisoned` after a failed write or flush, `Invalid` after [`Store::close`].
+    pub fn begin_optimistic(&self) -> Result<OptimisticTxn> {
+        self.begin_optimistic_with(Isolation::default())
+    }
+
+    /// Begins an optimistic transaction. Errors as [`Store::begin_optimistic`].
+    pub fn begin_optimistic_with(&self, isolation: Isolation) -> Result<OptimisticTxn> {
+        self.inner.refuse_writes()?;
+        let read = self.inner.history.begin(&self.inner)?;
+        Ok(OptimisticTxn {
+            inner: Arc::clone(&self.inner),
+            read,
+            isolation,
+            writes: BTreeMap::new(),
+            reads: RefCell::default(),
+            names: RefCell::default(),
+        })
+    }
+}
+
+impl Drop for OptimisticTxn {
+    fn drop(&mut self) {
+        self.inner.history.end(self.read.txn());
+    }
+}
+
+fn row_in(key: &[u8]) -> u64 {
+    key.first_chunk().map_or(0, |&bytes| u64::from_be_bytes(bytes))
+}
+
+fn row_bounds(from: &[u8; 8]) -> Bounds<'_> {
+    (Bound::Included(from), Bound::Unbounded)
+}
+
+/// Errors common to all methods: `NoSuchTable` if the table does not exist in the snapshot, `TableMismatch` if it is
+/// of another kind, `Corrupt` for damage. No error of a method makes the transaction unusable.
+impl OptimisticTxn {
+    /// Number of the transaction its snapshot sees.
+    pub fn txn(&self) -> u64 {
+        self.read.txn()
+    }
+
+    /// The table with this name, `None` if there is none. Tables are created and dropped by a
+    /// [`WriteTxn`]; dropping one conflicts with what was read of it.
+    pub fn table(&self, name: &str) -> Result<Option<Table>> {
+        self.read.table(name)
+    }
+
+    /// All tables, by name.
+    pub fn tables(&self) -> Result<Vec<Table>> {
+        self.read.tables()
+    }
+
+    /// Notes whose numbers are read.
+    fn reading(&self, table: &Table) -> Option<&RefCell<ReadSet>> {
+        if self.isolation == Isolation::Snapshot {
+            return None;
+        }
+        self.names.borrow_mut().entry(table.id).or_insert_with(|| Arc::clone(&table.name));
+        Some(&self.reads)
+    }
+
+    /// The transaction's own change of a key, if there is one.
+    fn own(&self, table: &Table, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.writes.get(&table.id)?.changes.get(key).map(Option::as_deref)
+    }
+
+    /// The value of `key`, `None` if it is not there.
+    pub fn get(&self, table: &Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        table.expect(TableKind::Ordered)?;
+        if let Some(own) = self.own(table, key) {
+            return Ok(own);
+        }
+        if let Some(reads) = self.reading(table) {
+            reads.borrow_mut().key(table.id, key);
+        }
+        self.read.get(table, key)
+    }
+
+    /// Row `row`, `None` if it is not there.
+    pub fn row(&self, table: &Table, row: u64) -> Result<Option<&[u8]>> {
+        table.expect(TableKind::Rows)?;
+        let key = row.to_be_bytes();
+        if let Some(own) = self.own(table, &key) {
+            return Ok(own);
+        }
+        if let Some(reads) = self.reading(table) {
+            reads.borrow_mut().key(table.id, &key);
+        }
+        self.read.row(table, row)
+    }
+
+    /// Takes back that `key` was read, so that another's change of it is no conflict: for keys that turned out not to
+    /// matter. False, and nothing, if it was not read by [`OptimisticTxn::get`], or if the transaction changes it. What
+    /// a cursor went over is not taken back.
+    pub fn forget(&self, table: &Table, key: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Ordered)?;
+        Ok(self.forget_place(table, key))
+    }
+
+    /// As [`OptimisticTxn::forget`], of a row read by [`OptimisticTxn::row`].
+    pub fn forget_row(&self, table: &Table, row: u64) -> Result<bool> {
+        table.expect(TableKind::Rows)?;
+        Ok(self.forget_place(table, &row.to_be_bytes()))
+    }
+
+    fn forget_place(&self, table: &Table, key: &[u8]) -> bool {
+        // A row that was appended must not take the place of another.
+        self.own(table, key).is_none() && self.reads.borrow_mut().forget(table.id, key)
+    }
+
+    fn cursor_of(&self, table: &Table) -> Result<OptimisticCursor<'_>> {
+        let look = self.read.look();
+        let base = if table.kind == TableKind::Rows {
+            let root = self.read.find(table)?.rows();
+            let cursor = Box::new(RowPlace::new(look.pager, &root));
+            Base::Rows { cursor, look, key: [0; 8] }
+        } else {
+            Base::Keys { cursor: Box::new(self.read.cursor(table)?), look }
+        };
+        let changes = self.writes.get(&table.id).map(|writes| &writes.changes);
+        Ok(OptimisticCursor::new(table.id, base, changes, self.reading(table)))
+    }
+
+    /// A cursor over the keys, not yet on any.
+    pub fn cursor(&self, table: &Table) -> Result<OptimisticCursor<'_>> {
+        table.expect(TableKind::Ordered)?;
+        self.cursor_of(table)
+    }
+
+    /// Keys and values within `bounds`, from the lowest on.
+    pub fn range(&self, table: &Table, bounds: Bounds<'_>) -> Result<OptimisticRange<'_>> {
+        Ok(OptimisticRange::new(self.cursor(table)?, bounds, true))
+    }
+
+    /// Keys and values within `bounds`, from the highest on.
+    pub fn range_back(&self, table: &Table, bounds: Bounds<'_>) -> Result<OptimisticRange<'_>> {
+        Ok(OptimisticRange::new(self.cursor(table)?, bounds, false))
+    }
+
+    /// Keys that begin with `prefix`, and their values, from the lowest on.
+    pub fn prefix(&self, table: &Table, prefix: &[u8]) -> Result<OptimisticRange<'_>> {
+        let end = above_prefix(prefix);
+        let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range(table, (Bound::Included(prefix), to))
+    }
+
+    /// The rows from number `from` on.
+    pub fn rows(
+        &self,
+        table: &Table,
+        from: u64,
+    ) -> Result<impl Iterator<Item = Result<(u64, &[u8])>> + use<'_>> {
+        table.expect(TableKind::Rows)?;
+        let range = OptimisticRange::new(self.cursor_of(table)?, row_bounds(&from.to_be_bytes()), true);
+        Ok(range.map(|entry| entry.map(|(key, value)| (row_in(&key), value))))
+    }
+
+    /// Puts a change down; `NoSuchTable` right away and not at the commit.
+    fn change(&mut self, table: &Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if !self.writes.contains_key(&table.id) {
+            self.read.find(table)?;
+            self.writes.insert(table.id, Writes { table: table.clone(), changes: Changes::new() });
+        }
+        if let Some(writes) = self.writes.get_mut(&table.id) {
+            writes.changes.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        }
+        Ok(())
+    }
+
+    /// Stores `value` under `key`, instead of what was there. Limits as for [`WriteTxn::put`].
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        check_limits(key, value.len())?;
+        self.change(table, key, Some(value))
+    }
+
+    /// Removes `key`, if it is there; whether it is, is not looked at.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        check_limits(key, 0)?;
+        self.change(table, key, None)
+    }
+
+    /// Removes the keys within `bounds`, which are read for it, and returns how many there were.
+    pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<u64> {
+        let keys = self.range(table, bounds)?.map(|entry| entry.map(|(key, _)| key));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        for key in &keys {
+            self.change(table, key, None)?;
+        }
+        Ok(keys.len() as u64)
+    }
+
+    /// Stores a row under a number that no other optimistic transaction gets, above those that are in use now, and
+    /// returns the number. A transaction that is given up leaves a gap. A [`WriteTxn`] may have given the
+    /// number to another row by the time of the commit: that is a conflict.
+    pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
+        table.expect(TableKind::Rows)?;
+        let next = Snapshot::new(&self.inner)?.find(table)?.0.next_row;
+        let row = self.inner.history.row(table.id, next);
+        if let Some(reads) = self.reading(table) {
+            reads.borrow_mut().key(table.id, &row.to_be_bytes());
+        }
+        self.put_row(table, row, value)?;
+        Ok(row)
+    }
+
+    /// Stores row `row`, instead of what was there. Limits as for [`WriteTxn::put_row`].
+    pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        check_row(row, value.len())?;
+        self.change(table, &row.to_be_bytes(), Some(value))
+    }
+
+    /// Removes row `row`, if it is there; whether it is, is not looked at.
+    pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        self.change(table, &row.to_be_bytes(), None)
+    }
+
+    /// Number of keys and rows it changes.
+    pub fn changes(&self) -> usize {
+        self.writes.values().map(|writes| writes.changes.len()).sum()
+    }
+
+    /// Commits with the store's default durability. See [`OptimisticTxn::commit_with`].
+    pub fn commit(self) -> Result<()> {
+        let durability = self.inner.options.durability;
+        self.commit_with(durability)
+    }
+
+    /// Checks the transaction and makes its changes, all in one frame of the log: visible at once, and durable as
+    /// `durability` says. A transaction that changes nothing has nothing to be checked and returns right away.
+    ///
+    /// It becomes the writer for that: a thread that holds a [`WriteTxn`] waits for itself, for ever.
+    ///
+    /// # Errors
+    /// `Conflict` if what matters to it (see [`Isolation`]) has been changed since its snapshot, or so much has been
+    /// committed since that this is no longer known: nothing was changed, run it again. Otherwise as
+    /// [`WriteTxn::commit_with`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        if self.changes() == 0 {
+            return Ok(());
+        }
+        let mut txn = WriteTxn::new(Arc::clone(&self.inner))?;
+        self.check()?;
+        for Writes { table, changes } in self.writes.values() {
+            for (key, value) in changes {
+                match (table.kind, value) {
+                    (TableKind::Rows, Some(value)) => txn.put_row(table, row_in(key), value)?,
+                    (TableKind::Rows, None) => txn.delete_row(table, row_in(key)).map(|_| ())?,
+                    (_, Some(value)) => txn.put(table, key, value)?,
+                    (_, None) => txn.delete(table, key).map(|_| ())?,
+                }
+            }
+        }
+        txn.commit_with(durability)
+    }
+
+    /// `Conflict` if something that matters has changed. Call as the writer, so that it stays as it is.
+    fn check(&self) -> Result<()> {
+        let (history, since) = (&self.inner.history, self.read.txn());
+        if !history.reaches(since) {
+            let table = self.writes.values().next().map_or(String::new(), |w| w.table.name().to_owned());
+            let what = "is not known to be unchanged, so much was committed since";
+            return Err(Error::Conflict { table, key: Vec::new(), what });
+        }
+        let changed = match self.isolation {
+            Isolation::Serializable => {
+                let reads = self.reads.borrow();
+                let place = reads.places().find(|place| history.changed(place, since)).map(<[u8]>::to_vec);
+                place.or_else(|| reads.spans().find_map(|span| history.changed_span(span, since)))
+            }
+            Isolation::Snapshot => {
+                let mut places = self
+                    .writes
+                    .iter()
+                    .flat_map(|(&table, writes)| writes.changes.keys().map(move |key| place(table, key)));
+                places.find(|place| history.changed(place, since))
+            }
+        };
+        match changed {
+            Some(place) => Err(self.conflict(&place)),
+            None => Ok(()),
+        }
+    }
+
+    fn conflict(&self, place: &[u8]) -> Error {
+        let (id, key) = parts(place);
+        let name = self.names.borrow().get(&id).map(ToString::to_string);
+        let table = name.or_else(|| self.writes.get(&id).map(|writes| writes.table.name().to_owned()));
+        let what = "was changed by another transaction first";
+        Error::Conflict { table: table.unwrap_or_default(), key: key.to_vec(), what }
+    }
+}

@@ -1,0 +1,213 @@
+//! A transaction pinned for reading.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::arena::Arena;
+use super::catalog::Table;
+use super::reads::{Found, Look, Reads, known};
+use super::store::Inner;
+use crate::btree::TreeRoot;
+use crate::page::Pin;
+use crate::{Error, Result};
+
+/// A pin, and what reads of it need.
+#[derive(Debug)]
+struct Pinned {
+    pin: Pin,
+    arena: Option<Box<Arena>>,
+}
+
+impl Pinned {
+    #[inline(always)]
+    fn new(inner: &Inner) -> Pinned {
+        let arena = if inner.pager.is_mapped() { None } else { new_arena() };
+        Pinned { pin: inner.pager.pin(), arena }
+    }
+
+    #[inline]
+    fn look<'a>(&'a self, inner: &'a Inner) -> Look<'a> {
+        Look { pager: &inner.pager, values: &inner.values, arena: self.arena.as_deref() }
+    }
+
+    fn forget(&mut self) {
+        if let Some(arena) = &mut self.arena {
+            arena.clear();
+        }
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        root_of(self.pin.root())
+    }
+
+    #[inline]
+    fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
+        known::record(&inner.pager, self.pin.txn(), table, || self.catalog()).map(Found)
+    }
+
+    #[inline(always)]
+    fn root(&self, inner: &Inner, table: &Table) -> Result<TreeRoot> {
+        known::root(&inner.pager, self.pin.txn(), table, || self.catalog())
+    }
+}
+
+fn root_of(bytes: &[u8; 16]) -> Result<TreeRoot> {
+    TreeRoot::from_bytes(bytes).ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
+}
+
+/// Out of the way of snapshots that need none.
+#[cold]
+fn new_arena() -> Option<Box<Arena>> {
+    Some(Box::default())
+}
+
+/// A snapshot that holds its store open: it may go to another thread and outlive the handle it was made from.
+#[derive(Debug)]
+pub struct ReadTxn {
+    pinned: Pinned,
+    inner: Arc<Inner>,
+}
+
+impl ReadTxn {
+    pub(crate) fn new(inner: Arc<Inner>) -> Result<ReadTxn> {
+        Ok(ReadTxn { pinned: Pinned::new(&inner), inner })
+    }
+
+    /// Number of the transaction it sees.
+    pub fn txn(&self) -> u64 {
+        self.pinned.pin.txn()
+    }
+
+    /// Gives back the memory of what was read so far, none of which is used any more. A transaction that reads for long
+    /// calls this now and then if the store has a bounded cache; otherwise there is no such memory.
+    pub fn forget(&mut self) {
+        self.pinned.forget();
+    }
+}
+
+impl Drop for ReadTxn {
+    fn drop(&mut self) {
+        self.inner.pager.unpin(&self.pinned.pin);
+    }
+}
+
+impl Reads for ReadTxn {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        self.pinned.look(&self.inner)
+    }
+
+    fn scratch(&self) -> Result<Option<std::fs::File>> {
+        self.inner.scratch()
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        self.pinned.catalog()
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        self.pinned.find(&self.inner, table)
+    }
+
+    #[inline]
+    fn root(&self, table: &Table) -> Result<TreeRoot> {
+        self.pinned.root(&self.inner, table)
+    }
+}
+
+/// A reader of a transaction that another one pinned, for another thread or beside it in the same: it holds no pin, but keeps the pin's owner.
+#[derive(Debug)]
+pub struct Beside {
+    txn: u64,
+    root: [u8; 16],
+    arena: Option<Box<Arena>>,
+    inner: Arc<Inner>,
+    _pinned: Arc<Mutex<ReadTxn>>,
+}
+
+impl Beside {
+    /// Another reader of what `pinned` reads.
+    pub fn new(pinned: &Arc<Mutex<ReadTxn>>) -> Beside {
+        let txn = pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let arena = if txn.inner.pager.is_mapped() { None } else { new_arena() };
+        let (pin, inner) = (&txn.pinned.pin, Arc::clone(&txn.inner));
+        Beside { txn: pin.txn(), root: *pin.root(), arena, inner, _pinned: Arc::clone(pinned) }
+    }
+
+    /// Number of the transaction it sees.
+    pub fn txn(&self) -> u64 {
+        self.txn
+    }
+}
+
+impl Reads for Beside {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
+    }
+
+    fn scratch(&self) -> Result<Option<std::fs::File>> {
+        self.inner.scratch()
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        root_of(&self.root)
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        known::record(&self.inner.pager, self.txn, table, || self.catalog()).map(Found)
+    }
+}
+
+/// A snapshot that borrows its store: begins and ends without a lock, an allocation or a counter that others write.
+#[derive(Debug)]
+pub struct Snapshot<'s> {
+    pinned: Pinned,
+    inner: &'s Inner,
+}
+
+impl<'s> Snapshot<'s> {
+    #[inline]
+    pub(crate) fn new(inner: &'s Inner) -> Result<Snapshot<'s>> {
+        Ok(Snapshot { pinned: Pinned::new(inner), inner })
+    }
+
+    /// Number of the transaction it sees.
+    pub fn txn(&self) -> u64 {
+        self.pinned.pin.txn()
+    }
+
+    /// Gives back the memory of what was read so far; see [`ReadTxn::forget`].
+    pub fn forget(&mut self) {
+        self.pinned.forget();
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.inner.pager.unpin(&self.pinned.pin);
+    }
+}
+
+impl Reads for Snapshot<'_> {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        self.pinned.look(self.inner)
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        self.pinned.catalog()
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        self.pinned.find(self.inner, table)
+    }
+
+    #[inline]
+    fn root(&self, table: &Table) -> Result<TreeRoot> {
+        self.pinned.root(self.inner, table)
+    }
+}

@@ -1,0 +1,277 @@
+//! A directory opened.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::check::{self, CheckReport};
+use super::checkpoint::Worker;
+use super::edit::Writer;
+use super::gate::Gate;
+use super::optimistic::History;
+use super::options::{Durability, Options};
+use super::recover;
+use super::snapshot::{ReadTxn, Snapshot};
+use super::stalls::{StallStats, Stalls};
+use super::values::Dead;
+use super::write::WriteTxn;
+use crate::page::{CacheStats, PageCounts, Pager, Reader};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::vlog::{ValueLog, ValueLogStats};
+use crate::wal::{Log, LogStats};
+use crate::{Error, Result};
+
+/// A store: tables in a directory. Clones are handles to the same one; it closes when the last handle and the last
+/// transaction are gone, or when [`Store::close`] says so.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) pager: Pager,
+    pub(crate) values: ValueLog,
+    pub(crate) log: Log,
+    /// Whoever takes this is the writer.
+    pub(crate) gate: Gate<Box<Writer>>,
+    pub(crate) dead: Dead,
+    /// What optimistic transactions are checked against.
+    pub(crate) history: History,
+    /// Held for the length of a checkpoint.
+    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) worker: Worker,
+    pub(crate) stalls: Stalls,
+    pub(crate) failure: OnceLock<String>,
+    pub(crate) closed: AtomicBool,
+    /// True if the system reads ahead in the mapped files.
+    pub(crate) reads_ahead: AtomicBool,
+    /// Last, so that the directory is free only when everything else is gone.
+    pub(crate) _lock: Box<dyn Send + Sync>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+/// Figures of a store, each taken as of now but not all at the same moment.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// How the pages of the page file are used.
+    pub pages: PageCounts,
+    /// Bytes of the page file.
+    pub page_file_bytes: u64,
+    /// The page cache, if the page file is not mapped.
+    pub cache: Option<CacheStats>,
+    /// The command log.
+    pub log: LogStats,
+    /// The value log.
+    pub values: ValueLogStats,
+    /// Snapshots alive.
+    pub readers: usize,
+    /// The current transaction.
+    pub txn: u64,
+    /// The oldest transaction that a snapshot sees.
+    pub oldest_reader: Option<u64>,
+    /// The transaction of the last durable checkpoint.
+    pub checkpoint: u64,
+    /// How long writes were held up.
+    pub stalls: StallStats,
+}
+
+impl Store {
+    /// Opens the store in `dir` with the default options; an empty or missing directory becomes a new store.
+    ///
+    /// # Errors
+    /// `InUse` if a process has it open, naming that process; `Corrupt` and `Format` for files that are damaged,
+    /// foreign or of a newer TreeDB; `Invalid` if there is no store but other files; `DiskFull` and `Io` from the system.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Store> {
+        Store::open_with(dir, Options::default())
+    }
+
+    /// Opens the store in `dir`. Errors as [`Store::open`].
+    pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Store> {
+        let inner = Arc::new(recover::open(dir.as_ref(), options)?);
+        inner.worker.start(&inner)?;
+        Ok(Store { inner })
+    }
+
+    /// Pins the current state for reading. Until it ends, the pages of that state are not used again: however long it
+    /// stays and whatever is written meanwhile, the page file grows by at most one copy of what it sees.
+    pub fn begin_read(&self) -> Result<ReadTxn> {
+        ReadTxn::new(Arc::clone(&self.inner))
+    }
+
+    /// Pins the current state for reading, borrowing the store: the cheapest way to read.
+    #[inline]
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        Snapshot::new(&self.inner)
+    }
+
+    /// Waits until this is the writer, and begins a transaction.
+    ///
+    /// There is one writer: a thread that holds a [`WriteTxn`] and begins another, checkpoints, checks or closes the
+    /// store waits for itself, for ever. End the transaction first.
+    ///
+    /// # Errors
+    /// `Poisoned` after a failed write or flush, `Invalid` after [`Store::close`].
+    pub fn begin_write(&self) -> Result<WriteTxn> {
+        WriteTxn::new(Arc::clone(&self.inner))
+    }
+
+    /// Makes everything committed so far durable in the page file and cuts the log. Readers and writers go on
+    /// meanwhile; a thread that holds a [`WriteTxn`] waits for itself. After a failed flush the store is poisoned.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.refuse_writes()?;
+        self.inner.checkpoint()
+    }
+
+    /// Waits until every commit that has returned is durable, whatever its durability. So a row of weaker commits can
+    /// be made durable by one wait behind the last. It becomes the writer for a moment: a thread that holds a
+    /// [`WriteTxn`] waits for itself.
+    ///
+    /// # Errors
+    /// `Poisoned` after a failed write or flush, `DiskFull` if the log had to grow for commits made with
+    /// [`Durability::None`](super::Durability) and could not, `Invalid` after [`Store::close`].
+    pub fn flush(&self) -> Result<()> {
+        self.begin_write()?.commit_with(Durability::Durable)
+    }
+
+    /// Reads everything and compares it with everything else: each page reachable from exactly one place, checksums,
+    /// order, counts, value pointers, free pages. Writers wait meanwhile, and a thread that holds a [`WriteTxn`] waits
+    /// for itself. The error is the first damage found.
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(&self.inner)
+    }
+
+    /// Figures. Waits for nobody.
+    pub fn stats(&self) -> Stats {
+        let inner = &self.inner;
+        let (pins, log) = (inner.pager.pinned(), inner.log.stats());
+        Stats {
+            pages: inner.pager.last_counts(),
+            page_file_bytes: inner.pager.file_bytes(),
+            cache: inner.pager.cache_stats(),
+            log,
+            values: inner.values.stats(),
+            readers: pins.len(),
+            txn: inner.pager.current(),
+            oldest_reader: pins.first().copied(),
+            checkpoint: inner.pager.durable(),
+            stalls: inner.stalls.stats(log.switches, log.in_switches, log.longest_switch),
+        }
+    }
+
+    /// The snapshots alive, the one of the oldest transaction first: an old one keeps pages and values from being
+    /// used again. Waits for nobody.
+    pub fn readers(&self) -> Vec<Reader> {
+        self.inner.pager.readers()
+    }
+
+    /// Why writes are refused, if a failure poisoned the store.
+    pub fn poisoned(&self) -> Option<String> {
+        self.inner.poisoned()
+    }
+
+    /// A file without a name beside the store's: see [`Inner::scratch`].
+    pub fn scratch(&self) -> Result<Option<std::fs::File>> {
+        self.inner.scratch()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Closes the store in order: a last checkpoint, so that the next opening has nothing to replay. Other handles
+    /// refuse writes from now on; the directory is free when they and their snapshots are gone. Waits for the writer: a
+    /// thread that holds a [`WriteTxn`] waits for itself, for ever. The same goes for dropping the last handle, but a
+    /// transaction is such a handle itself.
+    pub fn close(self) -> Result<()> {
+        self.inner.worker.stop();
+        self.inner.shut()
+    }
+}
+
+impl Drop for Store {
+    /// The last handle does not leave the closing of the store to its worker, which may be holding another one just
+    /// now: whoever drops it finds the directory free. (A transaction that outlives all handles is a third holder.)
+    fn drop(&mut self) {
+        while Arc::strong_count(&self.inner) <= 2 && self.inner.worker.is_busy() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+impl Inner {
+    /// A file without a name beside the store's, for what does not fit in memory; `None` for an encrypted store, whose
+    /// data must not lie on disk as it is, and for one that is not on the system's disk.
+    pub(crate) fn scratch(&self) -> Result<Option<std::fs::File>> {
+        if self.options.key.is_some() || !self.dir.is_dir() {
+            return Ok(None);
+        }
+        crate::disk::scratch(&self.dir).map(Some)
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<String> {
+        self.failure.get().cloned().or_else(|| self.log.poisoned()).or_else(|| self.values.poisoned())
+    }
+
+    /// Refuses writes for good, because of `error`.
+    pub(crate) fn poison(&self, error: &Error) {
+        let _ = self.failure.set(error.to_string());
+    }
+
+    /// Becomes the writer for the length of `work`. Should that panic, the store is poisoned, because nobody knows what
+    /// is half done, and the writer is there for those who wait.
+    pub(crate) fn as_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
+        let mut writer = self.gate.take();
+        let done = catch_unwind(AssertUnwindSafe(|| work(&mut writer)));
+        if done.is_err() {
+            self.poison(&Error::Invalid("a writer of this store panicked".into()));
+        }
+        self.gate.give(writer);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// `Err` if the store is poisoned.
+    pub(crate) fn refuse_poisoned(&self) -> Result<()> {
+        self.poisoned().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
+    }
+
+    pub(crate) fn refuse_writes(&self) -> Result<()> {
+        self.refuse_poisoned()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Invalid("the store is closed".into()));
+        }
+        Ok(())
+    }
+
+    /// The last checkpoint, and the end of writing. Does nothing the second time.
+    fn shut(&self) -> Result<()> {
+        let first = self.as_writer(|_| !self.closed.swap(true, Ordering::AcqRel));
+        if !first {
+            return Ok(());
+        }
+        if let Some(reason) = self.poisoned() {
+            return Err(Error::Poisoned { reason });
+        }
+        self.checkpoint()?;
+        self.log.close()
+    }
+}
+
+impl Drop for Inner {
+    /// As `close`; errors have nobody to go to, and the next opening recovers.
+    fn drop(&mut self) {
+        self.worker.stop();
+        let _ = self.shut();
+    }
+}

@@ -1,0 +1,175 @@
+//! The cursor that writes, against a map and a place in it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::*;
+use crate::Error;
+use crate::disk::crash::Dice;
+
+/// Where a cursor must be.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Fresh,
+    Before,
+    On(Vec<u8>),
+    Gap(Vec<u8>),
+    After,
+}
+
+#[derive(Default)]
+struct Model {
+    map: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Model {
+    fn at_or_after(&self, key: &[u8], with: bool) -> Option<Vec<u8>> {
+        let from = if with { Bound::Included(key) } else { Bound::Excluded(key) };
+        self.map.range::<[u8], _>((from, Bound::Unbounded)).next().map(|(key, _)| key.clone())
+    }
+
+    fn at_or_before(&self, key: &[u8], with: bool) -> Option<Vec<u8>> {
+        let to = if with { Bound::Included(key) } else { Bound::Excluded(key) };
+        self.map.range::<[u8], _>((Bound::Unbounded, to)).next_back().map(|(key, _)| key.clone())
+    }
+
+    fn next(&self, place: &Place) -> Place {
+        let key = match place {
+            Place::Fresh | Place::Before => self.map.keys().next().cloned(),
+            Place::On(key) | Place::Gap(key) => self.at_or_after(key, false),
+            Place::After => None,
+        };
+        key.map_or(Place::After, Place::On)
+    }
+
+    fn prev(&self, place: &Place) -> Place {
+        let key = match place {
+            Place::Fresh | Place::After => self.map.keys().next_back().cloned(),
+            Place::On(key) | Place::Gap(key) => self.at_or_before(key, false),
+            Place::Before => None,
+        };
+        key.map_or(Place::Before, Place::On)
+    }
+}
+
+fn key(dice: &mut Dice) -> Vec<u8> {
+    let n = dice.below(400);
+    if n.is_multiple_of(7) { vec![n as u8; n % 300] } else { format!("key {n:05}").into_bytes() }
+}
+
+/// One move or change, of the cursor and of the model.
+fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut Dice) -> Place {
+    let key = key(dice);
+    let value = vec![dice.below(256) as u8; if dice.chance(5) { 3000 } else { dice.below(90) }];
+    let (moved, to) = match dice.below(14) {
+        0 => (cursor.seek(&key), model.at_or_after(&key, true).map_or(Place::After, Place::On)),
+        1 => (cursor.seek_back(&key), model.at_or_before(&key, true).map_or(Place::Before, Place::On)),
+        2 => {
+            let there = model.map.contains_key(&key);
+            (cursor.seek_exact(&key), if there { Place::On(key) } else { Place::Fresh })
+        }
+        3 => (cursor.first(), model.next(&Place::Before)),
+        4 => (cursor.last(), model.prev(&Place::After)),
+        5 | 6 => (cursor.next(), model.next(place)),
+        7 | 8 => (cursor.prev(), model.prev(place)),
+        9 | 10 => {
+            cursor.put(&key, &value).unwrap();
+            model.map.insert(key.clone(), value);
+            return Place::On(key);
+        }
+        11 => {
+            let on = matches!(place, Place::On(_));
+            assert_eq!(cursor.update(&value).unwrap(), on);
+            if let Place::On(key) = place {
+                model.map.insert(key.clone(), value);
+            }
+            return place.clone();
+        }
+        _ => {
+            let Place::On(key) = place else {
+                assert!(!cursor.delete().unwrap());
+                return place.clone();
+            };
+            assert!(cursor.delete().unwrap());
+            model.map.remove(key);
+            return Place::Gap(key.clone());
+        }
+    };
+    assert_eq!(moved.unwrap(), matches!(to, Place::On(_)), "{place:?} -> {to:?}");
+    to
+}
+
+#[test]
+fn a_cursor_that_writes_keeps_its_place() {
+    for seed in 0..4 {
+        let mut dice = Dice::new(seed);
+        let store = open(&SimDisk::new()).unwrap();
+        let mut model = Model::default();
+        for _ in 0..12 {
+            let mut txn = store.begin_write().unwrap();
+            let table = txn.open_table("t", TableKind::Ordered).unwrap();
+            let mut cursor = txn.write_cursor(&table).unwrap();
+            let mut place = Place::Fresh;
+            for _ in 0..400 {
+                place = step(&mut cursor, &mut model, &place, &mut dice);
+                if dice.chance(50) {
+                    let want = match &place {
+                        Place::On(key) => Some((key.as_slice(), model.map[key].as_slice())),
+                        _ => None,
+                    };
+                    assert_eq!(cursor.key().unwrap(), want.map(|(key, _)| key));
+                    assert_eq!(cursor.entry().unwrap(), want);
+                    assert_eq!(cursor.value().unwrap(), want.map(|(_, value)| value));
+                }
+            }
+            txn.commit().unwrap();
+            let read = store.snapshot().unwrap();
+            let all: Vec<_> = read.prefix(&table, b"").unwrap().map(Result::unwrap).collect();
+            assert!(all.iter().map(|(k, v)| (k, *v)).eq(model.map.iter().map(|(k, v)| (k, v.as_slice()))));
+            store.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_second_key_is_deleted_on_the_way_through() {
+    let store = open(&SimDisk::new()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let table = txn.create_table("t", TableKind::Ordered).unwrap();
+    let mut cursor = txn.write_cursor(&table).unwrap();
+    for n in 0..3000u32 {
+        cursor.put(&n.to_be_bytes(), b"value").unwrap();
+    }
+    let (mut more, mut seen) = (cursor.first().unwrap(), 0u32);
+    while more {
+        assert_eq!(cursor.key().unwrap(), Some(&seen.to_be_bytes()[..]));
+        if seen.is_multiple_of(2) {
+            assert!(cursor.delete().unwrap() && !cursor.delete().unwrap());
+        } else {
+            assert!(cursor.update(b"other").unwrap());
+        }
+        seen += 1;
+        more = cursor.next().unwrap();
+    }
+    assert_eq!(seen, 3000);
+    txn.commit().unwrap();
+    store.check().unwrap();
+    let read = store.snapshot().unwrap();
+    assert_eq!(read.len(&table).unwrap(), 1500);
+    assert_eq!(read.get(&table, &7u32.to_be_bytes()).unwrap(), Some(&b"other"[..]));
+}
+
+#[test]
+fn what_no_table_takes_leaves_the_cursor_where_it_was() {
+    let store = open(&SimDisk::new()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let table = txn.create_table("t", TableKind::Ordered).unwrap();
+    let mut cursor = txn.write_cursor(&table).unwrap();
+    cursor.put(b"k", b"v").unwrap();
+    assert!(matches!(cursor.put(&[1; 4000], b"v"), Err(Error::KeyTooLong { .. })));
+    assert_eq!(cursor.entry().unwrap(), Some((&b"k"[..], &b"v"[..])));
+    let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+    assert!(matches!(txn.write_cursor(&rows), Err(Error::TableMismatch { .. })));
+    txn.drop_table("t").unwrap();
+    assert!(matches!(txn.write_cursor(&table), Err(Error::NoSuchTable { .. })));
+}

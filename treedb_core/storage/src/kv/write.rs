@@ -1,0 +1,472 @@
+//! The one writer.
+
+use std::sync::Arc;
+
+use super::arena::Arena;
+use super::batch::Batch;
+use super::catalog::{self, MAX_NAME, Table, TableKind};
+use super::command::{Command, Commands, FORMAT};
+use super::dup::check_pair;
+use super::edit::{Edit, Met, Writer, check_limits, check_row};
+use super::options::Durability;
+use super::reads::{Bounds, Found, Look, Reads};
+use super::store::Inner;
+use crate::btree::TreeRoot;
+use crate::wal;
+use crate::{Error, Result};
+
+/// The write transaction: there is one at a time. It sees its own changes; nobody else does before
+/// [`commit`](WriteTxn::commit). Dropping it without a commit undoes everything.
+///
+/// An error that says the caller asked for something impossible (`KeyTooLong`, `ValueTooLong`, `NoSuchTable`,
+/// `TableMismatch`) leaves the transaction as it was. After any other error of a change (`DiskFull`, `Corrupt`, `Io`)
+/// it can only be dropped, or rolled back to a [`Savepoint`](super::Savepoint) made before.
+#[derive(Debug)]
+pub struct WriteTxn {
+    pub(super) inner: Arc<Inner>,
+    /// `None` only once the transaction has ended.
+    pub(super) writer: Option<Box<Writer>>,
+    pub(super) broken: bool,
+    /// What was read, if the page file is not mapped; until the next change, which nothing read outlives.
+    arena: Option<Box<Arena>>,
+}
+
+/// The parts of a transaction that a change needs.
+pub(super) struct Change<'t> {
+    pub(super) inner: &'t Inner,
+    pub(super) writer: &'t mut Writer,
+    broken: &'t mut bool,
+}
+
+impl Change<'_> {
+    /// Applies a command and adds it to the frame.
+    pub(super) fn run(&mut self, command: &Command<'_>) -> Result<Met> {
+        self.make(command, |edit| edit.apply(command), |met| command.idle(met))
+    }
+
+    /// Makes the change that `command` says, and adds it to the frame unless what it met makes it idle.
+    #[inline]
+    fn make(
+        &mut self,
+        command: &Command<'_>,
+        change: impl FnOnce(&mut Edit<'_>) -> Result<Met>,
+        idle: impl FnOnce(Met) -> bool,
+    ) -> Result<Met> {
+        let met = self.change(change)?;
+        if met != Met::NoTable && !idle(met) {
+            command.encode(&mut self.writer.frame);
+        }
+        Ok(met)
+    }
+
+    /// Makes a change of pages, which the caller adds to the frame. An error leaves the transaction broken.
+    #[inline]
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
+        if *self.broken {
+            return Err(WriteTxn::ended());
+        }
+        let mut edit = Edit { pager: &self.inner.pager, values: &self.inner.values, writer: self.writer };
+        let done = change(&mut edit);
+        if self.inner.pager.wants_pages() && self.inner.options.background {
+            self.inner.worker.wake_for_pages();
+        }
+        *self.broken |= done.is_err();
+        done
+    }
+}
+
+impl WriteTxn {
+    pub(crate) fn new(inner: Arc<Inner>) -> Result<WriteTxn> {
+        inner.refuse_writes()?;
+        let mut writer = inner.gate.take();
+        // The store may have been poisoned or closed while this waited.
+        if let Err(error) = inner.refuse_writes() {
+            inner.gate.give(writer);
+            return Err(error);
+        }
+        inner.pager.begin(&mut writer.alloc);
+        writer.frame.clear();
+        writer.frame.push(FORMAT);
+        let arena = (!inner.pager.is_mapped()).then(Box::default);
+        Ok(WriteTxn { inner, writer: Some(writer), broken: false, arena })
+    }
+
+    pub(super) fn ended() -> Error {
+        Error::Invalid("the transaction has failed or ended: begin another".into())
+    }
+
+    /// The writer of a transaction that can go on.
+    pub(super) fn working(&mut self) -> Result<&mut Writer> {
+        self.writer.as_deref_mut().filter(|_| !self.broken).ok_or_else(Self::ended)
+    }
+
+    /// What a change needs.
+    pub(super) fn change(&mut self) -> Result<Change<'_>> {
+        if let Some(arena) = &mut self.arena {
+            arena.clear();
+        }
+        match self.writer.as_deref_mut() {
+            Some(writer) if !self.broken => {
+                Ok(Change { inner: &self.inner, writer, broken: &mut self.broken })
+            }
+            _ => Err(Self::ended()),
+        }
+    }
+
+    fn run(&mut self, command: &Command<'_>) -> Result<Met> {
+        self.change()?.run(command)
+    }
+
+    fn run_on(&mut self, table: &Table, command: &Command<'_>) -> Result<bool> {
+        match self.run(command)? {
+            Met::There => Ok(true),
+            Met::Nothing => Ok(false),
+            Met::NoTable => Err(table.gone()),
+        }
+    }
+
+    /// Creates a table. `TableMismatch` if the name is taken; `Invalid` for an empty name or one over [`MAX_NAME`]
+    /// bytes.
+    pub fn create_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        self.check_name(name)?;
+        let id = {
+            let pager = self.look().pager;
+            let _stay = pager.stay();
+            catalog::next_number(pager, &self.catalog()?)?
+        };
+        self.run(&Command::Create { table: id, kind, name })?;
+        Ok(Table { id, name: name.into(), kind })
+    }
+
+    /// Whether a new table can have this name.
+    fn check_name(&self, name: &str) -> Result<()> {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(Error::Invalid(format!(
+                "a table's name has 1 to {MAX_NAME} bytes, this one has {}",
+                name.len()
+            )));
+        }
+        if self.table(name)?.is_some() {
+            return Err(Error::TableMismatch { name: name.to_owned(), what: "exists already".into() });
+        }
+        Ok(())
+    }
+
+    /// Gives the table `old` the name `new`; false if there is none of the old name. Its handles stay good. Errors as
+    /// [`WriteTxn::create_table`].
+    pub fn rename_table(&mut self, old: &str, new: &str) -> Result<bool> {
+        let Some(table) = self.table(old)? else { return Ok(false) };
+        if old != new {
+            self.check_name(new)?;
+            self.run(&Command::Rename { table: table.id, old, new })?;
+        }
+        Ok(true)
+    }
+
+    /// The table with this name, created if there is none. `TableMismatch` if there is one of the other kind.
+    pub fn open_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        match self.table(name)? {
+            Some(table) => table.expect(kind).map(|()| table),
+            None => self.create_table(name, kind),
+        }
+    }
+
+    /// Removes a table and everything in it; false if there is none of this name. Its handles are dead for good.
+    pub fn drop_table(&mut self, name: &str) -> Result<bool> {
+        match self.table(name)? {
+            Some(table) => Ok(self.run(&Command::Drop { table: table.id, name })? == Met::There),
+            None => Ok(false),
+        }
+    }
+
+    /// Stores `value` under `key`, instead of what was there. `KeyTooLong` over [`MAX_KEY`](super::MAX_KEY),
+    /// `ValueTooLong` over [`MAX_VALUE`](super::MAX_VALUE).
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        check_limits(key, value.len())?;
+        self.run_on(table, &Command::Put { table: table.id, key, value }).map(|_| ())
+    }
+
+    /// Removes `key`; false if it was not there.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Ordered)?;
+        self.run_on(table, &Command::Delete { table: table.id, key })
+    }
+
+    /// Stores `value` under `key` unless something is there; true if it was stored. Limits as for [`WriteTxn::put`].
+    pub fn put_if_absent(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let absent = self.get(table, key)?.is_none();
+        if absent {
+            self.put(table, key, value)?;
+        }
+        Ok(absent)
+    }
+
+    /// Stores `value` under `key` and returns what was there before. Limits as for [`WriteTxn::put`].
+    pub fn replace(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        let old = self.get(table, key)?.map(<[u8]>::to_vec);
+        self.put(table, key, value)?;
+        Ok(old)
+    }
+
+    /// Stores `new` under `key` if `expected` is what is there, `None` standing for nothing on either side; true if it
+    /// was. Limits as for [`WriteTxn::put`].
+    pub fn compare_and_swap(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        if let Some(new) = new {
+            check_limits(key, new.len())?;
+        }
+        if self.get(table, key)? != expected {
+            return Ok(false);
+        }
+        match new {
+            Some(new) => self.put(table, key, new)?,
+            None => self.delete(table, key).map(|_| ())?,
+        }
+        Ok(true)
+    }
+
+    /// Stores `value` under `key`, which must be above every key of the table: `Invalid`, and no change, if it is not.
+    /// Limits as for [`WriteTxn::put`].
+    pub fn append(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Ordered)?;
+        check_limits(key, value.len())?;
+        let command = Command::Put { table: table.id, key, value };
+        match self.change()?.make(
+            &command,
+            |edit| edit.append(table.id, key, value),
+            |met| met == Met::There,
+        )? {
+            Met::Nothing => Ok(()),
+            Met::There => Err(Error::Invalid(format!(
+                "table {:?} has a key at or above the appended one: append in rising order, or put",
+                table.name()
+            ))),
+            Met::NoTable => Err(table.gone()),
+        }
+    }
+
+    /// Removes the keys within `bounds` and returns how many entries there were; bounds that contain nothing remove
+    /// nothing.
+    /// The more keys go the less is done for each: whole subtrees are cut off, without a look at their keys. Only in
+    /// dup tables and those with values in the value log are all entries of the range read.
+    pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<u64> {
+        table.expect_keys()?;
+        let before = self.len(table)?;
+        self.run_on(table, &Command::DeleteRange { table: table.id, bounds })?;
+        Ok(before - self.len(table)?)
+    }
+
+    /// Removes everything in a table, of any kind, and returns how much there was. Numbers of removed rows are not
+    /// given again.
+    pub fn clear(&mut self, table: &Table) -> Result<u64> {
+        let before = self.len(table)?;
+        self.run_on(table, &Command::Clear { table: table.id })?;
+        Ok(before)
+    }
+
+    /// Adds `value` to the values of `key` in a dup table; false, and no change, if it is among them. `KeyTooLong`
+    /// over [`MAX_KEY`](super::MAX_KEY), `ValueTooLong` over [`MAX_DUP_VALUE`](super::MAX_DUP_VALUE).
+    pub fn put_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Dup)?;
+        check_pair(key, value)?;
+        self.run_on(table, &Command::PutPair { table: table.id, key, value }).map(|there| !there)
+    }
+
+    /// Removes `value` from the values of `key` in a dup table; false if it was not among them.
+    pub fn delete_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        table.expect(TableKind::Dup)?;
+        self.run_on(table, &Command::DeletePair { table: table.id, key, value })
+    }
+
+    /// Removes `key` with all its values from a dup table and returns how many there were.
+    pub fn delete_values(&mut self, table: &Table, key: &[u8]) -> Result<u64> {
+        let count = self.count_values(table, key)?;
+        self.run_on(table, &Command::Delete { table: table.id, key })?;
+        Ok(count)
+    }
+
+    /// Stores a row under the next number, counting from 1, and returns that. Numbers of removed rows are not given
+    /// again.
+    pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
+        table.expect(TableKind::Rows)?;
+        let row = self.find(table)?.0.next_row;
+        self.put_row(table, row, value)?;
+        Ok(row)
+    }
+
+    /// Stores row `row`, instead of what was there. `ValueTooLong` over [`MAX_VALUE`](super::MAX_VALUE).
+    pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        check_row(row, value.len())?;
+        self.run_on(table, &Command::PutRow { table: table.id, row, value }).map(|_| ())
+    }
+
+    /// Removes row `row`; false if it was not there.
+    pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<bool> {
+        table.expect(TableKind::Rows)?;
+        self.run_on(table, &Command::DeleteRow { table: table.id, row })
+    }
+
+    /// Removes the rows whose numbers are in `range` and returns how many there were. Their numbers are not given
+    /// again. Each is looked at, unless all go.
+    pub fn delete_rows(&mut self, table: &Table, range: std::ops::Range<u64>) -> Result<u64> {
+        table.expect(TableKind::Rows)?;
+        let before = self.len(table)?;
+        self.run_on(table, &Command::DeleteRows { table: table.id, from: range.start, to: range.end })?;
+        Ok(before - self.len(table)?)
+    }
+
+    /// Makes all changes of a batch, in order. After an error, whichever it is, the transaction can only be dropped.
+    pub fn write(&mut self, batch: &Batch) -> Result<()> {
+        let mut commands = Commands::new(&batch.commands);
+        let result = self.run_all(&mut commands);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn run_all(&mut self, commands: &mut Commands<'_>) -> Result<()> {
+        loop {
+            let command = match commands.next() {
+                Ok(Some(command)) => command,
+                Ok(None) => return Ok(()),
+                Err(bad) => {
+                    return Err(Error::Invalid(format!("batch, byte {}: expected {}", bad.at, bad.expected)));
+                }
+            };
+            self.apply(&command)?;
+        }
+    }
+
+    /// Makes the change that a command says; limits have been looked at.
+    pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<()> {
+        match self.run(command)? {
+            Met::NoTable => Err(Error::NoSuchTable { name: format!("number {}", command.table()) }),
+            Met::There | Met::Nothing => Ok(()),
+        }
+    }
+
+    /// Bytes of the changes so far, as the log would have them.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.writer.as_ref().map_or(0, |writer| writer.frame.len())
+    }
+
+    /// Commits with the store's default durability. See [`WriteTxn::commit_with`].
+    pub fn commit(self) -> Result<()> {
+        let durability = self.inner.options.durability;
+        self.commit_with(durability)
+    }
+
+    /// Makes the changes visible at once and durable as `durability` says. A transaction that changed nothing is a
+    /// barrier if it is committed as durable: when it returns, every commit before it, whatever its durability, is
+    /// durable. Otherwise it returns right away.
+    ///
+    /// # Errors
+    /// `DiskFull`, and `TransactionTooLarge` for about 4 GiB of changes: nothing was committed, the store goes on. `Poisoned` if a write or flush failed now or earlier: if
+    /// it was the flush of this very commit, the changes are visible, and whether they are there after the store is
+    /// opened again is not known. `Invalid` after an earlier error of this transaction.
+    pub fn commit_with(mut self, durability: Durability) -> Result<()> {
+        if self.broken {
+            return Err(Self::ended());
+        }
+        let inner = Arc::clone(&self.inner);
+        let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
+        if writer.frame.len() <= 1 {
+            return self.barrier(durability);
+        }
+        let root = Edit { pager: &inner.pager, values: &inner.values, writer }.finish()?;
+        let sync = match durability {
+            Durability::Durable => Some(wal::Sync::Durable),
+            Durability::Relaxed => Some(wal::Sync::Relaxed),
+            Durability::None => None,
+        };
+        let durable = inner.pager.durable();
+        let gap = writer.unlogged.gap_after(durable);
+        let mut pause = None;
+        let lsn = match sync {
+            Some(sync) if !gap => {
+                let (lsn, bytes) = writer.unlogged.append(&inner.log, &writer.frame, sync)?;
+                writer.logged += bytes as u64;
+                pause = inner.pause_due(writer, bytes);
+                Some(lsn)
+            }
+            _ => None,
+        };
+        let txn = inner.pager.publish(&mut writer.alloc, &root);
+        if lsn.is_none() {
+            writer.unlogged.keep(&writer.frame, txn, durable);
+        }
+        inner.history.committed(txn, &writer.frame);
+        let dead = writer.committed();
+        if !dead.is_empty() {
+            inner.dead.add(txn, &dead);
+        }
+        let due = inner.checkpoint_due(writer);
+        if let Some(writer) = self.writer.take() {
+            inner.gate.give(writer);
+        }
+        let flushed = match lsn {
+            Some(lsn) if durability == Durability::Durable => inner.log.wait_durable(lsn),
+            None if sync.is_some() => return inner.checkpoint_for_commit(),
+            _ => Ok(()),
+        };
+        if inner.options.background && inner.log.wants_segment() {
+            inner.worker.wake_for_segment();
+        }
+        inner.checkpoint_if(due);
+        inner.pause(pause);
+        flushed
+    }
+
+    /// The end of a transaction that changed nothing.
+    fn barrier(mut self, durability: Durability) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let Some(writer) = self.writer.as_deref_mut().filter(|_| durability == Durability::Durable) else {
+            return Ok(());
+        };
+        if writer.unlogged.gap_after(inner.pager.durable()) {
+            drop(self);
+            return inner.checkpoint_for_commit();
+        }
+        if writer.unlogged.any() {
+            let (_, bytes) = writer.unlogged.append(&inner.log, &writer.frame, wal::Sync::Durable)?;
+            writer.logged += bytes as u64;
+        }
+        let last = inner.log.last_lsn();
+        drop(self);
+        inner.log.wait_durable(last)
+    }
+}
+
+impl Drop for WriteTxn {
+    fn drop(&mut self) {
+        let Some(mut writer) = self.writer.take() else { return };
+        self.inner.pager.roll_back(&mut writer.alloc);
+        if let Err(error) = writer.rolled_back(&self.inner.values) {
+            self.inner.poison(&error);
+        }
+        self.inner.gate.give(writer);
+    }
+}
+
+impl Reads for WriteTxn {
+    #[inline]
+    fn look(&self) -> Look<'_> {
+        Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
+    }
+
+    fn catalog(&self) -> Result<TreeRoot> {
+        self.writer.as_ref().map(|writer| writer.catalog).ok_or_else(Self::ended)
+    }
+
+    #[inline]
+    fn find(&self, table: &Table) -> Result<Found> {
+        let Some(writer) = &self.writer else { return Err(Self::ended()) };
+        writer.record(&self.inner.pager, table.id)?.map(Found).ok_or_else(|| table.gone())
+    }
+}

@@ -1,0 +1,452 @@
+//! The mapped file, or the memory that stands for it, and the slices made of it.
+//!
+//! A file that is not mapped has anonymous memory instead, with the same place for each page; see
+//! [`cache`](super::cache) for when a page is there.
+//!
+//! This is the page layer's `unsafe`. It rests on the layer's first invariant: bytes that a slice given to a reader
+//! covers are not stored to while the slice lives. Header fields are atomics, because a checkpoint stores the
+//! checksum of a page that readers are looking at, and because the header is outside every payload slice.
+//! The rule holds for files TreeDB wrote; a file forged with valid checksums so that two trees share a page can
+//! make a reader see bytes change, which the tree code must survive as it must survive any bytes.
+
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::cache::Cache;
+use super::layout::{
+    BIRTH_AT, CHECKSUM_AT, HEADER, NUMBER_AT, PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD, offset_of,
+};
+use super::meta::Secret;
+use super::prefetch::{LINE, prefetch_from};
+use super::{PageId, PageSource};
+use crate::cipher::SEAL;
+use crate::disk::{DiskFile, Map, memory};
+use crate::sync::point;
+use crate::{Corruption, Error, Result};
+
+/// The file, mapped: pages by number, each verified once. Or, with a cache, those of its pages that are in memory.
+pub(crate) struct View {
+    file: Arc<dyn DiskFile>,
+    /// Keeps the range mapped.
+    pub(super) map: Box<dyn Map>,
+    /// The map's first byte, copied here to spare readers the call.
+    base: NonNull<u8>,
+    /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nobody can reach.
+    pages: AtomicU32,
+    /// Held while the file's length changes: the writer may not be the only one who makes it longer.
+    resizing: Mutex<()>,
+    /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
+    /// cache: it is in memory too, and hot. Only pages inside the file have theirs set, so that this is all a reader
+    /// need look at.
+    verified: Box<[AtomicU64]>,
+    /// The last transaction of the checkpoint the file was opened at: no older page has a later birth.
+    pub(super) opened_at: u64,
+    /// Bytes of a page that its content may use.
+    payload: usize,
+    /// The keys of an encrypted file, which is never mapped.
+    pub(super) secret: Option<Secret>,
+    /// The books of a file that is not mapped.
+    pub(super) cache: Option<Arc<Cache>>,
+    /// With a cache: one bit a page, it was written to the file since that was opened.
+    rewritten: Box<[AtomicU64]>,
+}
+
+/// One bit for each of `pages`, none set.
+fn bits(pages: usize) -> Box<[AtomicU64]> {
+    // Zeroed memory the system hands out untouched: a terabyte's bitmap costs what is used of it.
+    // SAFETY: all-zero bytes are a valid `AtomicU64`.
+    unsafe { Box::<[AtomicU64]>::new_zeroed_slice(pages.div_ceil(64)).assume_init() }
+}
+
+/// The header of a page, and its checksum as it should be.
+struct Sealed {
+    stored: u32,
+    sum: u32,
+    number: u32,
+    birth: u64,
+}
+
+// SAFETY: `base` points into `map`, which is `Send`; access follows the module's rule whatever the thread.
+unsafe impl Send for View {}
+// SAFETY: as above; shared access is reads of stable payloads and atomics.
+unsafe impl Sync for View {}
+
+impl View {
+    /// Maps `capacity` pages of `file`, which has room for `pages` now; or, given a cache, makes room for as many in
+    /// memory.
+    pub(crate) fn new(
+        file: Arc<dyn DiskFile>,
+        pages: u32,
+        capacity: u32,
+        opened_at: u64,
+        cache: Option<Cache>,
+        secret: Option<Secret>,
+    ) -> Result<View> {
+        let payload = if secret.is_some() { SEALED_PAYLOAD } else { PAYLOAD };
+        let len = offset_of(capacity.max(pages));
+        let map = if cache.is_some() { memory(len)? } else { file.map(len)? };
+        let capacity = (map.len() / PAGE_SIZE).min(u32::MAX as usize);
+        let base = NonNull::new(map.as_ptr())
+            .ok_or_else(|| Error::Invalid(format!("{} was mapped at address 0", file.path().display())))?;
+        let verified = bits(capacity);
+        let rewritten = bits(if cache.is_some() { capacity } else { 0 });
+        let cache = cache.map(Arc::new);
+        let pages = AtomicU32::new(pages);
+        let resizing = Mutex::new(());
+        Ok(View { file, map, base, pages, resizing, verified, opened_at, payload, secret, cache, rewritten })
+    }
+
+    /// Bytes of a page that its content may use.
+    pub(crate) fn payload(&self) -> usize {
+        self.payload
+    }
+
+    pub(crate) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Pages the file has room for.
+    #[inline]
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// The most pages the file can have while it is mapped as it is.
+    pub(crate) fn capacity(&self) -> u32 {
+        (self.map.len() / PAGE_SIZE).min(u32::MAX as usize) as u32
+    }
+
+    /// Grows the file to `pages` with blocks reserved. `DiskFull` if there is no room; nothing has changed then.
+    pub(crate) fn grow(&self, pages: u32) -> Result<()> {
+        if pages > self.capacity() {
+            return Err(Error::DiskFull { path: self.path().to_path_buf() });
+        }
+        let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.file.reserve(offset_of(pages))?;
+        self.pages.fetch_max(pages, Ordering::Release);
+        Ok(())
+    }
+
+    /// Cuts the file down to `pages`. Nobody may be able to reach the others: no tree, no snapshot, no checkpoint.
+    pub(crate) fn shrink(&self, pages: u32) -> Result<()> {
+        let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages >= self.pages() {
+            return Ok(());
+        }
+        // First, so that a reference into what is cut off is an error and not a fault.
+        let before = self.pages.swap(pages, Ordering::SeqCst);
+        (pages..before).for_each(|page| self.clear_verified(page));
+        if let Some(cache) = &self.cache {
+            self.forget_beyond(cache, pages);
+        }
+        self.file.set_len(offset_of(pages))
+    }
+
+    /// Says whether the system is to read what lies around a page that is missing.
+    pub(crate) fn read_ahead(&self, on: bool) {
+        if self.cache.is_none() {
+            self.map.read_ahead(on);
+        }
+    }
+
+    /// Makes the pages `from..to` present before they are stored to.
+    pub(crate) fn prefault(&self, from: u32, to: u32) {
+        if self.cache.is_some() {
+            return;
+        }
+        self.map.prefault(from as usize * PAGE_SIZE, to.min(self.pages()) as usize * PAGE_SIZE);
+    }
+
+    #[inline]
+    pub(super) fn start(&self, page: u32) -> *mut u8 {
+        debug_assert!(page < self.pages());
+        self.base.as_ptr().wrapping_add(page as usize * PAGE_SIZE)
+    }
+
+    fn word32(&self, page: u32, at: usize) -> &AtomicU32 {
+        // SAFETY: callers pass pages below `pages()`, so the header is inside the mapped file; the offset is a
+        // multiple of 4; header bytes are only ever reached through atomics and the checksum's read, which is
+        // made of pages nobody stores to.
+        unsafe { AtomicU32::from_ptr(self.start(page).add(at).cast()) }
+    }
+
+    #[inline]
+    fn word64(&self, page: u32, at: usize) -> &AtomicU64 {
+        // SAFETY: as `word32`; the offset is a multiple of 8.
+        unsafe { AtomicU64::from_ptr(self.start(page).add(at).cast()) }
+    }
+
+    #[inline]
+    fn inside(&self, page: u32) -> Result<()> {
+        if page < super::layout::FIRST_PAGE || page >= self.pages() {
+            return Err(self.outside(page));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn outside(&self, page: u32) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.path().to_path_buf(),
+            page: Some(page.into()),
+            offset: offset_of(page),
+            expected: format!("a page number from 2 to {}", self.pages().saturating_sub(1)),
+            found: format!("a reference to page {page}"),
+        }))
+    }
+
+    /// The error for a page that a tree reaches and the free list offers.
+    #[cold]
+    pub(crate) fn not_free(&self, page: u32) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.path().to_path_buf(),
+            page: Some(page.into()),
+            offset: offset_of(page),
+            expected: "a page in one place".into(),
+            found: "a page both in a tree and in the free list".into(),
+        }))
+    }
+
+    /// The transaction that wrote `page`, which must be inside the file.
+    #[inline]
+    pub(crate) fn birth(&self, page: u32) -> Result<u64> {
+        self.inside(page)?;
+        if self.cache.is_some() {
+            self.page(PageId(page))?;
+        }
+        Ok(u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)))
+    }
+
+    /// Marks `page`, just allocated, as written by `birth`.
+    pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
+        self.inside(page)?;
+        match &self.cache {
+            // The bit is set with the books, and not again: the page may have been cooled since.
+            Some(cache) => self.settle_new(cache, page, birth),
+            None => self.set_verified(page),
+        }
+        self.word32(page, CHECKSUM_AT).store(0, Ordering::Relaxed);
+        self.word32(page, NUMBER_AT).store(page.to_le(), Ordering::Relaxed);
+        self.word64(page, BIRTH_AT).store(birth.to_le(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn set_verified(&self, page: u32) {
+        point();
+        if let Some(word) = self.verified.get(page as usize / 64) {
+            word.fetch_or(1 << (page % 64), Ordering::Release);
+        }
+    }
+
+    pub(super) fn clear_verified(&self, page: u32) {
+        point();
+        if let Some(word) = self.verified.get(page as usize / 64) {
+            word.fetch_and(!(1 << (page % 64)), Ordering::Release);
+        }
+    }
+
+    pub(super) fn set_rewritten(&self, page: u32) {
+        if let Some(word) = self.rewritten.get(page as usize / 64) {
+            word.fetch_or(1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn was_rewritten(&self, page: u32) -> bool {
+        self.rewritten
+            .get(page as usize / 64)
+            .is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
+    }
+
+    /// Checksum of everything in the page behind the checksum.
+    fn sum(&self, page: u32) -> u32 {
+        // SAFETY: the page is inside the mapped file, and is not being stored to: it is either untouched since
+        // the file was opened or frozen by the checkpoint that asks.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(self.start(page).add(NUMBER_AT), PAGE_SIZE - NUMBER_AT) };
+        crc32c::crc32c(bytes)
+    }
+
+    /// Stores the checksum of `page`, which no transaction will store to any more while a checkpoint needs it, and,
+    /// with a cache, writes the page.
+    pub(crate) fn seal(&self, page: u32) -> Result<()> {
+        self.inside(page)?;
+        if let Some(cache) = &self.cache {
+            return self.flush(cache, page);
+        }
+        let sum = self.sum(page);
+        self.word32(page, CHECKSUM_AT).store(sum.to_le(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads `page` against its checksum although it may have been verified before; for `check`. Pages written
+    /// since the last checkpoint have none yet, the caller says which.
+    pub(crate) fn reverify(&self, page: u32) -> Result<()> {
+        self.inside(page)?;
+        if self.cache.is_some() {
+            return self.reread(page);
+        }
+        self.verify(page, u64::MAX)
+    }
+
+    /// Checks a page in the map, of a transaction up to `newest`.
+    pub(super) fn verify(&self, page: u32, newest: u64) -> Result<()> {
+        let sealed = Sealed {
+            stored: u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed)),
+            sum: self.sum(page),
+            number: u32::from_le(self.word32(page, NUMBER_AT).load(Ordering::Relaxed)),
+            birth: u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)),
+        };
+        self.judge(page, newest, &sealed)
+    }
+
+    /// Checks the bytes of a page.
+    pub(super) fn verify_bytes(&self, page: u32, bytes: &[u8; PAGE_SIZE], newest: u64) -> Result<()> {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let sealed = Sealed {
+            stored: word(CHECKSUM_AT),
+            sum: crc32c::crc32c(&bytes[NUMBER_AT..]),
+            number: word(NUMBER_AT),
+            birth: u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32,
+        };
+        self.judge(page, newest, &sealed)
+    }
+
+    /// Decrypts the bytes of a page, which come from the file, and checks that they are those of this page, of a
+    /// transaction up to `newest`.
+    pub(super) fn unseal(
+        &self,
+        secret: &Secret,
+        page: u32,
+        bytes: &mut [u8; PAGE_SIZE],
+        newest: u64,
+    ) -> Result<()> {
+        let (header, rest) = bytes.split_at_mut(HEADER);
+        let (content, seal) = rest.split_at_mut(SEALED_PAYLOAD);
+        let opened = match <&[u8; SEAL]>::try_from(&*seal) {
+            Ok(seal) => secret.keys.pages.open(header, content, seal),
+            Err(_) => false,
+        };
+        if !opened {
+            return Err(Error::Corrupt(Box::new(Corruption {
+                file: self.path().to_path_buf(),
+                page: Some(page.into()),
+                offset: offset_of(page),
+                expected: "a page sealed with the database's key".into(),
+                found: "bytes that its seal does not fit".into(),
+            })));
+        }
+        // It was sealed with its header, so this is a page of this file; whether it is this one, the header says.
+        let word =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let birth = u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32;
+        self.judge(page, newest, &Sealed { stored: 0, sum: 0, number: word(NUMBER_AT), birth })
+    }
+
+    fn judge(&self, page: u32, newest: u64, sealed: &Sealed) -> Result<()> {
+        let damaged = |at: usize, expected: String, found: String| {
+            Err(Error::Corrupt(Box::new(Corruption {
+                file: self.path().to_path_buf(),
+                page: Some(page.into()),
+                offset: offset_of(page) + at as u64,
+                expected,
+                found,
+            })))
+        };
+        let &Sealed { stored, sum, number, birth } = sealed;
+        if stored != sum {
+            return damaged(CHECKSUM_AT, format!("checksum {sum:#010x}"), format!("{stored:#010x}"));
+        }
+        if number != page {
+            return damaged(NUMBER_AT, format!("page number {page}"), number.to_string());
+        }
+        if birth > newest {
+            return damaged(BIRTH_AT, format!("birth at or before transaction {newest}"), birth.to_string());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn first_touch(&self, page: u32) -> Result<()> {
+        self.inside(page)?;
+        if let Some(cache) = &self.cache {
+            return self.fetch(cache, page);
+        }
+        self.verify(page, self.opened_at)?;
+        self.set_verified(page);
+        Ok(())
+    }
+
+    /// Prepares for a store to `page` of transaction `birth`, the one in progress.
+    #[inline]
+    pub(crate) fn will_store(&self, page: u32, birth: u64) -> Result<()> {
+        match &self.cache {
+            None => Ok(()),
+            Some(cache) => self.soil(cache, page, birth),
+        }
+    }
+
+    /// The payload of `page`, to be stored to.
+    ///
+    /// # Safety
+    /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
+    /// transaction in progress and lent to nobody else. In a file that is not mapped, the page is in memory and stays
+    /// there: [`View::adopt`] or [`View::will_store`] came before, in the same stay, or it is held.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
+    pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {
+        self.inside(page)?;
+        // SAFETY: inside the mapped file (checked); exclusive by this function's contract.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start(page).add(HEADER), self.payload) })
+    }
+}
+
+impl PageSource for View {
+    #[inline]
+    fn page(&self, id: PageId) -> Result<&[u8]> {
+        let page = id.0;
+        point();
+        let seen = match self.verified.get(page as usize / 64) {
+            Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
+            None => false,
+        };
+        if !seen {
+            self.first_touch(page)?;
+        }
+        point();
+        // SAFETY: inside the mapped file: the bit of a page beyond its end is never set. By the layer's first invariant
+        // nobody stores to the payload while a reader that can reach the page is alive.
+        Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), self.payload) })
+    }
+
+    #[inline]
+    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
+        let page = self.base.as_ptr().wrapping_add(id.0 as usize * PAGE_SIZE);
+        prefetch_from(page.wrapping_add(from * LINE), lines);
+    }
+
+    #[cold]
+    fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.path().to_path_buf(),
+            page: Some(id.0.into()),
+            offset: offset_of(id.0) + (HEADER + at) as u64,
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        }))
+    }
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View")
+            .field("file", &self.path())
+            .field("pages", &self.pages())
+            .finish_non_exhaustive()
+    }
+}

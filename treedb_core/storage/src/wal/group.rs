@@ -1,0 +1,129 @@
+//! Group commit: one thread writes and flushes for all that wait.
+//!
+//! Each waiter sleeps on a slot of its own. The leader stores "done" before it hands its role over, so a waiter
+//! never has to take the leader's lock to find out that it is done.
+
+use std::sync::Arc;
+
+use super::append::Work;
+use super::frame::Lsn;
+use super::log::{Log, lock};
+use crate::Result;
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::thread::{self, Thread};
+
+/// Who flushes, and who waits.
+#[derive(Default)]
+pub(super) struct Group {
+    /// True while some thread has the leader's role, or has been handed it.
+    leading: bool,
+    waiting: Vec<(Lsn, Arc<Slot>)>,
+}
+
+const WAITING: u8 = 0;
+/// The waiter's frame is durable, or the log is poisoned.
+const DONE: u8 = 1;
+/// The waiter is to lead the next group.
+const LEAD: u8 = 2;
+
+struct Slot {
+    state: AtomicU8,
+    thread: Thread,
+}
+
+impl Slot {
+    fn wake(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn sleep(&self) -> u8 {
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                WAITING => thread::park(),
+                state => return state,
+            }
+        }
+    }
+}
+
+impl Log {
+    /// See [`Log::wait_durable`].
+    pub(super) fn wait(&self, lsn: Lsn) -> Result<()> {
+        if self.durable_lsn() >= lsn {
+            return Ok(());
+        }
+        self.refuse_if_poisoned()?;
+        let slot = {
+            let mut group = lock(&self.group);
+            // Looked at again under the lock: a leader stores its result before it takes it.
+            if self.durable_lsn() >= lsn {
+                return Ok(());
+            }
+            if group.leading {
+                let slot = Arc::new(Slot { state: AtomicU8::new(WAITING), thread: thread::current() });
+                group.waiting.push((lsn, slot.clone()));
+                Some(slot)
+            } else {
+                group.leading = true;
+                None
+            }
+        };
+        if slot.is_none_or(|slot| slot.sleep() == LEAD) {
+            self.lead();
+        }
+        if self.durable_lsn() >= lsn {
+            return Ok(());
+        }
+        self.refuse_if_poisoned()?;
+        // The frame was never appended.
+        Err(crate::Error::Invalid(format!("there is no frame {lsn} to wait for")))
+    }
+
+    /// Writes and flushes everything appended so far, wakes whom that serves and hands the role over.
+    fn lead(&self) {
+        let result = self.refuse_if_poisoned().and_then(|()| {
+            let work = lock(&self.tail).take()?;
+            flush(&work)?;
+            Ok(work.upto)
+        });
+        match &result {
+            Ok(upto) => {
+                self.groups.fetch_add(1, Ordering::Relaxed);
+                self.durable.fetch_max(upto.0, Ordering::Release);
+            }
+            Err(e) => {
+                self.poison(e);
+            }
+        }
+        let mut group = lock(&self.group);
+        let durable = self.durable_lsn();
+        let failed = result.is_err();
+        // Whoever waits for a number beyond this group's reads and goes round again, or leads.
+        let mut next = None;
+        group.waiting.retain(|(lsn, slot)| {
+            if failed || *lsn <= durable {
+                slot.wake(DONE);
+                false
+            } else if next.is_none() {
+                next = Some(slot.clone());
+                false
+            } else {
+                true
+            }
+        });
+        group.leading = next.is_some();
+        drop(group);
+        if let Some(next) = next {
+            next.wake(LEAD);
+        }
+    }
+}
+
+fn flush(work: &Work) -> Result<()> {
+    // Oldest first, for no other reason than that an earlier hole makes later frames worthless.
+    for segment in &work.segments {
+        segment.file.sync()?;
+    }
+    Ok(())
+}

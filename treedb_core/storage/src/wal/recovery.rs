@@ -1,0 +1,99 @@
+//! Reads the frames that opening found.
+
+use std::sync::Arc;
+
+use super::frame::{self, Frame, Kind, Lsn};
+use super::reader::Reader;
+use super::segment::Segment;
+use crate::cipher::{Keys, SEAL};
+use crate::{Error, Result};
+
+/// The frames above the checkpoint, in order. It holds its files open, so the log may be appended to and cut while
+/// it reads.
+pub struct Recovery {
+    /// Segments and the offsets behind their last good frames; the current one first.
+    segments: std::vec::IntoIter<(Arc<Segment>, u64)>,
+    current: Option<(Reader, u64)>,
+    next: Lsn,
+    above: Lsn,
+    last: Lsn,
+    /// Keys of an encrypted log.
+    pub(super) keys: Option<Arc<Keys>>,
+    /// The payload decrypted last.
+    opened: Vec<u8>,
+}
+
+impl std::fmt::Debug for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recovery").field("next", &self.next).field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+impl Recovery {
+    pub(super) fn new(segments: Vec<(Arc<Segment>, u64)>, above: Lsn, last: Lsn) -> Recovery {
+        let next = segments.first().map_or(Lsn(last.0 + 1), |(s, _)| s.header.first);
+        let (segments, opened) = (segments.into_iter(), Vec::new());
+        Recovery { segments, current: None, next, above, last, keys: None, opened }
+    }
+
+    /// Number of the last frame that is there, the log's own included: nothing follows it. Equal to the checkpoint
+    /// or less if there is nothing to replay.
+    pub fn last(&self) -> Lsn {
+        self.last
+    }
+
+    /// The next frame, or `None` behind the last.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file has changed since it was opened, or if a frame was not sealed with the log's key;
+    /// `Encrypted` if there is no key and one is needed; `Io` from the disk.
+    #[allow(clippy::should_implement_trait, reason = "a frame borrows the reader's buffer")]
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>> {
+        let (header, kind) = loop {
+            let Some((reader, end)) = &mut self.current else {
+                let Some((segment, end)) = self.segments.next() else { return Ok(None) };
+                self.current = Some((Reader::new(segment), end));
+                continue;
+            };
+            if reader.at >= *end {
+                self.current = None;
+                continue;
+            }
+            let at = reader.at;
+            match reader.next(self.next)? {
+                Ok((header, kind)) => {
+                    self.next = Lsn(header.lsn.0 + 1);
+                    if matches!(kind, Kind::Data | Kind::Secret) && header.lsn > self.above {
+                        break (header, kind);
+                    }
+                }
+                Err(bad) => {
+                    let expected = format!("frame {}, which was there when the log was opened", self.next);
+                    return Err(Error::damaged(reader.segment.path(), at, expected, bad.to_string()));
+                }
+            }
+        };
+        let Some((reader, _)) = &mut self.current else { return Ok(None) };
+        let lsn = header.lsn;
+        let path = reader.segment.path().to_path_buf();
+        match (&self.keys, kind == Kind::Secret) {
+            (None, false) => Ok(Some(Frame { lsn, payload: reader.payload(&header)? })),
+            (None, true) => Err(Error::Encrypted { path }),
+            (Some(_), false) => {
+                Err(Error::damaged(&path, reader.at, format!("frame {lsn} encrypted"), "one in the clear"))
+            }
+            (Some(keys), true) => {
+                let place = frame::place(reader.segment.header.generation, lsn);
+                self.opened.clear();
+                self.opened.extend_from_slice(reader.payload(&header)?);
+                let seal = self.opened.last_chunk::<SEAL>().copied();
+                self.opened.truncate(self.opened.len().saturating_sub(SEAL));
+                if seal.is_some_and(|seal| keys.log.open(&place, &mut self.opened, &seal)) {
+                    return Ok(Some(Frame { lsn, payload: &self.opened }));
+                }
+                let found = "a seal that does not fit it";
+                Err(Error::damaged(&path, reader.at, format!("frame {lsn} sealed with the log's key"), found))
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A process that writes is killed with SIGKILL at random moments, over and over: whatever it was told is durable or
+//! relaxed is there, and of the other commits only the newest are missing.
+//!
+//! The child is this very program. It commits transaction after transaction, of all durabilities, with savepoints,
+//! deleted ranges, large values, tables that come and go and checkpoints beside; a second thread of it commits durable
+//! ones of its own. What is in transaction `n` follows from `n`, so the parent knows what each state must look like.
+//! `TREEDB_KILL_ROUNDS=N` kills so often.
+
+// Helpers of tests, which clippy does not know as tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Bound;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use treedb_storage::disk::crash::Dice;
+use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
+use treedb_storage::{Error, Result};
+
+/// Says to a child which directory to write to.
+const DIRECTORY: &str = "TREEDB_KILL_DIRECTORY";
+/// The longest a child may take to open its directory.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn options() -> Options {
+    let mut options = Options::default();
+    // Small, so that segments and checkpoints come and go in every round.
+    options.log_segment_bytes = 256 << 10;
+    options.value_segment_bytes = 256 << 10;
+    options.checkpoint_log_bytes = 300 << 10;
+    options.checkpoint_dead_pages = 100;
+    options.unlogged_bytes = 4000;
+    options
+}
+
+/// A change of transaction `n`.
+enum Change {
+    Put {
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Delete {
+        key: Vec<u8>,
+    },
+    DeleteRange {
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
+    /// Everything in a table of its own, which goes and comes back.
+    Renew {
+        value: Vec<u8>,
+    },
+    /// Made behind a savepoint and rolled back.
+    Undone {
+        key: Vec<u8>,
+    },
+}
+
+/// What transaction `n` does, and how durable it is.
+fn transaction(n: u64) -> (Vec<Change>, Durability) {
+    let mut dice = Dice::new(n);
+    let how =
+        [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][dice.below(4)];
+    let count = 1 + dice.below(8);
+    let changes = (0..count).map(|_| change(n, &mut dice)).collect();
+    (changes, how)
+}
+
+fn change(n: u64, dice: &mut Dice) -> Change {
+    let key = |dice: &mut Dice| format!("key {:04}", dice.below(1500)).into_bytes();
+    let value =
+        |dice: &mut Dice, len: usize| (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect();
+    match dice.below(40) {
+        0..24 => {
+            let len = dice.below(400);
+            Change::Put { key: key(dice), value: value(dice, len) }
+        }
+        24..27 => {
+            let len = 1200 + dice.below(30_000);
+            Change::Put { key: key(dice), value: value(dice, len) }
+        }
+        27..34 => Change::Delete { key: key(dice) },
+        34 => {
+            let from = dice.below(1500);
+            let to = from + dice.below(60);
+            Change::DeleteRange {
+                from: format!("key {from:04}").into_bytes(),
+                to: format!("key {to:04}").into_bytes(),
+            }
+        }
+        35 => Change::Renew { value: value(dice, 700) },
+        _ => Change::Undone { key: key(dice) },
+    }
+}
+
+/// What the tables hold: the one of keys, and the one that comes and goes.
+#[derive(Default)]
+struct Model {
+    done: u64,
+    keys: BTreeMap<Vec<u8>, Vec<u8>>,
+    renewed: Option<Vec<u8>>,
+}
+
+impl Model {
+    /// Does the transactions up to number `upto`.
+    fn go_on(&mut self, upto: u64) {
+        for n in self.done + 1..=upto {
+            for change in transaction(n).0 {
+                match change {
+                    Change::Put { key, value } => drop(self.keys.insert(key, value)),
+                    Change::Delete { key } => drop(self.keys.remove(&key)),
+                    Change::DeleteRange { from, to } => self.keys.retain(|key, _| *key < from || *key >= to),
+                    Change::Renew { value } => self.renewed = Some(value),
+                    Change::Undone { .. } => {}
+                }
+            }
+        }
+        self.done = upto;
+    }
+}
+
+fn put(txn: &mut WriteTxn, keys: &Table, change: &Change) -> Result<()> {
+    match change {
+        Change::Put { key, value } => txn.put(keys, key, value),
+        Change::Delete { key } => txn.delete(keys, key).map(drop),
+        Change::DeleteRange { from, to } => {
+            txn.delete_range(keys, (Bound::Included(from), Bound::Excluded(to))).map(drop)
+        }
+        Change::Renew { value } => {
+            txn.drop_table("renewed")?;
+            let table = txn.create_table("renewed", TableKind::Rows)?;
+            txn.append_row(&table, value).map(drop)
+        }
+        Change::Undone { key } => {
+            let point = txn.savepoint()?;
+            txn.put(keys, key, &[0; 3000])?;
+            txn.delete_range(keys, (Bound::Excluded(key), Bound::Unbounded))?;
+            txn.open_table("undone", TableKind::Ordered)?;
+            txn.rollback_to(&point)
+        }
+    }
+}
+
+fn number(read: &dyn Reads, name: &str) -> Result<u64> {
+    let Some(table) = read.table(name)? else { return Ok(0) };
+    let number = read.get(&table, b"n")?.unwrap_or_default();
+    Ok(number.try_into().map_or(0, u64::from_le_bytes))
+}
+
+/// Writes until it is killed. Each line that it says is a promise: `a N` that transaction N has returned, `b N` that
+/// commit N of the second thread has.
+fn child(dir: &Path) -> Result<()> {
+    let store = Store::open_with(dir, options())?;
+    let say = |what: &str, n: u64| {
+        // One write a line: a line is there as a whole or not at all.
+        let written = std::io::stdout().lock().write_all(format!("\n{what} {n}\n").as_bytes());
+        written.map_err(|error| Error::Invalid(error.to_string()))
+    };
+    let read = store.begin_read()?;
+    let (first, second) = (number(&read, "first")?, number(&read, "second")?);
+    drop(read);
+    say("opened-a", first)?;
+    say("opened-b", second)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| -> Result<()> {
+            for n in second + 1.. {
+                let mut txn = store.begin_write()?;
+                let table = txn.open_table("second", TableKind::Ordered)?;
+                txn.put(&table, &(n % 500).to_be_bytes(), &n.to_le_bytes())?;
+                txn.put(&table, b"n", &n.to_le_bytes())?;
+                txn.commit_with(Durability::Durable)?;
+                say("b", n)?;
+            }
+            Ok(())
+        });
+        for n in first + 1.. {
+            let (changes, how) = transaction(n);
+            let mut txn = store.begin_write()?;
+            let keys = txn.open_table("keys", TableKind::Ordered)?;
+            changes.iter().try_for_each(|change| put(&mut txn, &keys, change))?;
+            let table = txn.open_table("first", TableKind::Ordered)?;
+            txn.put(&table, b"n", &n.to_le_bytes())?;
+            txn.commit_with(how)?;
+            if how != Durability::None {
+                say("a", n)?;
+            }
+            if n % 97 == 0 {
+                store.checkpoint()?;
+                // A checkpoint promises what a durable commit does.
+                say("a", n)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Not a test of its own: run by the one below, as another process.
+#[test]
+fn the_child_writes_until_it_is_killed() {
+    if let Some(dir) = std::env::var_os(DIRECTORY) {
+        panic!("the child ended: {:?}", child(Path::new(&dir)));
+    }
+}
+
+/// What the children were promised, and what they found.
+#[derive(Default)]
+struct Promises {
+    first: u64,
+    second: u64,
+    acknowledged: u64,
+}
+
+impl Promises {
+    fn hear(&mut self, line: &str) {
+        let Some((what, n)) = line.split_once(' ') else { return };
+        let Ok(n) = n.parse() else { return };
+        match what {
+            "a" => self.first = self.first.max(n),
+            "b" => self.second = self.second.max(n),
+            "opened-a" => assert!(n >= self.first, "{} was acknowledged, found {n}", self.first),
+            "opened-b" => assert!(n >= self.second, "{} was acknowledged as durable, found {n}", self.second),
+            _ => return,
+        }
+        self.acknowledged += u64::from(what.len() == 1);
+    }
+}
+
+fn start(dir: &Path) -> Child {
+    let program = std::env::current_exe().unwrap();
+    Command::new(program)
+        .args(["the_child_writes_until_it_is_killed", "--exact", "--nocapture"])
+        .env(DIRECTORY, dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap()
+}
+
+/// Starts a child and kills it when it has been writing for `time`.
+fn round(dir: &Path, time: Duration, promises: &mut Promises) {
+    let mut child = start(dir);
+    let (send, receive) = channel();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        // A line without its end was not said.
+        for line in out.split(b'\n').map_while(std::result::Result::ok) {
+            if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut until = Instant::now() + PATIENCE;
+    let mut opened = false;
+    loop {
+        match receive.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                promises.hear(&line);
+                if !opened && line.starts_with("opened-b") {
+                    (opened, until) = (true, Instant::now() + time);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => break,
+            Err(RecvTimeoutError::Disconnected) => panic!("the child ended by itself: {:?}", child.wait()),
+        }
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    // What it said before it died.
+    receive.iter().for_each(|line| promises.hear(&line));
+    assert!(opened, "the child did not open its directory in {PATIENCE:?}");
+}
+
+/// Opens what is left and compares it with what the transactions up to some number come to.
+fn compare(dir: &Path, promises: &mut Promises, model: &mut Model) -> Result<()> {
+    let store = Store::open_with(dir, options())?;
+    store.check()?;
+    let read = store.snapshot()?;
+    let (first, second) = (number(&read, "first")?, number(&read, "second")?);
+    assert!(first >= promises.first && second >= promises.second, "{first} and {second}: commits are lost");
+    model.go_on(first);
+    let keys = read.table("keys")?;
+    let mut found = BTreeMap::new();
+    if let Some(keys) = &keys {
+        for entry in read.range(keys, (Bound::Unbounded, Bound::Unbounded))? {
+            let (key, value) = entry?;
+            found.insert(key, value.to_vec());
+        }
+    }
+    assert!(found == model.keys, "not the state after transaction {first}");
+    let renewed = read.table("renewed")?.map(|table| read.row(&table, 1).map(|row| row.map(<[u8]>::to_vec)));
+    assert!(renewed.transpose()?.flatten() == model.renewed, "the table that comes and goes");
+    assert!(read.table("undone")?.is_none(), "a table that was rolled back");
+    if let Some(table) = read.table("second")? {
+        for n in second.saturating_sub(499).max(1)..=second {
+            let there = read.get(&table, &(n % 500).to_be_bytes())?;
+            assert!(there == Some(&n.to_le_bytes()), "commit {n} of the second thread, of {second}");
+        }
+    }
+    (promises.first, promises.second) = (first, second);
+    Ok(())
+}
+
+#[test]
+fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
+    if std::env::var_os(DIRECTORY).is_some() {
+        return;
+    }
+    let rounds = std::env::var("TREEDB_KILL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("store");
+    let (mut promises, mut model) = (Promises::default(), Model::default());
+    let mut dice = Dice::new(u64::from(std::process::id()));
+    let started = Instant::now();
+    let mut compared = 0;
+    for n in 0..rounds {
+        round(&dir, Duration::from_millis(1 + dice.below(150) as u64), &mut promises);
+        // In the others the next child is the one who recovers, and is killed at that as well.
+        if n + 1 == rounds || dice.chance(50) {
+            compare(&dir, &mut promises, &mut model).unwrap();
+            compared += 1;
+        }
+    }
+    let line = format!(
+        "{rounds} rounds of kill -9 in {:.0?}: {} commits acknowledged, {} transactions, {compared} full comparisons, \
+         0 violations",
+        started.elapsed(),
+        promises.acknowledged,
+        promises.first + promises.second,
+    );
+    let _ = writeln!(std::io::stdout().lock(), "\nsummary: kill: {line}");
+}
