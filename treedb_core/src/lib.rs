@@ -5,8 +5,8 @@ pub use collection::{
     AggregateRequest, Aggregation, AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, Collection,
     CollectionInfo, Cursor, Database, DatabaseCheck, DeleteRequest, Explanation, FindAndModifyOutcome,
     FindAndModifyRequest, FindRequest, Format, IndexBuild, IndexSpec, IndexesCreated, InsertOutcome,
-    MAX_TRANSACTION_BYTES, Namespace, Revision, Texts, Together, Transaction, TransactionCollection,
-    TransactionCursor, UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched,
+    MAX_TRANSACTION_BYTES, Namespace, Revision, Texts, Transaction, TransactionCollection, TransactionCursor,
+    UpdateOutcome, UpdateRequest, WatchFrom, WatchRequest, Watched, WriteBatch,
 };
 pub use treedb_query::{DuplicateKey, ErrorCode, QueryError, access::RowId, bson};
 pub use treedb_storage::{Corruption, Durability, Error, Key, Options, Result, Store};

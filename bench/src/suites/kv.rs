@@ -8,7 +8,7 @@ use crate::report::{Goals, Row, hint, rows};
 use crate::sides::{Class, Form, KeyForm, Keys, Opened, OpenedRows, Peer, Walk, rows as rows_of};
 
 pub(super) const ABOUT: &str = "One thread, everything in memory, nothing flushed. 8-byte keys are in no order, \
-    8-byte counters lie as close together as they can, 64-byte keys are paths; values have 100 bytes where nothing \
+    8-byte counters lie as close write_batch as they can, 64-byte keys are paths; values have 100 bytes where nothing \
     else is said. Beginning and ending transactions is inside the timer. Loads go into new, empty stores, 10,000 \
     entries to a commit. Every get and every entry of a scan goes into a checksum that all sides must agree on; after \
     a round of puts the whole table does, outside the timer. Left out for time: the slower peers at a million keys, \

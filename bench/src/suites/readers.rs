@@ -10,7 +10,7 @@ use crate::report::{Goals, Row, hint, rows};
 use crate::sides::{Class, Form, KeyForm, Keys, Opened, Peer};
 
 pub(super) const ABOUT: &str = "Random gets among a million 8-byte keys with values of 100 bytes, 1,000 to a \
-    snapshot, by all readers together. The writer beside them updates random keys, one to a commit, nothing flushed, \
+    snapshot, by all readers write_batch. The writer beside them updates random keys, one to a commit, nothing flushed, \
     as fast as it can. Rows against TreeDB itself are of the same store in the same rounds. On a machine with two \
     cores, two readers and a writer have to share.";
 

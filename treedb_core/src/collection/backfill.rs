@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::{Flow, RowId, Source, Way};
+use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::aggregate::spread;
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
@@ -27,7 +27,7 @@ use treedb_query::index::ordered::IndexDef;
 use treedb_storage::kv::{Beside, Durability, ReadTxn, Reads};
 
 use super::bulk::{Entries, Pairs};
-use super::change::{check_key, marks};
+use super::change::{check_key, type_bits};
 use super::database::Database;
 use super::edit::{Edit, holder, holder_of};
 use super::long_key::{is_long, key_of, stored};
@@ -81,7 +81,7 @@ struct Front<'r> {
     /// As it is stored.
     key: &'r [u8],
     row: RowId,
-    marks: &'r [u8],
+    type_bits: &'r [u8],
     rest: &'r [u8],
 }
 
@@ -96,9 +96,9 @@ impl Run {
         for entry in entries.in_order() {
             run.extend_from_slice(&entry.document.to_le_bytes());
             run.extend_from_slice(&(entry.key.len() as u32).to_le_bytes());
-            run.extend_from_slice(&(entry.marks.len() as u32).to_le_bytes());
+            run.extend_from_slice(&(entry.type_bits.len() as u32).to_le_bytes());
             run.extend_from_slice(entry.key);
-            run.extend_from_slice(entry.marks);
+            run.extend_from_slice(entry.type_bits);
         }
         run.shrink_to_fit();
         Run(run)
@@ -110,10 +110,10 @@ impl<'r> Front<'r> {
     fn of(run: &'r [u8]) -> Option<Front<'r>> {
         let (row, run) = run.split_first_chunk()?;
         let (key, run) = run.split_first_chunk()?;
-        let (marks, run) = run.split_first_chunk()?;
+        let (type_bits, run) = run.split_first_chunk()?;
         let (key, run) = run.split_at_checked(u32::from_le_bytes(*key) as usize)?;
-        let (marks, rest) = run.split_at_checked(u32::from_le_bytes(*marks) as usize)?;
-        Some(Front { key, row: RowId(u64::from_le_bytes(*row)), marks, rest })
+        let (type_bits, rest) = run.split_at_checked(u32::from_le_bytes(*type_bits) as usize)?;
+        Some(Front { key, row: RowId(u64::from_le_bytes(*row)), type_bits, rest })
     }
 }
 
@@ -188,7 +188,7 @@ impl BlockReader<'_> {
         let (mut entries, mut odd) = (Entries::default(), Vec::new());
         let (mut rows, mut facts, mut full, mut next) = (0, Facts::default(), false, None);
         let view = View { reads, meta: self.meta };
-        view.scan_rows(Way::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
+        view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
             full = entries.size() >= BLOCK_MEMORY;
             if id.0 >= end || full {
                 next = Some(id.0);
@@ -339,7 +339,7 @@ impl Edit<'_> {
                 true => None,
                 false => match self.marks_now(target, &entry)? {
                     None => continue,
-                    marks => marks,
+                    type_bits => type_bits,
                 },
             };
             let again = unique && last == Some(entry.key);
@@ -349,7 +349,7 @@ impl Edit<'_> {
             if again || unique && !above {
                 self.refuse_other(target, &entry)?;
             }
-            pairs.push(unique, entry.key, entry.row, now.as_deref().unwrap_or(entry.marks));
+            pairs.push(unique, entry.key, entry.row, now.as_deref().unwrap_or(entry.type_bits));
             last = Some(entry.key);
         }
         pairs.put(self.txn, &target.table)?;
@@ -383,8 +383,8 @@ impl Edit<'_> {
     fn marks_now(&self, index: &IndexMeta, entry: &Front<'_>) -> Result<Option<Vec<u8>>> {
         let Some(document) = self.view().document(entry.row)? else { return Ok(None) };
         let keys = index.def.keys(&document)?;
-        let marks = marks(&index.def, &keys, &document);
-        Ok(key_of(keys.keys, entry.key).map(|_| marks))
+        let type_bits = type_bits(&index.def, &keys, &document);
+        Ok(key_of(keys.keys, entry.key).map(|_| type_bits))
     }
 
     /// Writes the entries of odd rows, and returns whether some are left.
@@ -394,14 +394,14 @@ impl Edit<'_> {
             let Some(target) = self.meta.indexes.get(at) else { return Ok(false) };
             let Some(document) = self.view().document(*row)?.map(Cow::into_owned) else { continue };
             let keys = target.def.keys(&document)?;
-            let marks = marks(&target.def, &keys, &document);
+            let type_bits = type_bits(&target.def, &keys, &document);
             facts.multikey |= keys.multikey;
             for key in &keys.keys {
                 check_key(&self.meta.namespace, &target.def, key, Some(*row), &document, &|key| {
                     holder(self.txn, target, key)
                 })?;
                 facts.shortened |= is_long(key);
-                pairs.push(target.def.unique, &stored(key), *row, &marks);
+                pairs.push(target.def.unique, &stored(key), *row, &type_bits);
             }
             pairs.put(self.txn, &target.table)?;
         }

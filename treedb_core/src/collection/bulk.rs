@@ -13,7 +13,7 @@ use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::kv::{Reads, Table, WriteTxn};
 
-use super::change::{check_document, marks};
+use super::change::{check_document, type_bits};
 use super::edit::Edit;
 use super::long_key::{is_long, stored};
 use super::meta::Facts;
@@ -33,7 +33,7 @@ const USUAL_KEY: usize = 32;
 struct Place {
     at: usize,
     key: usize,
-    marks: usize,
+    type_bits: usize,
     document: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Entries {
 pub(super) struct Entry<'e> {
     /// As it is stored.
     pub(super) key: &'e [u8],
-    pub(super) marks: &'e [u8],
+    pub(super) type_bits: &'e [u8],
     /// The number that its document was added with.
     pub(super) document: u64,
 }
@@ -68,19 +68,19 @@ impl Entries {
                 self.bytes.splice(at..at + key, short.iter().copied());
                 (key, facts.shortened) = (short.len(), true);
             }
-            self.places.push(Place { at, key, marks: lengths.marks, document: number });
+            self.places.push(Place { at, key, type_bits: lengths.type_bits, document: number });
             return Ok(facts);
         }
         let keys = def.keys(document).map_err(drop)?;
-        let marks = marks(def, &keys, document);
+        let type_bits = type_bits(def, &keys, document);
         let mut facts = Facts { multikey: keys.multikey, shortened: false };
         for key in &keys.keys {
             facts.shortened |= is_long(key);
             let key = stored(key);
             let at = self.bytes.len();
             self.bytes.extend_from_slice(&key);
-            self.bytes.extend_from_slice(&marks);
-            self.places.push(Place { at, key: key.len(), marks: marks.len(), document: number });
+            self.bytes.extend_from_slice(&type_bits);
+            self.places.push(Place { at, key: key.len(), type_bits: type_bits.len(), document: number });
         }
         Ok(facts)
     }
@@ -97,8 +97,9 @@ impl Entries {
 
     fn entry(&self, number: u32) -> Option<Entry<'_>> {
         let place = self.places.get(number as usize)?;
-        let (key, marks) = self.bytes.get(place.at..)?.get(..place.key + place.marks)?.split_at(place.key);
-        Some(Entry { key, marks, document: place.document })
+        let (key, type_bits) =
+            self.bytes.get(place.at..)?.get(..place.key + place.type_bits)?.split_at(place.key);
+        Some(Entry { key, type_bits, document: place.document })
     }
 
     fn key(&self, number: u32) -> &[u8] {
@@ -151,8 +152,8 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// Adds the entry of `row` under `key`, which is as it is stored.
-    pub(super) fn push(&mut self, unique: bool, key: &[u8], row: RowId, marks: &[u8]) {
-        let value = append_entry(unique, key, row, marks, &mut self.bytes);
+    pub(super) fn push(&mut self, unique: bool, key: &[u8], row: RowId, type_bits: &[u8]) {
+        let value = append_entry(unique, key, row, type_bits, &mut self.bytes);
         self.ends.push((value, self.bytes.len()));
     }
 
@@ -203,7 +204,7 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
         let mut pairs = Pairs::default();
         for entry in entries.in_order() {
             let Some(row) = rows.get(entry.document as usize) else { continue };
-            pairs.push(index.def.unique, entry.key, *row, entry.marks);
+            pairs.push(index.def.unique, entry.key, *row, entry.type_bits);
             if pairs.is_full() {
                 pairs.put(edit.txn, &index.table)?;
             }

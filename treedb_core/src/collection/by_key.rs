@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use treedb_query::access::{IndexInfo, KeyRange, Source, Way};
+use treedb_query::access::{Direction, IndexInfo, KeyRange, Source};
 use treedb_query::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
 use treedb_query::error::Result;
 use treedb_query::index::ordered::Kind;
@@ -329,7 +329,7 @@ impl ByKey {
                 index: self.index,
                 name: self.name.clone(),
                 ranges: vec![KeyRange::prefix(self.key.clone())],
-                way: Way::Forward,
+                direction: Direction::Forward,
                 distinct: true,
                 keys: OnKeys { test: None, complete: true },
             };

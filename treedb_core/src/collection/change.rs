@@ -21,7 +21,7 @@ pub(crate) struct IndexChange {
     pub(crate) remove: Vec<Vec<u8>>,
     pub(crate) add: Vec<Vec<u8>>,
     /// What goes behind the row id of the entry that is added, or stays, if it is the row's only one.
-    pub(crate) marks: Vec<u8>,
+    pub(crate) type_bits: Vec<u8>,
     /// Entries that stay and have other marks now.
     pub(crate) marked: Vec<Vec<u8>>,
     /// The new document has, or may have, several entries.
@@ -70,20 +70,20 @@ pub(crate) fn index_changes<'d>(
         let (mut old_keys, mut old_marks) = (Vec::new(), Vec::new());
         if let Some(document) = old {
             let keys = def.keys(document)?;
-            old_marks = marks(def, &keys, document);
+            old_marks = type_bits(def, &keys, document);
             old_keys = keys.keys;
         }
         let new_keys = match new {
             Some(document) => {
                 let keys = def.keys(document)?;
                 change.multikey = keys.multikey;
-                change.marks = marks(def, &keys, document);
+                change.type_bits = type_bits(def, &keys, document);
                 keys.keys
             }
             None => Vec::new(),
         };
         change.remove = old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
-        if old_marks != change.marks {
+        if old_marks != change.type_bits {
             change.marked =
                 new_keys.iter().filter(|key| old_keys.binary_search(key).is_ok()).cloned().collect();
         }
@@ -103,11 +103,11 @@ fn is_untouched(def: &IndexDef, old: &RawDocument, new: &RawDocument) -> bool {
 }
 
 /// The marks of a document's only entry; none if it has several.
-pub(crate) fn marks(def: &IndexDef, keys: &KeySet, document: &RawDocument) -> Vec<u8> {
+pub(crate) fn type_bits(def: &IndexDef, keys: &KeySet, document: &RawDocument) -> Vec<u8> {
     if keys.multikey || keys.keys.len() != 1 || !def.holds_values() {
         Vec::new()
     } else {
-        def.marks(document)
+        def.type_bits(document)
     }
 }
 

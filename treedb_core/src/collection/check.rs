@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use treedb_query::access::{Flow, KeyRange, RowId, Source, Way};
+use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
 use treedb_query::doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::kv::ReadTxn;
@@ -35,7 +35,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
     let mut rows = 0;
     // Entries that the rows call for, by index: counted here, and found again one by one below.
     let mut wanted = vec![0_u64; meta.indexes.len()];
-    view.scan(Way::Forward, None, &mut |row, document| {
+    view.scan(Direction::Forward, None, &mut |row, document| {
         rows += 1;
         doc::validate(document.as_bytes())?;
         for (index, wanted) in meta.indexes.iter().zip(&mut wanted) {
@@ -57,7 +57,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
         let mut entries = 0;
         // The keys of the rows met lately, so that an index in row order does not decode each row again.
         let mut lately: HashMap<RowId, (Vec<Vec<u8>>, Vec<u8>)> = HashMap::new();
-        view.walk(index, &KeyRange::ALL, Way::Forward, None, &mut |row, key, marks| {
+        view.walk(index, &KeyRange::ALL, Direction::Forward, None, &mut |row, key, type_bits| {
             entries += 1;
             if !lately.contains_key(&row) {
                 if lately.len() >= 1024 {
@@ -66,8 +66,8 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                 let keys = match view.document(row)? {
                     Some(document) => {
                         let keys = index.def.keys(&document)?;
-                        let marks = super::change::marks(&index.def, &keys, &document);
-                        (keys.keys, marks)
+                        let type_bits = super::change::type_bits(&index.def, &keys, &document);
+                        (keys.keys, type_bits)
                     }
                     None => {
                         return Err(wrong(format!(
@@ -79,9 +79,9 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                 lately.insert(row, keys);
             }
             let found = lately.get(&row);
-            if !marks.is_empty() && found.is_some_and(|(_, wanted)| marks != wanted) {
+            if !type_bits.is_empty() && found.is_some_and(|(_, wanted)| type_bits != wanted) {
                 return Err(wrong(format!(
-                    "index {} has other marks for row {row:?} than the row calls for",
+                    "index {} has other type bits for row {row:?} than the row calls for",
                     index.def.name
                 )));
             }

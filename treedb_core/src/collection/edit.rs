@@ -76,7 +76,7 @@ impl<'a> Edit<'a> {
                 remove_entry(self.txn, index, key, row)?;
             }
             for key in change.add.iter().chain(&change.marked) {
-                let (key, value) = entry(index.def.unique, key, row, &change.marks);
+                let (key, value) = entry(index.def.unique, key, row, &change.type_bits);
                 self.txn.put(&index.table, &key, &value)?;
             }
             let shortened = change.add.iter().any(|key| is_long(key));

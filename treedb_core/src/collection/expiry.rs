@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use treedb_query::access::{Change, Flow, KeyRange, RowId, Sink, Way, after_prefix};
+use treedb_query::access::{Change, Direction, Flow, KeyRange, RowId, Sink, after_prefix};
 use treedb_query::doc::Value;
 use treedb_query::doc::key::{encode_value, invert};
 use treedb_query::error::Result;
-use treedb_query::index::ordered::{Direction, IndexDef};
+use treedb_query::index::ordered::{IndexDef, SortOrder};
 use treedb_storage::kv::Durability;
 
 use super::database::{Database, Inner};
@@ -221,7 +221,7 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
         let Some(index) = edit.meta.indexes.iter().find(ready) else { return Ok(0) };
         let Some(range) = expired(&index.def, now) else { return Ok(0) };
         let view = View { reads: &*edit.txn, meta: &edit.meta };
-        view.walk(index, &range, Way::Forward, None, &mut |row, _, _| {
+        view.walk(index, &range, Direction::Forward, None, &mut |row, _, _| {
             if !rows.contains(&row) {
                 rows.push(row);
             }
@@ -243,7 +243,7 @@ fn expired(def: &IndexDef, now: i64) -> Option<KeyRange> {
         key
     };
     let (mut low, mut high) = (encoded(i64::MIN), encoded(last));
-    if def.keys.first()?.direction == Direction::Descending {
+    if def.keys.first()?.direction == SortOrder::Descending {
         invert(&mut low);
         invert(&mut high);
         std::mem::swap(&mut low, &mut high);

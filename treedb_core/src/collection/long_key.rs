@@ -22,13 +22,13 @@ use std::ops::Bound;
 
 use sha2::{Digest, Sha256};
 
-use treedb_query::access::{Flow, KeyRange, RowId, VisitMarked, Way, after_prefix};
+use treedb_query::access::{Direction, Flow, KeyRange, RowId, VisitTypedEntry, after_prefix};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::kv::Reads;
 
 use super::meta::IndexMeta;
-use super::view::{View, marks_of, split_entry};
+use super::view::{View, split_entry, type_bits_of};
 
 /// The longest key an entry has, in bytes: a row id goes behind it.
 pub(super) const LONGEST: usize = 972;
@@ -112,13 +112,13 @@ pub(super) fn beginning(key: &[u8]) -> Option<&[u8]> {
 struct Member {
     key: Vec<u8>,
     row: RowId,
-    marks: Vec<u8>,
-    way: Way,
+    type_bits: Vec<u8>,
+    direction: Direction,
 }
 
 impl Member {
     fn size(&self) -> usize {
-        self.key.len() + self.marks.len() + size_of::<Self>()
+        self.key.len() + self.type_bits.len() + size_of::<Self>()
     }
 }
 
@@ -126,7 +126,7 @@ impl Member {
 impl Ord for Member {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = (&self.key, self.row).cmp(&(&other.key, other.row));
-        if self.way == Way::Forward { order } else { order.reverse() }
+        if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 }
 
@@ -152,16 +152,17 @@ impl<R: Reads> View<'_, R> {
         index: &IndexMeta,
         beginning: &[u8],
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
+        visit: &mut VisitTypedEntry<'_>,
     ) -> Result<Flow> {
         let among = after.filter(|(key, _)| key.len() > KEPT && key.starts_with(beginning));
-        let mut last = among.map(|(key, row)| Member { key: key.to_vec(), row, marks: Vec::new(), way });
+        let mut last =
+            among.map(|(key, row)| Member { key: key.to_vec(), row, type_bits: Vec::new(), direction });
         loop {
-            let (members, more) = self.next_alike(index, beginning, range, way, last.as_ref())?;
+            let (members, more) = self.next_alike(index, beginning, range, direction, last.as_ref())?;
             for member in &members {
-                if visit(member.row, &member.key, &member.marks)? == Flow::Break(()) {
+                if visit(member.row, &member.key, &member.type_bits)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
             }
@@ -178,7 +179,7 @@ impl<R: Reads> View<'_, R> {
         index: &IndexMeta,
         beginning: &[u8],
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         last: Option<&Member>,
     ) -> Result<(Vec<Member>, bool)> {
         let (mut first, mut bytes) = (BinaryHeap::new(), 0);
@@ -192,7 +193,8 @@ impl<R: Reads> View<'_, R> {
         {
             let (stored, row) = split_entry(index, key, value)?;
             let key = if is_shortened(stored) { self.whole(index, stored, row)? } else { stored.to_vec() };
-            let member = Member { key, row, marks: marks_of(index.def.unique, value).to_vec(), way };
+            let member =
+                Member { key, row, type_bits: type_bits_of(index.def.unique, value).to_vec(), direction };
             if range.contains(&member.key)
                 && last.is_none_or(|last| member > *last)
                 && left_out.as_ref().is_none_or(|left_out| member < *left_out)

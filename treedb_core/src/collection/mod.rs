@@ -22,7 +22,7 @@
 //! | `statement` | inserts, updates and deletes, wherever a collection is written |
 //! | `index_spec` | [`IndexSpec`]: an index to create |
 //! | `bulk` | many documents at once, their index entries in order |
-//! | `together` | [`Together`]: statements over several collections, carried out at once and committed as one |
+//! | `write_batch` | [`WriteBatch`]: statements over several collections, carried out at once and committed as one |
 //! | `transaction` | [`Transaction`]: many statements over many collections, at once or not at all |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `backfill` | the entries of a build: read in a snapshot, put in order, written |
@@ -65,11 +65,11 @@ mod statement;
 #[cfg(test)]
 mod tests;
 mod text;
-mod together;
 mod transaction;
 mod unmatched;
 mod validator;
 mod view;
+mod write_batch;
 
 pub use aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use change::MAX_DOCUMENT;
@@ -90,7 +90,7 @@ pub use request::{
 };
 pub use row::Format;
 pub use text::Texts;
-pub use together::Together;
 pub use transaction::{
     MAX_BYTES as MAX_TRANSACTION_BYTES, Transaction, TransactionCollection, TransactionCursor,
 };
+pub use write_batch::WriteBatch;

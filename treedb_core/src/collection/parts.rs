@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::{Flow, RowId, Source, VisitLent, Way};
+use treedb_query::access::{Direction, Flow, RowId, Source, VisitLent};
 use treedb_query::aggregate::{Docs, Stream, Visit};
 use treedb_query::error::Result;
 use treedb_query::query::{Counters, Query, Tally};
@@ -51,15 +51,15 @@ impl Cuts {
         if threads < 2 {
             return Ok(None);
         }
-        let end = |way| {
+        let end = |direction| {
             let mut end = 0;
-            view.scan_rows(way, None, &mut |id, _| {
+            view.scan_rows(direction, None, &mut |id, _| {
                 end = id.0;
                 Ok(Flow::Break(()))
             })?;
             Ok::<_, treedb_query::error::QueryError>(end)
         };
-        let (first, last) = (end(Way::Forward)?, end(Way::Backward)?);
+        let (first, last) = (end(Direction::Forward)?, end(Direction::Backward)?);
         let ids = last.saturating_sub(first);
         let spans = if in_order || ids / 2 <= view.estimated_rows() { threads } else { threads * SPANS };
         let step = ids / spans + 1;
@@ -120,7 +120,7 @@ impl Span {
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
             let (at, mut stopped, mut looked) = (&mut self.at, false, Counters::default());
             let view = View { reads: &self.reads, meta: &self.meta };
-            view.scan_rows(Way::Forward, after, &mut |id, row| {
+            view.scan_rows(Direction::Forward, after, &mut |id, row| {
                 if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }

@@ -2,7 +2,7 @@
 //!
 //! Entries of an index's table: a non-unique index has `key ++ row id` (8 bytes, big endian, so that equal keys
 //! come by row id) and marks as its value; a unique one has `key`, and as its value the row id, 8 bytes big endian, and
-//! marks ([`treedb_query::index::ordered::IndexDef::marks`], possibly none).
+//! marks ([`treedb_query::index::ordered::IndexDef::type_bits`], possibly none).
 //! Encoded keys delimit themselves, so appending the row id keeps their order. A long key is stored shortened
 //! ([`super::long_key`]); what a walk shows are whole keys.
 
@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use bson::RawDocument;
 
 use treedb_query::access::{
-    Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Source, VisitEntry, VisitLent, VisitMarked,
-    VisitRow, Way, after_prefix,
+    Direction, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Source, VisitEntry, VisitLent,
+    VisitRow, VisitTypedEntry, after_prefix,
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -29,26 +29,32 @@ pub(crate) struct View<'a, R> {
 }
 
 /// The bytes of the entry of `row` under `key`, and its value.
-pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, marks: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let mut out = Vec::with_capacity(key.len() + 8 + marks.len());
-    let end = append_entry(unique, &stored(key), row, marks, &mut out);
+pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, type_bits: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut out = Vec::with_capacity(key.len() + 8 + type_bits.len());
+    let end = append_entry(unique, &stored(key), row, type_bits, &mut out);
     let value = out.split_off(end);
     (out, value)
 }
 
 /// Puts the bytes of the entry of `row` under `key`, which is as it is stored, behind what `out` holds, its value last: key, row, marks. The row is
 /// the end of what the entry is found by, or in a unique index the beginning of its value. Returns where the value begins.
-pub(crate) fn append_entry(unique: bool, key: &[u8], row: RowId, marks: &[u8], out: &mut Vec<u8>) -> usize {
+pub(crate) fn append_entry(
+    unique: bool,
+    key: &[u8],
+    row: RowId,
+    type_bits: &[u8],
+    out: &mut Vec<u8>,
+) -> usize {
     out.extend_from_slice(key);
     let before = out.len();
     out.extend_from_slice(&row.0.to_be_bytes());
     let end = if unique { before } else { out.len() };
-    out.extend_from_slice(marks);
+    out.extend_from_slice(type_bits);
     end
 }
 
 /// The marks in the value of an entry.
-pub(super) fn marks_of(unique: bool, value: &[u8]) -> &[u8] {
+pub(super) fn type_bits_of(unique: bool, value: &[u8]) -> &[u8] {
     if unique { value.get(8..).unwrap_or_default() } else { value }
 }
 
@@ -79,9 +85,9 @@ impl<'a, R: Reads> View<'a, R> {
         &self,
         index: &IndexMeta,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
+        visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
         let stored = StoredRange::of(&index.def, range);
         let (low, high) = (&*stored.low, stored.high.as_deref());
@@ -92,28 +98,28 @@ impl<'a, R: Reads> View<'a, R> {
                 if stored.only.is_none()
                     && let Some(alike) = beginning(key) =>
             {
-                match way {
-                    Way::Forward => cursor.seek(alike)?,
-                    Way::Backward => in_front(&mut cursor, after_prefix(alike).as_deref())?,
+                match direction {
+                    Direction::Forward => cursor.seek(alike)?,
+                    Direction::Backward => in_front(&mut cursor, after_prefix(alike).as_deref())?,
                 }
             }
             Some((key, row)) => {
                 let last = entry(index.def.unique, key, row, &[]).0;
-                match way {
-                    Way::Forward => cursor.seek(&last)? && step_off(&mut cursor, way, &last)?,
-                    Way::Backward => in_front(&mut cursor, Some(&last))?,
+                match direction {
+                    Direction::Forward => cursor.seek(&last)? && step_off(&mut cursor, direction, &last)?,
+                    Direction::Backward => in_front(&mut cursor, Some(&last))?,
                 }
             }
-            None => match way {
-                Way::Forward => cursor.seek(low)?,
-                Way::Backward => in_front(&mut cursor, high)?,
+            None => match direction {
+                Direction::Forward => cursor.seek(low)?,
+                Direction::Backward => in_front(&mut cursor, high)?,
             },
         };
         while on {
             let Some((key, value)) = cursor.entry()? else { return Ok(()) };
-            let past = match way {
-                Way::Forward => high.is_some_and(|high| key >= high),
-                Way::Backward => key < low,
+            let past = match direction {
+                Direction::Forward => high.is_some_and(|high| key >= high),
+                Direction::Backward => key < low,
             };
             if past {
                 return Ok(());
@@ -125,13 +131,14 @@ impl<'a, R: Reads> View<'a, R> {
                 None => {
                     if let Some(alike) = beginning(key) {
                         let alike = alike.to_vec();
-                        if self.walk_alike(index, &alike, range, way, after, visit)? == Flow::Break(()) {
+                        if self.walk_alike(index, &alike, range, direction, after, visit)? == Flow::Break(())
+                        {
                             return Ok(());
                         }
-                        on = match (way, after_prefix(&alike)) {
-                            (Way::Forward, Some(next)) => cursor.seek(&next)?,
-                            (Way::Forward, None) => false,
-                            (Way::Backward, _) => in_front(&mut cursor, Some(&alike))?,
+                        on = match (direction, after_prefix(&alike)) {
+                            (Direction::Forward, Some(next)) => cursor.seek(&next)?,
+                            (Direction::Forward, None) => false,
+                            (Direction::Backward, _) => in_front(&mut cursor, Some(&alike))?,
                         };
                         continue;
                     }
@@ -139,13 +146,13 @@ impl<'a, R: Reads> View<'a, R> {
                 }
             };
             if let Some(key) = shown
-                && visit(row, key, marks_of(index.def.unique, value))? == Flow::Break(())
+                && visit(row, key, type_bits_of(index.def.unique, value))? == Flow::Break(())
             {
                 return Ok(());
             }
-            on = match way {
-                Way::Forward => cursor.next()?,
-                Way::Backward => cursor.prev()?,
+            on = match direction {
+                Direction::Forward => cursor.next()?,
+                Direction::Backward => cursor.prev()?,
             };
         }
         Ok(())
@@ -155,19 +162,19 @@ impl<'a, R: Reads> View<'a, R> {
 /// Goes to the last entry before `key`, of all for `None`.
 fn in_front(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> treedb_storage::Result<bool> {
     match key {
-        Some(key) => Ok(cursor.seek_back(key)? && step_off(cursor, Way::Backward, key)?),
+        Some(key) => Ok(cursor.seek_back(key)? && step_off(cursor, Direction::Backward, key)?),
         None => cursor.last(),
     }
 }
 
 /// Goes one entry on if the cursor stands on `key`; false if there is none behind it.
-fn step_off(cursor: &mut Cursor<'_>, way: Way, key: &[u8]) -> treedb_storage::Result<bool> {
+fn step_off(cursor: &mut Cursor<'_>, direction: Direction, key: &[u8]) -> treedb_storage::Result<bool> {
     if cursor.key()? != Some(key) {
         return Ok(true);
     }
-    Ok(match way {
-        Way::Forward => cursor.next()?,
-        Way::Backward => cursor.prev()?,
+    Ok(match direction {
+        Direction::Forward => cursor.next()?,
+        Direction::Backward => cursor.prev()?,
     })
 }
 
@@ -190,13 +197,13 @@ impl<R: Reads> Source for View<'_, R> {
         })
     }
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.scan_rows(way, after, &mut |id, row| visit(id, row.document()?))
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.scan_rows(direction, after, &mut |id, row| visit(id, row.document()?))
     }
 
-    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
-        let from = match (way, after) {
-            (Way::Forward, Some(RowId(last))) => match last.checked_add(1) {
+    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+        let from = match (direction, after) {
+            (Direction::Forward, Some(RowId(last))) => match last.checked_add(1) {
                 Some(next) => next,
                 None => return Ok(()),
             },
@@ -205,12 +212,12 @@ impl<R: Reads> Source for View<'_, R> {
         let mut rows = self.reads.rows(&self.meta.rows, from)?;
         with_scratch(|scratch| {
             loop {
-                let next = match way {
-                    Way::Forward => rows.lend_next()?,
-                    Way::Backward => rows.lend_next_back()?,
+                let next = match direction {
+                    Direction::Forward => rows.lend_next()?,
+                    Direction::Backward => rows.lend_next_back()?,
                 };
                 let Some((id, row)) = next else { return Ok(()) };
-                if way == Way::Backward && after.is_some_and(|RowId(last)| id >= last) {
+                if direction == Direction::Backward && after.is_some_and(|RowId(last)| id >= last) {
                     continue;
                 }
                 if visit(RowId(id), &mut Lent { meta: self.meta, row, scratch })? == Flow::Break(()) {
@@ -224,23 +231,23 @@ impl<R: Reads> Source for View<'_, R> {
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        self.index_marked(index, range, way, after, &mut |row, key, _| visit(row, key))
+        self.index_range_typed(index, range, direction, after, &mut |row, key, _| visit(row, key))
     }
 
-    fn index_marked(
+    fn index_range_typed(
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
+        visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
         match self.meta.indexes.get(index) {
-            Some(index) => self.walk(index, range, way, after, visit),
+            Some(index) => self.walk(index, range, direction, after, visit),
             None => Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index}"))),
         }
     }

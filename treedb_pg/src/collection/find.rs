@@ -3,7 +3,7 @@
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
 use pgrx::pg_sys;
-use treedb_query::access::{Flow, Source, Way};
+use treedb_query::access::{Direction, Flow, Source};
 use treedb_query::query::{Execution, Path, Query, count};
 
 use super::options::Options;
@@ -58,11 +58,11 @@ pg_function! {
             Path::Nothing => rawdoc! { "path": "nothing" },
             Path::Rows => rawdoc! { "path": "rows" },
             Path::Sets(_) => rawdoc! { "path": "sets" },
-            Path::Index { name, ranges, way, index, .. } => {
+            Path::Index { name, ranges, direction, index, .. } => {
                 let multikey = reader.indexes().get(*index).is_some_and(|index| index.multikey);
                 rawdoc! {
                     "path": "index", "index": name.as_str(), "ranges": ranges.len() as i64,
-                    "way": if *way == Way::Forward { "forward" } else { "backward" }, "multikey": multikey,
+                    "way": if *direction == Direction::Forward { "forward" } else { "backward" }, "multikey": multikey,
                 }
             }
         };

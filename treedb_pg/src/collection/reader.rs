@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_query::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
 use treedb_query::doc::{Value, key};
 use treedb_query::query::Result;
 use treedb_query::{ErrorCode, QueryError};
@@ -154,12 +154,12 @@ impl Source for Reader {
         found
     }
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
         let slot = Slot::new(&self.table);
-        let plain = way == Way::Forward && after.is_none();
-        let direction = match way {
-            Way::Forward => pg_sys::ScanDirection::ForwardScanDirection,
-            Way::Backward => pg_sys::ScanDirection::BackwardScanDirection,
+        let plain = direction == Direction::Forward && after.is_none();
+        let direction = match direction {
+            Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
+            Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
         };
         // SAFETY: an open table and a registered snapshot. Without synchronized scans rows come by address.
         let scan = unsafe {
@@ -174,9 +174,9 @@ impl Source for Reader {
                 )
             } else {
                 let (mut low, mut high) = (heap::tid(0, 0), heap::tid(u32::MAX, u16::MAX));
-                match (way, after) {
-                    (Way::Forward, Some(row)) => low = address(RowId(row.0.saturating_add(1))),
-                    (Way::Backward, Some(row)) => high = address(RowId(row.0.saturating_sub(1))),
+                match (direction, after) {
+                    (Direction::Forward, Some(row)) => low = address(RowId(row.0.saturating_add(1))),
+                    (Direction::Backward, Some(row)) => high = address(RowId(row.0.saturating_sub(1))),
                     _ => {}
                 }
                 pg_sys::table_beginscan_tidrange(
@@ -213,7 +213,7 @@ impl Source for Reader {
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
@@ -225,13 +225,13 @@ impl Source for Reader {
                 // SAFETY: open, and a snapshot.
                 unsafe { server::predicate_lock_relation(index.relation, self.snapshot) };
                 let after = after.map(|(key, row)| (key, address(row)));
-                walk::walk(index.relation, self.snapshot, range, way, after, &mut |tid, key| {
+                walk::walk(index.relation, self.snapshot, range, direction, after, &mut |tid, key| {
                     check_for_interrupts!();
                     visit(row_id(tid), key)
                 })
             }
-            Kind::Keys => self.btree(index, range, way, after, visit).map(drop),
-            Kind::Values => self.values(index, range, way, after, visit),
+            Kind::Keys => self.btree(index, range, direction, after, visit).map(drop),
+            Kind::Values => self.values(index, range, direction, after, visit),
         }
     }
 
@@ -268,25 +268,25 @@ impl Reader {
         &self,
         index: &Index,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
         let mut null = Vec::new();
         key::encode_value(Value::Null, &mut null);
         if !range.contains(&null) {
-            return self.btree(index, range, way, after, visit).map(drop);
+            return self.btree(index, range, direction, after, visit).map(drop);
         }
         let below = KeyRange { low: range.low.clone(), high: Some(null.clone()) };
         let from = KeyRange { low: null.clone(), high: range.high.clone() };
         let mut parts = [Some(below), None, Some(from)];
-        if way == Way::Backward {
+        if direction == Direction::Backward {
             parts.reverse();
         }
         for part in parts {
             let flow = match part {
-                Some(part) => self.btree(index, &part, way, after, visit)?,
-                None => self.nulls(index, &null, way, after, visit)?,
+                Some(part) => self.btree(index, &part, direction, after, visit)?,
+                None => self.nulls(index, &null, direction, after, visit)?,
             };
             if flow.is_break() {
                 break;
@@ -300,7 +300,7 @@ impl Reader {
         &self,
         index: &Index,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<Flow> {
@@ -309,7 +309,7 @@ impl Reader {
             .iter()
             .filter_map(|(strategy, limit)| limit.map(|limit| scan_key(index.kind, *strategy, limit)))
             .collect();
-        self.entries(index, keys, way, after, visit, &|datum, out| match index.kind {
+        self.entries(index, keys, direction, after, visit, &|datum, out| match index.kind {
             Kind::Values => value::encode_key(&Bytes::of(datum), out),
             _ => out.extend_from_slice(&Bytes::of(datum)),
         })
@@ -320,7 +320,7 @@ impl Reader {
         &self,
         index: &Index,
         null: &[u8],
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<Flow> {
@@ -338,7 +338,7 @@ impl Reader {
                 pg_sys::Datum::from(0usize),
             );
         }
-        self.entries(index, vec![wanted], way, after, visit, &|_, out| out.extend_from_slice(null))
+        self.entries(index, vec![wanted], direction, after, visit, &|_, out| out.extend_from_slice(null))
     }
 
     /// Shows the entries that fulfil `keys`; `encode` appends the key of an entry's value.
@@ -346,14 +346,14 @@ impl Reader {
         &self,
         index: &Index,
         mut keys: Vec<pg_sys::ScanKeyData>,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
         encode: &dyn Fn(pg_sys::Datum, &mut Vec<u8>),
     ) -> Result<Flow> {
-        let direction = match way {
-            Way::Forward => pg_sys::ScanDirection::ForwardScanDirection,
-            Way::Backward => pg_sys::ScanDirection::BackwardScanDirection,
+        let direction = match direction {
+            Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
+            Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
         };
         // SAFETY: open relations; the scan copies the keys, whose arguments live as long as this call's memory.
         let scan = unsafe {
@@ -382,7 +382,9 @@ impl Reader {
             // Entries before the place to go on from.
             if let Some((last, last_row)) = after {
                 let place = (key.as_slice(), row).cmp(&(last, last_row));
-                if (way == Way::Forward && place.is_le()) || (way == Way::Backward && place.is_ge()) {
+                if (direction == Direction::Forward && place.is_le())
+                    || (direction == Direction::Backward && place.is_ge())
+                {
                     continue;
                 }
             }

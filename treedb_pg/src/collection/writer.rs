@@ -11,7 +11,9 @@ use std::panic::AssertUnwindSafe;
 use ::bson::RawDocument;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
-use treedb_query::access::{Change, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow, Way};
+use treedb_query::access::{
+    Change, Direction, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow,
+};
 use treedb_query::query::Result;
 
 use super::reader::{Reader, Slot, address, row_id};
@@ -336,19 +338,19 @@ impl Source for Writer {
         self.reader.fetch(id, visit)
     }
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.reader.scan(way, after, visit)
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.reader.scan(direction, after, visit)
     }
 
     fn index_range(
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        self.reader.index_range(index, range, way, after, visit)
+        self.reader.index_range(index, range, direction, after, visit)
     }
 
     fn estimated_rows(&self) -> u64 {

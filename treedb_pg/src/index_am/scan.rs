@@ -47,7 +47,7 @@ pub(super) struct Loaded {
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Forward,
     Backward,
 }
@@ -163,21 +163,21 @@ impl Ask<'_> {
     }
 
     /// The leaf where range number `range` begins (forward) or ends.
-    fn first(&self, range: usize, way: Way) -> Option<Place> {
+    fn first(&self, range: usize, direction: Direction) -> Option<Place> {
         let wanted = self.wanted.ranges.get(range)?;
-        let (edge, side) = match way {
-            Way::Forward => (&wanted.low, Side::Behind),
-            Way::Backward => (&wanted.high, Side::Before),
+        let (edge, side) = match direction {
+            Direction::Forward => (&wanted.low, Side::Behind),
+            Direction::Backward => (&wanted.high, Side::Before),
         };
         self.load(self.tree.descend(edge, side, 0, Lock::Share, None, true), range, None)
     }
 
     /// The leaf after or before the loaded one, if its range goes on there.
-    fn step(&self, loaded: &Loaded, way: Way) -> Option<Place> {
+    fn step(&self, loaded: &Loaded, direction: Direction) -> Option<Place> {
         let wanted = self.wanted.ranges.get(loaded.range)?;
         let schema = self.tree.schema;
-        match way {
-            Way::Forward => {
+        match direction {
+            Direction::Forward => {
                 let bound = loaded.bound.as_deref()?;
                 if schema.order(bound, &wanted.high) != std::cmp::Ordering::Less {
                     return None;
@@ -201,7 +201,7 @@ impl Ask<'_> {
                 };
                 self.load(reached, loaded.range, None)
             }
-            Way::Backward => {
+            Direction::Backward => {
                 let floor = loaded.floor.as_deref()?;
                 if schema.order(floor, &wanted.low) != std::cmp::Ordering::Greater {
                     return None;
@@ -214,16 +214,16 @@ impl Ask<'_> {
     }
 
     /// The next entry from `place` (or from the beginning), on whatever page it is.
-    pub(super) fn next(&self, place: Option<Place>, way: Way) -> Option<Place> {
-        let mut range = match way {
-            Way::Forward => 0,
-            Way::Backward => self.wanted.ranges.len().checked_sub(1)?,
+    pub(super) fn next(&self, place: Option<Place>, direction: Direction) -> Option<Place> {
+        let mut range = match direction {
+            Direction::Forward => 0,
+            Direction::Backward => self.wanted.ranges.len().checked_sub(1)?,
         };
         let mut place = match place {
             Some(mut place) => {
-                let next = match way {
-                    Way::Forward => place.at.checked_add(1),
-                    Way::Backward => place.at.checked_sub(1),
+                let next = match direction {
+                    Direction::Forward => place.at.checked_add(1),
+                    Direction::Backward => place.at.checked_sub(1),
                 };
                 if let Some(at) = next
                     && at < place.loaded.items.len()
@@ -235,30 +235,30 @@ impl Ask<'_> {
                     buffer::unpin(place.pin);
                 }
                 range = place.loaded.range;
-                self.step(&place.loaded, way)
+                self.step(&place.loaded, direction)
             }
-            None => self.first(range, way),
+            None => self.first(range, direction),
         };
         loop {
             check_for_interrupts!();
             match place {
                 Some(mut found) if !found.loaded.items.is_empty() => {
-                    found.at = match way {
-                        Way::Forward => 0,
-                        Way::Backward => found.loaded.items.len() - 1,
+                    found.at = match direction {
+                        Direction::Forward => 0,
+                        Direction::Backward => found.loaded.items.len() - 1,
                     };
                     return Some(found);
                 }
-                Some(empty) => place = self.step(&empty.loaded, way),
+                Some(empty) => place = self.step(&empty.loaded, direction),
                 None => {
-                    range = match way {
-                        Way::Forward => range + 1,
-                        Way::Backward => range.checked_sub(1)?,
+                    range = match direction {
+                        Direction::Forward => range + 1,
+                        Direction::Backward => range.checked_sub(1)?,
                     };
                     if range >= self.wanted.ranges.len() {
                         return None;
                     }
-                    place = self.first(range, way);
+                    place = self.first(range, direction);
                 }
             }
         }
@@ -370,12 +370,12 @@ pub(super) unsafe extern "C-unwind" fn get_tuple(
             pin: keys || !is_mvcc((*scan).xs_snapshot),
             snapshot: (*scan).xs_snapshot,
         };
-        let way = if direction == pg_sys::ScanDirection::BackwardScanDirection {
-            Way::Backward
+        let direction = if direction == pg_sys::ScanDirection::BackwardScanDirection {
+            Direction::Backward
         } else {
-            Way::Forward
+            Direction::Forward
         };
-        *place = ask.next(place.take(), way);
+        *place = ask.next(place.take(), direction);
         let Some(place) = place else { return false };
         let Some(item) = place.loaded.items.get(place.at) else { return false };
         expect_row((*scan).heapRelation, &ask.tree, place.loaded.block, item.row);
@@ -458,14 +458,14 @@ pub(super) unsafe extern "C-unwind" fn get_bitmap(
             snapshot: (*scan).xs_snapshot,
         };
         let mut found = 0;
-        let mut place = ask.next(None, Way::Forward);
+        let mut place = ask.next(None, Direction::Forward);
         while let Some(mut here) = place {
             let mut rows: Vec<pg_sys::ItemPointerData> =
                 here.loaded.items.iter().map(|item| item.row).collect();
             pg_sys::tbm_add_tuples(bitmap, rows.as_mut_ptr(), rows.len() as i32, false);
             found += rows.len() as i64;
             here.at = rows.len();
-            place = ask.next(Some(here), Way::Forward);
+            place = ask.next(Some(here), Direction::Forward);
         }
         found
     }

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use pgrx::pg_sys;
-use treedb_query::access::{KeyRange, Way, after_prefix};
+use treedb_query::access::{Direction, KeyRange, after_prefix};
 
 use super::edge::Edge;
 use super::meta::fact;
@@ -39,7 +39,7 @@ pub(crate) fn walk<E>(
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
     range: &KeyRange,
-    way: Way,
+    direction: Direction,
     after: Option<(&[u8], pg_sys::ItemPointerData)>,
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
@@ -49,19 +49,19 @@ pub(crate) fn walk<E>(
     if let Some((key, row)) = after {
         let mut entry = shortened(key).to_vec();
         append_address(row, &mut entry);
-        match way {
-            Way::Forward => wanted.low = schema.behind_key(&entry),
-            Way::Backward => wanted.high = schema.before_key(&entry),
+        match direction {
+            Direction::Forward => wanted.low = schema.behind_key(&entry),
+            Direction::Backward => wanted.high = schema.before_key(&entry),
         }
     }
     let wanted = Wanted::range(wanted);
     server::count_index_scan(index);
     let ask = Ask { tree: Tree::new(index, &schema), wanted: &wanted, keys: true, pin: false, snapshot };
-    let way = match way {
-        Way::Forward => scan::Way::Forward,
-        Way::Backward => scan::Way::Backward,
+    let direction = match direction {
+        Direction::Forward => scan::Direction::Forward,
+        Direction::Backward => scan::Direction::Backward,
     };
-    let mut place = ask.next(None, way);
+    let mut place = ask.next(None, direction);
     while let Some(here) = place {
         if let Some(item) = here.loaded.items.get(here.at) {
             let entry = here.loaded.bytes.get(item.key.0 as usize..item.key.1 as usize).unwrap_or(&[]);
@@ -70,7 +70,7 @@ pub(crate) fn walk<E>(
                 return Ok(());
             }
         }
-        place = ask.next(Some(here), way);
+        place = ask.next(Some(here), direction);
     }
     Ok(())
 }

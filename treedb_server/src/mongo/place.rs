@@ -2,8 +2,8 @@
 
 use bson::{RawBson, RawDocument};
 use treedb_core::{
-    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Together, Transaction,
-    UpdateRequest,
+    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction, UpdateRequest,
+    WriteBatch,
 };
 
 use super::error::CommandError;
@@ -17,7 +17,7 @@ pub(crate) enum Place<'t> {
     /// In a transaction. The collection tells its name and its indexes.
     In(&'t mut Transaction, &'t Collection),
     /// At once, to be committed with others. The collection tells its name and its indexes.
-    With(&'t mut Together, &'t Collection),
+    With(&'t mut WriteBatch, &'t Collection),
 }
 
 /// What became of a statement.

@@ -330,25 +330,25 @@ async fn write_answers(
     mut drain: Drain,
 ) {
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
-    let mut together = Vec::new();
+    let mut write_batch = Vec::new();
     while let Some(first) = queue.recv().await {
-        together.clear();
+        write_batch.clear();
         let mut held = Vec::new();
         let mut next = Some(first);
         while let Some(outgoing) = next.take() {
-            together.extend_from_slice(&outgoing.bytes);
+            write_batch.extend_from_slice(&outgoing.bytes);
             held.push(outgoing);
-            if together.len() < TOGETHER {
+            if write_batch.len() < TOGETHER {
                 next = queue.try_recv().ok();
             }
         }
-        let written = drain.bound(write_all(&mut stream, &together, context.limits.stall)).await;
+        let written = drain.bound(write_all(&mut stream, &write_batch, context.limits.stall)).await;
         if !matches!(written, Some(Ok(()))) {
             return;
         }
-        sent.inc_by(together.len() as u64);
-        if together.capacity() > 4 * TOGETHER {
-            together = Vec::new();
+        sent.inc_by(write_batch.len() as u64);
+        if write_batch.capacity() > 4 * TOGETHER {
+            write_batch = Vec::new();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::access::{
-    Flow, IndexInfo, KeyRange, PlanMemory, RowId, Source, VisitEntry, VisitMarked, VisitRow, Way,
+    Direction, Flow, IndexInfo, KeyRange, PlanMemory, RowId, Source, VisitEntry, VisitRow, VisitTypedEntry,
 };
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
@@ -65,13 +65,14 @@ impl Source for Memory {
         self.rows.get(&id.0).map_or(Ok(false), |doc| visit(doc).map(|()| true))
     }
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        let behind =
-            |id: u64| after.is_none_or(|last| if way == Way::Forward { id > last.0 } else { id < last.0 });
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        let behind = |id: u64| {
+            after.is_none_or(|last| if direction == Direction::Forward { id > last.0 } else { id < last.0 })
+        };
         let rows = self.rows.iter().filter(|(id, _)| behind(**id));
-        match way {
-            Way::Forward => show(rows, |(id, doc)| visit(RowId(*id), doc)),
-            Way::Backward => show(rows.rev(), |(id, doc)| visit(RowId(*id), doc)),
+        match direction {
+            Direction::Forward => show(rows, |(id, doc)| visit(RowId(*id), doc)),
+            Direction::Backward => show(rows.rev(), |(id, doc)| visit(RowId(*id), doc)),
         }
     }
 
@@ -79,20 +80,20 @@ impl Source for Memory {
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
         let behind = |entry: &(Vec<u8>, u64)| {
             after.is_none_or(|(key, row)| {
                 let order = (entry.0.as_slice(), entry.1).cmp(&(key, row.0));
-                if way == Way::Forward { order.is_gt() } else { order.is_lt() }
+                if direction == Direction::Forward { order.is_gt() } else { order.is_lt() }
             })
         };
         let entries = self.entries[index].iter().filter(|entry| range.contains(&entry.0) && behind(entry));
-        match way {
-            Way::Forward => show(entries, |(key, id)| visit(RowId(*id), key)),
-            Way::Backward => show(entries.rev(), |(key, id)| visit(RowId(*id), key)),
+        match direction {
+            Direction::Forward => show(entries, |(key, id)| visit(RowId(*id), key)),
+            Direction::Backward => show(entries.rev(), |(key, id)| visit(RowId(*id), key)),
         }
     }
 
@@ -105,17 +106,17 @@ impl Source for Memory {
         Some(entries.count() as u64 * self.scale)
     }
 
-    fn index_marked(
+    fn index_range_typed(
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
+        visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
-        self.index_range(index, range, way, after, &mut |row, key| {
-            let marks = self.rows.get(&row.0).map(|doc| self.infos[index].def.marks(doc));
-            visit(row, key, &marks.unwrap_or_default())
+        self.index_range(index, range, direction, after, &mut |row, key| {
+            let type_bits = self.rows.get(&row.0).map(|doc| self.infos[index].def.type_bits(doc));
+            visit(row, key, &type_bits.unwrap_or_default())
         })
     }
 

@@ -16,11 +16,11 @@ macro_rules! forward_source {
 
         fn scan(
             &$self,
-            way: $crate::access::Way,
+            direction: $crate::access::Direction,
             after: Option<$crate::access::RowId>,
             visit: &mut $crate::access::VisitRow<'_>,
         ) -> $crate::error::Result<()> {
-            $source.scan(way, after, visit)
+            $source.scan(direction, after, visit)
         }
 
         fn fetch_row(
@@ -33,33 +33,33 @@ macro_rules! forward_source {
 
         fn scan_rows(
             &$self,
-            way: $crate::access::Way,
+            direction: $crate::access::Direction,
             after: Option<$crate::access::RowId>,
             visit: &mut $crate::access::VisitLent<'_>,
         ) -> $crate::error::Result<()> {
-            $source.scan_rows(way, after, visit)
+            $source.scan_rows(direction, after, visit)
         }
 
         fn index_range(
             &$self,
             index: usize,
             range: &$crate::access::KeyRange,
-            way: $crate::access::Way,
+            direction: $crate::access::Direction,
             after: Option<(&[u8], $crate::access::RowId)>,
             visit: &mut $crate::access::VisitEntry<'_>,
         ) -> $crate::error::Result<()> {
-            $source.index_range(index, range, way, after, visit)
+            $source.index_range(index, range, direction, after, visit)
         }
 
-        fn index_marked(
+        fn index_range_typed(
             &$self,
             index: usize,
             range: &$crate::access::KeyRange,
-            way: $crate::access::Way,
+            direction: $crate::access::Direction,
             after: Option<(&[u8], $crate::access::RowId)>,
-            visit: &mut $crate::access::VisitMarked<'_>,
+            visit: &mut $crate::access::VisitTypedEntry<'_>,
         ) -> $crate::error::Result<()> {
-            $source.index_marked(index, range, way, after, visit)
+            $source.index_range_typed(index, range, direction, after, visit)
         }
 
         fn estimated_rows(&$self) -> u64 {

@@ -94,7 +94,7 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// Which way a walk goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Direction {
     /// From the least key or row id up.
     Forward,
     /// From the greatest down.
@@ -158,7 +158,7 @@ pub type VisitLent<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 
 /// What an index walk shows with the entries' marks: row, key bytes, marks.
-pub type VisitMarked<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
+pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
 
 /// One snapshot of one collection, for reading.
 pub trait Source {
@@ -170,9 +170,9 @@ pub trait Source {
     /// there (an index of Postgres may lead to rows that are not visible).
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool>;
 
-    /// Lends every row after `after` (all of them for `None`) in the order of their ids (`way`), until `visit`
-    /// says stop or returns an error, which is handed on. With [`Way::Backward`], "after" means smaller ids.
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()>;
+    /// Lends every row after `after` (all of them for `None`) in the order of their ids (`direction`), until `visit`
+    /// says stop or returns an error, which is handed on. With [`Direction::Backward`], "after" means smaller ids.
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()>;
 
     /// [`Source::fetch`], of as much of the row as `visit` asks for.
     fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
@@ -180,11 +180,11 @@ pub trait Source {
     }
 
     /// [`Source::scan`], of as much of each row as `visit` asks for.
-    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
-        self.scan(way, after, &mut |id, mut document| visit(id, &mut document))
+    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+        self.scan(direction, after, &mut |id, mut document| visit(id, &mut document))
     }
 
-    /// Walks the entries of index number `index` whose keys lie in `range`, in key order (`way`; entries of equal
+    /// Walks the entries of index number `index` whose keys lie in `range`, in key order (`direction`; entries of equal
     /// keys by row id), until `visit` says stop or returns an error, which is handed on. With `after`, the walk
     /// begins behind that entry: the key bytes and row it was shown last.
     ///
@@ -193,22 +193,22 @@ pub trait Source {
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()>;
 
     /// [`Source::index_range`], showing with each entry the marks that its owner stored with it
-    /// ([`IndexDef::marks`]); none where it does not store them.
-    fn index_marked(
+    /// ([`IndexDef::type_bits`]); none where it does not store them.
+    fn index_range_typed(
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
+        visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
-        self.index_range(index, range, way, after, &mut |row, key| visit(row, key, &[]))
+        self.index_range(index, range, direction, after, &mut |row, key| visit(row, key, &[]))
     }
 
     /// Rows in the snapshot: exact or a good estimate; only the choice of a plan rests on it.

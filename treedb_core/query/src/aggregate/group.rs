@@ -207,7 +207,7 @@ impl Grouping {
         let (shards, more) = match (input.take(), aside.pop()) {
             (Some((parts, again)), _) => match <[Docs; 1]>::try_from(parts) {
                 Ok([docs]) => parallel::alone(stage, context, docs)?,
-                Err(parts) => match parallel::together(stage, context, parts)? {
+                Err(parts) => match parallel::write_batch(stage, context, parts)? {
                     Some(made) => made,
                     None => parallel::alone(stage, context, again()?)?,
                 },

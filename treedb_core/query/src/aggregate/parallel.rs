@@ -58,7 +58,7 @@ pub(super) fn again(stage: &Group, context: &Context, records: SpillReader) -> R
 
 /// The groups of the documents of several streams, each read by a thread. `None` if the order of the documents matters
 /// and they do not fit.
-pub(super) fn together(stage: &Group, context: &Context, input: Vec<Docs>) -> Result<Option<Made>> {
+pub(super) fn write_batch(stage: &Group, context: &Context, input: Vec<Docs>) -> Result<Option<Made>> {
     let (count, seed) = (input.len(), Seed::new());
     let mut room = Room::new(context.memory, count);
     let stop = Stop { now: AtomicBool::new(false), when_full: !stage.is_unordered() };

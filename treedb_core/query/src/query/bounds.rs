@@ -11,7 +11,7 @@ use crate::doc::compare::class;
 use crate::doc::key::{bracket, encode_value, invert};
 use crate::doc::key_parts::{decode, encoded_length};
 use crate::doc::{Doc, Value};
-use crate::index::ordered::Direction;
+use crate::index::ordered::SortOrder;
 
 use super::filter::{Pattern, Test, Types};
 
@@ -245,10 +245,10 @@ impl Interval {
     }
 
     /// The interval as the index has it: turned round under a descending field.
-    pub(super) fn directed(&self, direction: Direction) -> Interval {
+    pub(super) fn directed(&self, direction: SortOrder) -> Interval {
         match direction {
-            Direction::Ascending => self.clone(),
-            Direction::Descending => Interval { low: self.high.inverted(), high: self.low.inverted() },
+            SortOrder::Ascending => self.clone(),
+            SortOrder::Descending => Interval { low: self.high.inverted(), high: self.low.inverted() },
         }
     }
 
@@ -341,9 +341,9 @@ mod tests {
         Value::Date(5),
     ];
 
-    fn holds(interval: &Interval, value: Value<'_>, direction: Direction) -> bool {
+    fn holds(interval: &Interval, value: Value<'_>, direction: SortOrder) -> bool {
         let mut key = encoded(value);
-        if direction == Direction::Descending {
+        if direction == SortOrder::Descending {
             invert(&mut key);
         }
         interval
@@ -359,7 +359,7 @@ mod tests {
                 let nan = |value: Value<'_>| matches!(value, Value::Double(n) if n.is_nan());
                 let comparable = class(&bound) == class(&value) && nan(bound) == nan(value);
                 let order = compare(value, bound);
-                for direction in [Direction::Ascending, Direction::Descending] {
+                for direction in [SortOrder::Ascending, SortOrder::Descending] {
                     let point = Interval::point(bound);
                     assert_eq!(holds(&point, value, direction), order.is_eq(), "{value:?} = {bound:?}");
                     for inclusive in [false, true] {
@@ -389,7 +389,7 @@ mod tests {
             for b in &intervals {
                 let both = a.intersect(b);
                 for &value in VALUES {
-                    let direction = Direction::Ascending;
+                    let direction = SortOrder::Ascending;
                     let wanted = holds(a, value, direction) && holds(b, value, direction);
                     assert_eq!(both.as_ref().is_some_and(|both| holds(both, value, direction)), wanted);
                 }

@@ -1,10 +1,10 @@
 //! The different values of a field, by steps through an index on it instead of a look at every document.
 
-use crate::access::{Flow, IndexInfo, KeyRange, Source, Way, after_prefix};
+use crate::access::{Direction, Flow, IndexInfo, KeyRange, Source, after_prefix};
 use crate::doc::key_parts::encoded_length;
 use crate::doc::{Doc, OwnedValue, Path};
 use crate::error::Result;
-use crate::index::ordered::{Direction, restored};
+use crate::index::ordered::{SortOrder, restored};
 
 /// Entries with the same value that are passed by one by one; of more the end is sought.
 const PASSED: usize = 8;
@@ -26,7 +26,7 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
     };
     let found = source.indexes().iter().enumerate().find(|(_, info)| tells(info));
     let Some((index, info)) = found.filter(|_| source.entries_are_exact()) else { return Ok(None) };
-    let descending = info.def.keys.first().is_some_and(|part| part.direction == Direction::Descending);
+    let descending = info.def.keys.first().is_some_and(|part| part.direction == SortOrder::Descending);
     let path = Path::new(path);
     let mut values: Vec<OwnedValue> = Vec::new();
     // The encoding of the value at hand, whether it is among the values, and how many of its entries were passed by.
@@ -34,7 +34,7 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
     let mut range = KeyRange::ALL;
     loop {
         let mut sought = false;
-        source.index_marked(index, &range, Way::Forward, None, &mut |row, key, marks| {
+        source.index_range_typed(index, &range, Direction::Forward, None, &mut |row, key, type_bits| {
             let first = encoded_length(key, descending).and_then(|length| key.get(..length));
             let first = first.unwrap_or(key);
             if first != last {
@@ -52,7 +52,7 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
                 crate::doc::key::invert(&mut plain);
             }
             // A missing field has the key of null: there may be a null behind it.
-            let value = match restored(&plain, marks, 0, &mut text) {
+            let value = match restored(&plain, type_bits, 0, &mut text) {
                 Some(value) => value.map(OwnedValue::from_value),
                 None => {
                     let mut value = None;

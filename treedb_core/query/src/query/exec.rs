@@ -6,7 +6,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, Row, RowId, Source, Way};
+use crate::access::{Direction, Flow, Row, RowId, Source};
 use crate::doc::{Collation, Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
@@ -297,7 +297,7 @@ impl Execution {
         };
         match &plan.path {
             Path::Rows => {
-                source.scan_rows(Way::Forward, None, &mut see)?;
+                source.scan_rows(Direction::Forward, None, &mut see)?;
                 counters.docs_examined += number;
             }
             _ => walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| match row {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
-use crate::access::{IndexInfo, KeyRange, Source, Way};
+use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::doc::key_parts::encoded_length;
-use crate::index::ordered::{Direction, pattern_of};
+use crate::index::ordered::{SortOrder, pattern_of};
 
 use super::exec::{Counters, Query};
 use super::plan::{Alternative, Path, Plan, RowSet, bounds_of};
@@ -123,14 +123,14 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
             scan.append(cstr!("direction"), "forward");
             scan
         }
-        Path::Index { index, ranges, way, keys, .. } => {
+        Path::Index { index, ranges, direction, keys, .. } => {
             let Some(info) = source.indexes().get(*index) else { return rawdoc! { "stage": "EOF" } };
             let complete = keys.complete && source.entries_are_exact();
             if is_id_look_up(info, ranges) && !counting && plan.covered().is_none() {
                 rawdoc! { "stage": "IDHACK" }
             } else {
                 let name = if counting && complete && keys.test.is_none() { "COUNT_SCAN" } else { "IXSCAN" };
-                let scan = index_scan(name, info, query, ranges, *way, keys.test.is_some());
+                let scan = index_scan(name, info, query, ranges, *direction, keys.test.is_some());
                 if counting && complete || plan.covered().is_some() {
                     scan
                 } else {
@@ -184,7 +184,7 @@ fn index_scan(
     info: &IndexInfo,
     query: &Query,
     ranges: &[KeyRange],
-    way: Way,
+    direction: Direction,
     tested: bool,
 ) -> RawDocumentBuf {
     let mut scan = rawdoc! {
@@ -193,8 +193,8 @@ fn index_scan(
         "indexName": info.def.name.as_str(),
         "isMultiKey": info.multikey,
         "isUnique": info.def.unique,
-        "direction": if way == Way::Forward { "forward" } else { "backward" },
-        "indexBounds": index_bounds(info, query, way),
+        "direction": if direction == Direction::Forward { "forward" } else { "backward" },
+        "indexBounds": index_bounds(info, query, direction),
         "ranges": i32::try_from(ranges.len()).unwrap_or(i32::MAX),
     };
     if tested {
@@ -205,12 +205,12 @@ fn index_scan(
 }
 
 /// The values that are walked of each field.
-fn index_bounds(info: &IndexInfo, query: &Query, way: Way) -> RawDocumentBuf {
+fn index_bounds(info: &IndexInfo, query: &Query, direction: Direction) -> RawDocumentBuf {
     let conditions = query.filter.conjuncts();
     let mut shown = RawDocumentBuf::new();
     for (part, mut intervals) in info.def.keys.iter().zip(bounds_of(info, &conditions)) {
         // As they are walked.
-        if (part.direction == Direction::Descending) != (way == Way::Backward) {
+        if (part.direction == SortOrder::Descending) != (direction == Direction::Backward) {
             intervals.reverse();
         }
         let mut list = RawArrayBuf::new();
@@ -230,7 +230,7 @@ fn sets(source: &dyn Source, query: &Query, set: &RowSet) -> RawDocumentBuf {
     };
     match set {
         RowSet::Entries { index, ranges, keys, .. } => match source.indexes().get(*index) {
-            Some(info) => index_scan("IXSCAN", info, query, ranges, Way::Forward, keys.test.is_some()),
+            Some(info) => index_scan("IXSCAN", info, query, ranges, Direction::Forward, keys.test.is_some()),
             None => rawdoc! { "stage": "EOF" },
         },
         RowSet::Union(sets) => several("OR", sets),

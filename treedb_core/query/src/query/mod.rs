@@ -49,7 +49,7 @@ pub use exec::project;
 pub use exec::{Counters, Execution, Query, count, counted, find_rows};
 pub use filter::Filter;
 pub use index_spec::index_of;
-pub use plan::{KeyTest, OnKeys, Path, Plan, RowSet};
+pub use plan::{IndexFilter, OnKeys, Path, Plan, RowSet};
 pub use projection::Projection;
 pub use reshape::Reshape;
 pub(crate) use reshape::{finished, lent};

@@ -10,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::index::ordered::{Direction, KeyPart, MAX_KEY_PARTS, keys_of};
+use crate::index::ordered::{KeyPart, MAX_KEY_PARTS, SortOrder, keys_of};
 
 /// A parsed sort.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,8 +32,8 @@ impl Sort {
             let path = element.name_str();
             let direction = match element.value() {
                 value if value.is_number() => match value.as_integer() {
-                    Some(1) => Direction::Ascending,
-                    Some(-1) => Direction::Descending,
+                    Some(1) => SortOrder::Ascending,
+                    Some(-1) => SortOrder::Descending,
                     _ => return Err(bad_direction(path)),
                 },
                 Value::Document(_) => {
@@ -76,7 +76,7 @@ impl Sort {
     pub(crate) fn written(&self) -> RawDocumentBuf {
         let mut out = Writer::new(64);
         for key in &self.keys {
-            let way = if key.direction == Direction::Ascending { 1 } else { -1 };
+            let way = if key.direction == SortOrder::Ascending { 1 } else { -1 };
             out.value(key.path.as_str().as_bytes(), Value::Int32(way));
         }
         out.finish()

@@ -13,7 +13,7 @@ use crate::doc::key::invert;
 use crate::doc::key_parts::{decode, encoded_length};
 use crate::doc::{Fields, Glance, OwnedValue, Value};
 use crate::error::Result;
-use crate::index::ordered::Direction;
+use crate::index::ordered::SortOrder;
 
 use super::exec::Query;
 use super::runs::{Keyed, size};
@@ -100,7 +100,7 @@ impl<'q> Top<'q> {
             fields,
             first: first.map(|part| Fields::new([part.path.first().as_bytes()])),
             early: query.filter.reads().is_some(),
-            descends: sort.keys.first().is_some_and(|part| part.direction == Direction::Descending),
+            descends: sort.keys.first().is_some_and(|part| part.direction == SortOrder::Descending),
             keep: query.wanted(),
             heap: BinaryHeap::new(),
             last: None,

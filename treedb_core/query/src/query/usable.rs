@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use crate::access::{IndexInfo, KeyRange};
 use crate::doc::collation::holds_text;
 use crate::doc::{Collation, Path, Value};
-use crate::index::ordered::{Direction, IndexDef, KeyPart, Kind, Wildcard, path_prefix};
+use crate::index::ordered::{IndexDef, KeyPart, Kind, SortOrder, Wildcard, path_prefix};
 
 use super::exec::Query;
 use super::filter::{Node, Test};
@@ -123,7 +123,7 @@ fn by_path<'q>(
             continue;
         }
         let mut def = index.def.clone();
-        def.keys = vec![KeyPart { path: Path::new(&path), direction: Direction::Ascending }];
+        def.keys = vec![KeyPart { path: Path::new(&path), direction: SortOrder::Ascending }];
         let ordered = index.ordered && !index.multikey && *collation == query.collation;
         uses.push(Use {
             index: Cow::Owned(IndexInfo { def, ordered, ..*index }),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bson::RawDocument;
 use roaring::RoaringTreemap;
 
-use crate::access::{Flow, KeyRange, Row, RowId, Source, Way};
+use crate::access::{Direction, Flow, KeyRange, Row, RowId, Source};
 use crate::error::Result;
 
 use super::exec::{Counters, Query};
@@ -135,7 +135,7 @@ impl Walk {
     ) -> Result<()> {
         let mut stopped = false;
         let Walk { last_row: last, tally, .. } = self;
-        source.scan_rows(Way::Forward, *last, &mut |id, row| {
+        source.scan_rows(Direction::Forward, *last, &mut |id, row| {
             counters.docs_examined += 1;
             *last = Some(id);
             let flow = match show {
@@ -166,7 +166,7 @@ impl Walk {
         show: Show<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<Flow> {
-        let Path::Index { index, ranges, way, distinct, keys, .. } = &plan.path else {
+        let Path::Index { index, ranges, direction, distinct, keys, .. } = &plan.path else {
             return Ok(Flow::Continue(()));
         };
         let Walk { range, last_key, last_row, seen, room, .. } = self;
@@ -176,7 +176,7 @@ impl Walk {
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
         let mut ended = Flow::Continue(());
         let cover = if show == Show::Documents && complete { plan.covered() } else { None };
-        source.index_marked(*index, range, *way, after, &mut |row, key, marks| {
+        source.index_range_typed(*index, range, *direction, after, &mut |row, key, type_bits| {
             counters.keys_examined += 1;
             let truth = keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room));
             if truth == Truth::No || !*distinct && !seen.insert(row) {
@@ -187,7 +187,7 @@ impl Walk {
                 visit(row, None)?
             } else if known
                 && let Some(cover) = cover
-                && let Some(document) = cover.document(key, marks, room)
+                && let Some(document) = cover.document(key, type_bits, room)
             {
                 visit(row, Some(&mut &*document))?
             } else {
@@ -302,7 +302,7 @@ fn entries(
     let complete = keys.complete && source.entries_are_exact();
     let mut rows = Rows::default();
     for range in ranges {
-        source.index_range(index, range, Way::Forward, None, &mut |row, key| {
+        source.index_range(index, range, Direction::Forward, None, &mut |row, key| {
             counters.keys_examined += 1;
             match keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room)) {
                 Truth::No => {}

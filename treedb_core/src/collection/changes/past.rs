@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use treedb_query::access::{Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, Way};
+use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
 use treedb_query::aggregate::MEMORY;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Execution, Filter, Query};
@@ -194,26 +194,26 @@ impl Source for PastView<'_> {
         }
     }
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        let changed = match (way, after) {
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        let changed = match (direction, after) {
             (_, None) => (Bound::Unbounded, Bound::Unbounded),
-            (Way::Forward, Some(RowId(row))) => (Bound::Excluded(row), Bound::Unbounded),
-            (Way::Backward, Some(RowId(row))) => (Bound::Unbounded, Bound::Excluded(row)),
+            (Direction::Forward, Some(RowId(row))) => (Bound::Excluded(row), Bound::Unbounded),
+            (Direction::Backward, Some(RowId(row))) => (Bound::Unbounded, Bound::Excluded(row)),
         };
         let changed = self.past.rows.range(changed);
-        let mut changed: Box<dyn Iterator<Item = _> + '_> = match way {
-            Way::Forward => Box::new(changed),
-            Way::Backward => Box::new(changed.rev()),
+        let mut changed: Box<dyn Iterator<Item = _> + '_> = match direction {
+            Direction::Forward => Box::new(changed),
+            Direction::Backward => Box::new(changed.rev()),
         };
         let changed = RefCell::new(changed.by_ref().peekable());
         let visit = RefCell::new(visit);
         // The changed rows in front of `row`, and at it; tells whether to go on.
         let catch_up = |row: Option<u64>| -> Result<Flow> {
             let mut changed = changed.borrow_mut();
-            let before = |other: u64| match (row, way) {
+            let before = |other: u64| match (row, direction) {
                 (None, _) => true,
-                (Some(row), Way::Forward) => other <= row,
-                (Some(row), Way::Backward) => other >= row,
+                (Some(row), Direction::Forward) => other <= row,
+                (Some(row), Direction::Backward) => other >= row,
             };
             while let Some((&row, document)) = changed.next_if(|(row, _)| before(**row)) {
                 if let Some(document) = document
@@ -225,7 +225,7 @@ impl Source for PastView<'_> {
             Ok(Flow::Continue(()))
         };
         let mut stopped = false;
-        View { reads: self.reads, meta: self.meta }.scan(way, after, &mut |row, document| {
+        View { reads: self.reads, meta: self.meta }.scan(direction, after, &mut |row, document| {
             let mut flow = catch_up(Some(row.0))?;
             if flow == Flow::Continue(())
                 && !self.past.rows.contains_key(&row.0)
@@ -246,7 +246,7 @@ impl Source for PastView<'_> {
         &self,
         index: usize,
         _: &KeyRange,
-        _: Way,
+        _: Direction,
         _: Option<(&[u8], RowId)>,
         _: &mut VisitEntry<'_>,
     ) -> Result<()> {

@@ -268,9 +268,9 @@ fn groups_made_by_several_threads_are_those_of_one() {
     let alone = run(&db, &alone).unwrap();
     assert!(alone.len() > 500);
     for (threads, memory) in [(2, 1 << 20), (5, 1 << 20), (3, 40_000)] {
-        let mut together = request(stages);
-        (together.threads, together.memory) = (Some(threads), memory);
-        assert_eq!(run(&db, &together).unwrap(), alone, "{threads} threads, {memory} bytes");
+        let mut write_batch = request(stages);
+        (write_batch.threads, write_batch.memory) = (Some(threads), memory);
+        assert_eq!(run(&db, &write_batch).unwrap(), alone, "{threads} threads, {memory} bytes");
     }
     // Where order matters: equal sort keys and equal numbers of other kinds included.
     let ordered = r#"[{"$group":{"_id":{"$mod":["$v",50]},"first":{"$first":"$t"},"last":{"$last":"$none"},"all":{"$push":"$v"},
@@ -284,9 +284,9 @@ fn groups_made_by_several_threads_are_those_of_one() {
     let alone = run(&db, &alone).unwrap();
     assert!(alone.len() > 50);
     for (threads, memory) in [(2, 1 << 20), (5, 1 << 20), (3, 500_000), (3, 300_000)] {
-        let mut together = request(ordered);
-        (together.threads, together.memory) = (Some(threads), memory);
-        assert_eq!(run(&db, &together).unwrap(), alone, "{threads} threads, {memory} bytes");
+        let mut write_batch = request(ordered);
+        (write_batch.threads, write_batch.memory) = (Some(threads), memory);
+        assert_eq!(run(&db, &write_batch).unwrap(), alone, "{threads} threads, {memory} bytes");
     }
     // An error of one thread is the answer.
     let mut failing =

@@ -81,7 +81,7 @@ fn id(document: &RawDocumentBuf) -> Bson {
 /// The index of a plan and the ranges of its keys.
 fn ranges(plan: &treedb_query::query::Plan) -> String {
     match &plan.path {
-        Path::Index { name, ranges, way, .. } => format!("{name} {ranges:?} {way:?}"),
+        Path::Index { name, ranges, direction, .. } => format!("{name} {ranges:?} {direction:?}"),
         other => format!("{other:?}"),
     }
 }

@@ -261,7 +261,7 @@ impl Run {
                     }
                     txn.commit_with(durability)?;
                 } else {
-                    let mut all = db.together()?;
+                    let mut all = db.write_batch()?;
                     for (name, doc) in &docs {
                         let inserted =
                             all.insert_many(name, &[passing.clone(), raw(doc), passing.clone()], true)?;

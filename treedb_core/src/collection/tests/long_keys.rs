@@ -7,7 +7,7 @@ use super::*;
 use crate::collection::long_key::{KEPT, LONGEST, is_shortened, stored};
 use crate::collection::view::View;
 use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
-use treedb_query::access::{Flow, KeyRange, RowId, Source, Way, after_prefix};
+use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
 use treedb_query::error::ErrorCode;
 use treedb_storage::kv::Reads;
 use treedb_testing::Rng;
@@ -91,7 +91,7 @@ fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
     let mut shortened = 0;
     for (number, index) in meta.indexes.iter().enumerate() {
         let mut all: Vec<Shown> = Vec::new();
-        view.scan(Way::Forward, None, &mut |row, doc| {
+        view.scan(Direction::Forward, None, &mut |row, doc| {
             all.extend(index.def.keys(doc)?.keys.into_iter().map(|key| (key, row)));
             Ok(Flow::Continue(()))
         })
@@ -99,9 +99,9 @@ fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
         all.sort();
         shortened += all.iter().filter(|(key, _)| is_shortened(&stored(key))).count();
         assert_eq!(reads.len(&index.table).unwrap(), all.len() as u64);
-        let walk = |range: &KeyRange, way, after: Option<(&[u8], RowId)>, most: usize| {
+        let walk = |range: &KeyRange, direction, after: Option<(&[u8], RowId)>, most: usize| {
             let mut found: Vec<Shown> = Vec::new();
-            view.index_range(number, range, way, after, &mut |row, key| {
+            view.index_range(number, range, direction, after, &mut |row, key| {
                 found.push((key.to_vec(), row));
                 Ok(if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) })
             })
@@ -123,18 +123,18 @@ fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
             };
             let mut expected: Vec<Shown> =
                 all.iter().filter(|(key, _)| range.contains(key)).cloned().collect();
-            let way = *rng.pick(&[Way::Forward, Way::Backward]);
-            if way == Way::Backward {
+            let direction = *rng.pick(&[Direction::Forward, Direction::Backward]);
+            if direction == Direction::Backward {
                 expected.reverse();
             }
-            assert!(walk(&range, way, None, usize::MAX) == expected, "{:?}", index.def.name);
+            assert!(walk(&range, direction, None, usize::MAX) == expected, "{:?}", index.def.name);
             assert!(view.estimate(number, &range).is_some());
             // In steps of a few, each taken up where the one before stopped.
             let (mut found, step): (Vec<Shown>, _) = (Vec::new(), 3 + rng.below(9));
             loop {
                 let last = found.last().cloned();
                 let after = last.as_ref().map(|(key, row)| (key.as_slice(), *row));
-                let next = walk(&range, way, after, step);
+                let next = walk(&range, direction, after, step);
                 if next.is_empty() {
                     break;
                 }

@@ -13,9 +13,9 @@ mod long_keys;
 mod lookups;
 mod pipelines;
 mod planner;
-mod together;
 mod transactions;
 mod twins;
+mod write_batch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
 use crate::collection::view::View;
 use treedb_query::access::{
-    Change, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry, VisitLent,
-    VisitMarked, VisitRow, Way, forward_source,
+    Change, Direction, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry,
+    VisitLent, VisitRow, VisitTypedEntry, forward_source,
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -68,13 +68,13 @@ impl<R: Reads> Layer<'_, R> {
     fn old_rows(
         &self,
         overlay: &Overlay,
-        way: Way,
+        direction: Direction,
         after: Option<RowId>,
         visit: &mut VisitLent<'_>,
     ) -> Result<Flow> {
         let mut last = Flow::Continue(());
         if let Some(view) = self.view() {
-            view.scan_rows(way, after, &mut |row, lent| {
+            view.scan_rows(direction, after, &mut |row, lent| {
                 last = match overlay.rows.get(&row.0) {
                     Some(Some(changed)) => visit(row, &mut &**changed)?,
                     Some(None) => Flow::Continue(()),
@@ -123,30 +123,30 @@ impl<R: Reads> Source for Layer<'_, R> {
         }
     }
 
-    fn scan(&self, way: Way, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.scan_rows(way, after, &mut |id, row| visit(id, row.document()?))
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.scan_rows(direction, after, &mut |id, row| visit(id, row.document()?))
     }
 
-    fn scan_rows(&self, way: Way, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
         let Some(overlay) = self.overlay else {
-            return self.view().map_or(Ok(()), |view| view.scan_rows(way, after, visit));
+            return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
         };
         // New rows have the greatest numbers: they come last, or first going backward.
         let in_new = after.is_some_and(|RowId(row)| row >= NEW);
-        match way {
-            Way::Forward => {
-                if !in_new && self.old_rows(overlay, way, after, visit)? == Flow::Break(()) {
+        match direction {
+            Direction::Forward => {
+                if !in_new && self.old_rows(overlay, direction, after, visit)? == Flow::Break(()) {
                     return Ok(());
                 }
                 let from = after.filter(|_| in_new).map_or(NEW, |RowId(row)| row + 1);
                 new_rows(overlay.rows.range(from..), visit).map(drop)
             }
-            Way::Backward => {
+            Direction::Backward => {
                 let to = after.map_or(u64::MAX, |RowId(row)| row);
                 if to > NEW && new_rows(overlay.rows.range(NEW..to).rev(), visit)? == Flow::Break(()) {
                     return Ok(());
                 }
-                self.old_rows(overlay, way, after.filter(|_| !in_new), visit).map(drop)
+                self.old_rows(overlay, direction, after.filter(|_| !in_new), visit).map(drop)
             }
         }
     }
@@ -155,35 +155,37 @@ impl<R: Reads> Source for Layer<'_, R> {
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        self.index_marked(index, range, way, after, &mut |row, key, _| visit(row, key))
+        self.index_range_typed(index, range, direction, after, &mut |row, key, _| visit(row, key))
     }
 
-    fn index_marked(
+    fn index_range_typed(
         &self,
         index: usize,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitMarked<'_>,
+        visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
         let Some((overlay, entries)) = self.overlay.and_then(|all| Some((all, all.entries.get(index)?)))
         else {
-            return self.view().map_or(Ok(()), |view| view.index_marked(index, range, way, after, visit));
+            return self
+                .view()
+                .map_or(Ok(()), |view| view.index_range_typed(index, range, direction, after, visit));
         };
-        let mut own = entries.walk(range, way, after).peekable();
+        let mut own = entries.walk(range, direction, after).peekable();
         let mut stopped = false;
         if let Some(view) = self.view() {
-            view.index_marked(index, range, way, after, &mut |row, key, marks| {
+            view.index_range_typed(index, range, direction, after, &mut |row, key, type_bits| {
                 // Entries of the transaction's that come first.
                 while let Some((own_key, own_row)) = own.peek() {
                     let first = (own_key.as_slice(), *own_row);
-                    let comes = match way {
-                        Way::Forward => first < (key, row),
-                        Way::Backward => first > (key, row),
+                    let comes = match direction {
+                        Direction::Forward => first < (key, row),
+                        Direction::Backward => first > (key, row),
                     };
                     if !comes {
                         break;
@@ -201,8 +203,8 @@ impl<R: Reads> Source for Layer<'_, R> {
                     return Ok(Flow::Continue(()));
                 }
                 // An entry that stayed when its row was changed may have had its marks changed.
-                let marks = if overlay.rows.contains_key(&row.0) { &[] } else { marks };
-                let flow = visit(row, key, marks)?;
+                let type_bits = if overlay.rows.contains_key(&row.0) { &[] } else { type_bits };
+                let flow = visit(row, key, type_bits)?;
                 stopped = flow == Flow::Break(());
                 Ok(flow)
             })?;
@@ -239,7 +241,8 @@ impl<R: Reads> Source for Layer<'_, R> {
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         let base = self.view().map_or(Some(0), |view| view.estimate(index, range))?;
         let entries = self.overlay.and_then(|overlay| overlay.entries.get(index));
-        let own = entries.map_or(0, |entries| entries.walk(range, Way::Forward, None).take(COUNTED).count());
+        let own =
+            entries.map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(COUNTED).count());
         Some(base.saturating_add(own as u64))
     }
 
@@ -277,12 +280,18 @@ impl Writing<'_> {
         let Some(meta) = &self.overlay.base else { return Ok(None) };
         let mut found = None;
         let range = KeyRange::prefix(key.to_vec());
-        View { reads: self.reads, meta }.index_range(index, &range, Way::Forward, None, &mut |row, at| {
-            if at == key && !entries.removed.contains(&(key.to_vec(), row)) {
-                found = Some(row);
-            }
-            Ok(Flow::Break(()))
-        })?;
+        View { reads: self.reads, meta }.index_range(
+            index,
+            &range,
+            Direction::Forward,
+            None,
+            &mut |row, at| {
+                if at == key && !entries.removed.contains(&(key.to_vec(), row)) {
+                    found = Some(row);
+                }
+                Ok(Flow::Break(()))
+            },
+        )?;
         Ok(found)
     }
 

@@ -9,7 +9,7 @@ use bson::RawDocumentBuf;
 use crate::collection::change::IndexChange;
 use crate::collection::meta::Meta;
 use crate::collection::namespace::Namespace;
-use treedb_query::access::{IndexInfo, KeyRange, RowId, Way};
+use treedb_query::access::{Direction, IndexInfo, KeyRange, RowId};
 use treedb_query::index::ordered::IndexDef;
 
 /// The least number of a row that the transaction inserted: above every row there can be. It gets its real number when
@@ -41,11 +41,11 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// The added entries in `range`, behind `after`, in order of `way`.
+    /// The added entries in `range`, behind `after`, in order of `direction`.
     pub(super) fn walk<'e>(
         &'e self,
         range: &KeyRange,
-        way: Way,
+        direction: Direction,
         after: Option<(&[u8], RowId)>,
     ) -> Box<dyn Iterator<Item = &'e Entry> + 'e> {
         let mut low = Bound::Included((range.low.clone(), RowId(0)));
@@ -55,9 +55,9 @@ impl Entries {
         };
         if let Some((key, row)) = after {
             let last = Bound::Excluded((key.to_vec(), row));
-            match way {
-                Way::Forward => low = last,
-                Way::Backward => high = last,
+            match direction {
+                Direction::Forward => low = last,
+                Direction::Backward => high = last,
             }
         }
         // A tree refuses bounds that leave nothing.
@@ -70,9 +70,9 @@ impl Entries {
             return Box::new(std::iter::empty());
         }
         let walk = self.added.range((low, high));
-        match way {
-            Way::Forward => Box::new(walk),
-            Way::Backward => Box::new(walk.rev()),
+        match direction {
+            Direction::Forward => Box::new(walk),
+            Direction::Backward => Box::new(walk.rev()),
         }
     }
 

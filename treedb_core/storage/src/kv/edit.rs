@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     pub(super) tables: BTreeMap<u32, Open>,
     pub(super) fingers: Fingers,
     /// The savepoints of the transaction in progress, the allocator has as many marks.
-    pub(super) marks: Vec<Mark>,
+    pub(super) type_bits: Vec<Mark>,
     /// The frame being put together.
     pub(crate) frame: Vec<u8>,
     /// Values the transaction appended, and values it made dead.
@@ -64,7 +64,7 @@ impl Writer {
             committed: catalog,
             tables: BTreeMap::new(),
             fingers: Fingers::default(),
-            marks: Vec::new(),
+            type_bits: Vec::new(),
             frame: Vec::new(),
             appended: Vec::new(),
             died: Vec::new(),
@@ -88,7 +88,7 @@ impl Writer {
     /// The transaction is published: returns the values it made dead.
     pub(crate) fn committed(&mut self) -> Vec<ValuePtr> {
         self.committed = self.catalog;
-        self.marks.clear();
+        self.type_bits.clear();
         self.appended.clear();
         // Memory that is touched for the first time costs more than the bytes copied there, so transactions of one size
         // use the same; but that of a large one is not kept by small ones.
@@ -103,7 +103,7 @@ impl Writer {
     /// The transaction is given up: its values are released.
     pub(crate) fn rolled_back(&mut self, values: &ValueLog) -> Result<()> {
         self.catalog = self.committed;
-        self.marks.clear();
+        self.type_bits.clear();
         self.tables.clear();
         self.fingers.lift();
         self.frame.clear();

@@ -40,13 +40,13 @@ impl Writer {
             appended: self.appended.len(),
             died: self.died.len(),
         };
-        self.marks.push(mark);
+        self.type_bits.push(mark);
         self.alloc.mark();
         Savepoint { serial }
     }
 
     fn place_of(&self, savepoint: &Savepoint) -> Result<usize> {
-        self.marks.iter().position(|mark| mark.serial == savepoint.serial).ok_or_else(|| {
+        self.type_bits.iter().position(|mark| mark.serial == savepoint.serial).ok_or_else(|| {
             Error::Invalid(
                 "the savepoint is gone: it was released, rolled back over, or is another transaction's"
                     .into(),
@@ -55,8 +55,8 @@ impl Writer {
     }
 
     fn go_back(&mut self, index: usize, values: &ValueLog) -> Result<()> {
-        self.marks.truncate(index + 1);
-        let Some(mark) = self.marks.last() else { return Ok(()) };
+        self.type_bits.truncate(index + 1);
+        let Some(mark) = self.type_bits.last() else { return Ok(()) };
         self.alloc.go_back(index);
         self.fingers.lift();
         self.catalog = mark.catalog;
@@ -111,7 +111,7 @@ impl WriteTxn {
     pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
         let writer = self.working()?;
         let index = writer.place_of(&savepoint)?;
-        writer.marks.truncate(index);
+        writer.type_bits.truncate(index);
         writer.alloc.unmark(index);
         Ok(())
     }

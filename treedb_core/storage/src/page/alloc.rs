@@ -98,7 +98,7 @@ pub struct Allocator {
     /// Pages born at or after this number may be stored to: they are of the transaction in progress, and of the time
     /// since its last savepoint.
     own: u64,
-    marks: Vec<Mark>,
+    type_bits: Vec<Mark>,
     /// Pages below this number have been used; below the other, before the transaction in progress began.
     high: u32,
     began_at: u32,
@@ -220,7 +220,7 @@ impl Allocator {
         let own_before = self.own;
         self.txn += 1;
         self.own = self.txn;
-        self.marks.push(Mark {
+        self.type_bits.push(Mark {
             own_before,
             own_after: self.own,
             born: self.born.len(),
@@ -231,8 +231,8 @@ impl Allocator {
 
     /// Goes back to the state of mark number `index`, which stays; those after it are gone.
     pub(crate) fn go_back(&mut self, index: usize) {
-        self.marks.truncate(index + 1);
-        let Some(mark) = self.marks.last() else { return };
+        self.type_bits.truncate(index + 1);
+        let Some(mark) = self.type_bits.last() else { return };
         self.own = mark.own_after;
         self.freed.truncate(mark.freed);
         self.spare.clear();
@@ -241,7 +241,7 @@ impl Allocator {
 
     /// Forgets mark number `index` and those after it; what happened since then stays.
     pub(crate) fn unmark(&mut self, index: usize) {
-        for mut mark in self.marks.drain(index.min(self.marks.len())..).rev() {
+        for mut mark in self.type_bits.drain(index.min(self.type_bits.len())..).rev() {
             self.own = mark.own_before;
             self.spare.append(&mut mark.spare);
         }
@@ -264,7 +264,7 @@ impl Allocator {
 
     /// Forgets the transaction's changes.
     pub(crate) fn roll_back(&mut self) {
-        self.marks.clear();
+        self.type_bits.clear();
         for page in &self.born {
             self.dirty.remove(*page);
         }

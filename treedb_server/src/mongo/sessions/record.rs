@@ -17,7 +17,7 @@ use std::time::Duration;
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::{Database, DeleteRequest, FindRequest, Together, Transaction, UpdateRequest};
+use treedb_core::{Database, DeleteRequest, FindRequest, Transaction, UpdateRequest, WriteBatch};
 use treedb_query::query::ErrorCode;
 
 use super::SessionId;
@@ -169,14 +169,14 @@ impl Keep for Transaction {
     }
 }
 
-impl Keep for Together {
+impl Keep for WriteBatch {
     fn put(&mut self, part: UpdateRequest) -> Result<()> {
         self.update(RECORDS, part)?;
         Ok(())
     }
 
     fn delete(&mut self, parts: DeleteRequest) -> Result<()> {
-        Together::delete(self, RECORDS, parts)?;
+        WriteBatch::delete(self, RECORDS, parts)?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_core::{Collection, Database, Together};
+use treedb_core::{Collection, Database, WriteBatch};
 use treedb_storage::kv::Durability;
 
 use super::SessionId;
@@ -56,7 +56,7 @@ enum Failed {
     /// Because of this one.
     At(usize, CommandError),
     /// Because they could not be committed as one.
-    Together,
+    WriteBatch,
 }
 
 impl Retries {
@@ -110,7 +110,7 @@ impl Retries {
             let mut end = (from..total).find(is_done).unwrap_or(total);
             let mut failed = None;
             while from < end {
-                match self.together(from..end, statements, collection, each) {
+                match self.write_batch(from..end, statements, collection, each) {
                     Ok(outcomes) => {
                         unsettled = end != total;
                         (from..).zip(outcomes).for_each(|(at, outcome)| tell(at, Ok(outcome)));
@@ -120,7 +120,7 @@ impl Retries {
                         end = at;
                         failed = Some(error);
                     }
-                    Err(Failed::Together) => {
+                    Err(Failed::WriteBatch) => {
                         end = from + (end - from) / 2;
                         failed = None;
                     }
@@ -150,7 +150,7 @@ impl Retries {
         if let Some(reply) = self.done()?.reply()? {
             return Ok(reply);
         }
-        let mut all = self.database.together()?;
+        let mut all = self.database.write_batch()?;
         let reply = work(&mut Place::With(&mut all, collection))?;
         self.commit(all, durability, || record::reply(&reply))?;
         Ok(reply)
@@ -163,7 +163,7 @@ impl Retries {
         collection: &Collection,
         tell: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<()> {
-        let mut all = self.database.together()?;
+        let mut all = self.database.write_batch()?;
         let done = all.insert_many(collection.namespace().as_str(), statements.all, statements.ordered)?;
         let inserted = Outcome { found: 1, ..Outcome::default() };
         let total = match done.errors.first() {
@@ -185,7 +185,7 @@ impl Retries {
     }
 
     /// Carries out the statements in `range` in one transaction.
-    fn together(
+    fn write_batch(
         &mut self,
         range: Range<usize>,
         statements: &Statements<'_>,
@@ -195,7 +195,7 @@ impl Retries {
         let alone = range.len() == 1;
         let last = range.end == statements.all.len();
         let durability = if last { statements.durability.0 } else { statements.durability.1 };
-        let mut all = self.database.together().map_err(|error| Failed::At(range.start, error.into()))?;
+        let mut all = self.database.write_batch().map_err(|error| Failed::At(range.start, error.into()))?;
         let mut outcomes = Vec::with_capacity(range.len());
         for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default()) {
             match each(at, statement, &mut Place::With(&mut all, collection)) {
@@ -207,14 +207,14 @@ impl Retries {
         match self.commit(all, durability, || record::statements(numbered())) {
             Ok(()) => Ok(outcomes),
             Err(error) if alone => Err(Failed::At(range.start, error)),
-            Err(_) => Err(Failed::Together),
+            Err(_) => Err(Failed::WriteBatch),
         }
     }
 
     /// Commits what statements have done, and the record of it; nothing if they have done nothing.
     fn commit(
         &mut self,
-        mut all: Together,
+        mut all: WriteBatch,
         durability: Durability,
         parts: impl FnOnce() -> Vec<RawDocumentBuf>,
     ) -> Result<()> {

@@ -14,27 +14,27 @@ pub const MAX_KEY_PARTS: usize = 32;
 
 /// Order of one field in an index or a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum SortOrder {
     /// 1: least first.
     Ascending,
     /// -1: greatest first.
     Descending,
 }
 
-impl Direction {
+impl SortOrder {
     /// The other one.
     pub fn reversed(self) -> Self {
         match self {
-            Direction::Ascending => Direction::Descending,
-            Direction::Descending => Direction::Ascending,
+            SortOrder::Ascending => SortOrder::Descending,
+            SortOrder::Descending => SortOrder::Ascending,
         }
     }
 
     /// 1 or -1.
     pub fn sign(self) -> i32 {
         match self {
-            Direction::Ascending => 1,
-            Direction::Descending => -1,
+            SortOrder::Ascending => 1,
+            SortOrder::Descending => -1,
         }
     }
 }
@@ -45,7 +45,7 @@ pub struct KeyPart {
     /// Dotted path: `author.name`.
     pub path: Path,
     /// Its order.
-    pub direction: Direction,
+    pub direction: SortOrder,
 }
 
 impl KeyPart {
@@ -54,7 +54,7 @@ impl KeyPart {
     pub fn encode(&self, value: Value<'_>, out: &mut Vec<u8>) {
         let from = out.len();
         encode_value(value, out);
-        if self.direction == Direction::Descending {
+        if self.direction == SortOrder::Descending {
             out.get_mut(from..).map(invert);
         }
     }
@@ -86,7 +86,7 @@ impl IndexDef {
         let path = Path::new("_id");
         IndexDef {
             name: "_id_".to_owned(),
-            keys: vec![KeyPart { path, direction: Direction::Ascending }],
+            keys: vec![KeyPart { path, direction: SortOrder::Ascending }],
             unique: true,
             options: IndexOptions::default(),
         }
@@ -237,7 +237,7 @@ impl IndexDef {
     }
 
     fn is_id_pattern(&self) -> bool {
-        matches!(self.keys.as_slice(), [KeyPart { path, direction: Direction::Ascending }] if path.as_str() == "_id")
+        matches!(self.keys.as_slice(), [KeyPart { path, direction: SortOrder::Ascending }] if path.as_str() == "_id")
             && self.options.kind == Kind::Values
     }
 
@@ -256,7 +256,7 @@ impl IndexDef {
                         ));
                     }
                     kind = Kind::Hashed(keys.len());
-                    Direction::Ascending
+                    SortOrder::Ascending
                 }
                 Value::String(kind) => {
                     let kind = String::from_utf8_lossy(kind);
@@ -270,9 +270,9 @@ impl IndexDef {
                     )));
                 }
                 value => match crate::doc::compare::compare(value, Value::Int32(0)) {
-                    std::cmp::Ordering::Greater => Direction::Ascending,
+                    std::cmp::Ordering::Greater => SortOrder::Ascending,
                     std::cmp::Ordering::Less if !matches!(value, Value::Double(value) if value.is_nan()) => {
-                        Direction::Descending
+                        SortOrder::Descending
                     }
                     _ => {
                         let message =

@@ -12,7 +12,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::def::{Direction, IndexDef, KeyPart};
+use super::def::{IndexDef, KeyPart, SortOrder};
 use sha2::{Digest, Sha256};
 
 use super::options::Kind;
@@ -90,7 +90,7 @@ impl IndexDef {
                 for (number, part) in self.keys.iter().enumerate() {
                     match hashed_at == Some(number) {
                         true => pass(&|rest| rest.first_chunk::<8>().map(|hash| hash.len())),
-                        false => pass(&|rest| encoded(rest, part.direction == Direction::Descending)),
+                        false => pass(&|rest| encoded(rest, part.direction == SortOrder::Descending)),
                     }
                 }
             }
@@ -167,7 +167,7 @@ impl Coder<'_> {
                 let hash = hashed(bytes);
                 out.truncate(start);
                 out.extend_from_slice(&hash);
-            } else if part.direction == Direction::Descending {
+            } else if part.direction == SortOrder::Descending {
                 invert(bytes);
             }
         }

@@ -8,7 +8,7 @@
 //! | unique | key | row id, 8 bytes big endian, then marks |
 //! | not unique | key, then row id, 8 bytes big endian | marks |
 //!
-//! Marks ([`IndexDef::marks`]) tell what a key has lost of its values; there may be none.
+//! Marks ([`IndexDef::type_bits`]) tell what a key has lost of its values; there may be none.
 //!
 //! No key is a prefix of another, so the row id behind it does not disturb the order.
 //!
@@ -20,13 +20,13 @@
 
 mod def;
 mod keys;
-mod marks;
 mod options;
 mod single;
+mod type_bits;
 mod wildcard;
 
-pub use def::{Direction, IndexDef, KeyPart, MAX_KEY_PARTS, expiry, pattern_of};
+pub use def::{IndexDef, KeyPart, MAX_KEY_PARTS, SortOrder, expiry, pattern_of};
 pub use keys::{KeySet, hashed, keys_of};
-pub(crate) use marks::restored;
 pub use options::{Covers, IndexOptions, Kind, Partial};
+pub(crate) use type_bits::restored;
 pub use wildcard::{Wildcard, path_prefix};

@@ -3,8 +3,8 @@
 use bson::RawDocument;
 
 use super::def::{IndexDef, MAX_KEY_PARTS};
-use super::marks::{mark, shortened};
 use super::options::Kind;
+use super::type_bits::{mark, shortened};
 use crate::doc::{Doc, Element, Path, Value};
 
 /// A key and its marks, one behind the other in memory that many of them share.
@@ -13,7 +13,7 @@ pub struct Lengths {
     /// Bytes of the key.
     pub key: usize,
     /// Bytes of the marks behind it.
-    pub marks: usize,
+    pub type_bits: usize,
 }
 
 impl IndexDef {
@@ -25,7 +25,7 @@ impl IndexDef {
             return None;
         }
         let (start, marked) = (out.len(), self.holds_values());
-        let (mut marks, mut there) = (Marks::default(), false);
+        let (mut type_bits, mut there) = (TypeBits::default(), false);
         for part in &self.keys {
             let Ok(found) = lead(&part.path, doc.into()) else {
                 out.truncate(start);
@@ -38,7 +38,7 @@ impl IndexDef {
                 None => part.encode(value.unwrap_or(Value::Null), out),
             }
             if marked {
-                marks.push(mark(value));
+                type_bits.push(mark(value));
             }
         }
         if options.sparse && !there {
@@ -47,9 +47,9 @@ impl IndexDef {
         }
         let key = out.len() - start;
         if marked {
-            out.extend_from_slice(marks.bytes());
+            out.extend_from_slice(type_bits.bytes());
         }
-        Some(Lengths { key, marks: out.len() - start - key })
+        Some(Lengths { key, type_bits: out.len() - start - key })
     }
 }
 
@@ -70,18 +70,18 @@ fn lead<'a>(path: &Path, doc: Doc<'a>) -> Result<Option<Element<'a>>, ()> {
 }
 
 /// One byte for each field, as many as an index may have.
-struct Marks {
+struct TypeBits {
     all: [u8; MAX_KEY_PARTS],
     count: usize,
 }
 
-impl Default for Marks {
+impl Default for TypeBits {
     fn default() -> Self {
-        Marks { all: [0; MAX_KEY_PARTS], count: 0 }
+        TypeBits { all: [0; MAX_KEY_PARTS], count: 0 }
     }
 }
 
-impl Marks {
+impl TypeBits {
     fn push(&mut self, mark: u8) {
         if let Some(place) = self.all.get_mut(self.count) {
             *place = mark;
@@ -129,9 +129,9 @@ mod tests {
                     (all.keys.as_slice(), all.multikey),
                     (&[out[1..1 + lengths.key].to_vec()][..], false)
                 );
-                let marks = if def.holds_values() { def.marks(&doc) } else { Vec::new() };
-                assert_eq!(out[1 + lengths.key..], marks);
-                assert_eq!(lengths.marks, marks.len());
+                let type_bits = if def.holds_values() { def.type_bits(&doc) } else { Vec::new() };
+                assert_eq!(out[1 + lengths.key..], type_bits);
+                assert_eq!(lengths.type_bits, type_bits.len());
             }
         }
         assert!(single[..4].iter().all(|single| *single > 300) && single[4..] == [0, 0], "{single:?}");

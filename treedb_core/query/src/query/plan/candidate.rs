@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::access::{IndexInfo, KeyRange, Source, Way};
-use crate::index::ordered::{Direction, Kind, hashed};
+use crate::access::{Direction, IndexInfo, KeyRange, Source};
+use crate::index::ordered::{Kind, SortOrder, hashed};
 use crate::query::bounds::{Interval, MAX_POINTS, MAX_RANGES};
 use crate::query::exec::Query;
 use crate::query::filter::Node;
 use crate::query::usable::{Use, uses};
 
 use super::cover::cover;
+use super::index_filter::{IndexFilter, index_filter};
 use super::intervals::left_by;
-use super::key_test::{KeyTest, key_test};
 use super::order::gives_order;
 use super::{OnKeys, Path, Plan};
 
@@ -32,7 +32,7 @@ impl Candidate {
     /// True if the index is of any use for the query.
     pub(super) fn helps(&self, query: &Query) -> bool {
         let tested = match &self.plan.path {
-            Path::Index { keys, .. } => keys.test.as_ref().is_some_and(KeyTest::is_of_use),
+            Path::Index { keys, .. } => keys.test.as_ref().is_some_and(IndexFilter::is_of_use),
             _ => true,
         };
         self.equalities + self.bounds > 0 || tested || query.sort.is_some() && !self.plan.sort_in_memory
@@ -84,15 +84,15 @@ pub(super) fn candidates<'q>(
     conditions: &[&'q Node],
 ) -> Vec<Candidate> {
     let Some(index) = source.indexes().get(number) else { return Vec::new() };
-    uses(index, query, conditions).iter().map(|way| candidate(number, way, query)).collect()
+    uses(index, query, conditions).iter().map(|direction| candidate(number, direction, query)).collect()
 }
 
 /// What comes of using index number `number` this way.
-fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
-    let Use { index, conditions, .. } = way;
+fn candidate(number: usize, direction: &Use<'_>, query: &Query) -> Candidate {
+    let Use { index, conditions, .. } = direction;
     let parts = &index.def.keys;
     let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };
-    let mut prefixes = vec![way.prefix.clone()];
+    let mut prefixes = vec![direction.prefix.clone()];
     let (mut equalities, mut bounds) = (0, 0);
     let mut ranges = None;
     let (mut implied, mut picked) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
         }
         let mut directed: Vec<Interval> =
             left.intervals.iter().map(|interval| interval.directed(part.direction)).collect();
-        if part.direction == Direction::Descending {
+        if part.direction == SortOrder::Descending {
             directed.reverse();
         }
         if hashed_at == Some(at) {
@@ -157,15 +157,15 @@ fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
         }
     }
     // A wildcard's walk is always one of a path.
-    if way.ranges.is_some() || !way.prefix.is_empty() {
+    if direction.ranges.is_some() || !direction.prefix.is_empty() {
         bounds = bounds.max(1);
     }
     let mut ranges: Vec<KeyRange> = ranges
-        .or_else(|| way.ranges.clone())
+        .or_else(|| direction.ranges.clone())
         .unwrap_or_else(|| prefixes.iter().map(|prefix| KeyRange::prefix(prefix.clone())).collect());
     let order =
         query.sort.as_ref().and_then(|sort| gives_order(index, equalities, bounds > 0, &ranges, sort));
-    if order == Some(Way::Backward) {
+    if order == Some(Direction::Backward) {
         ranges.reverse();
     }
     // Equal to one value in each field of a unique index: one row at most, or the few of an array's elements.
@@ -173,16 +173,16 @@ fn candidate(number: usize, way: &Use<'_>, query: &Query) -> Candidate {
     // A row with several entries is met first under the one that has its place in the order: none is passed by.
     let (test, complete) = match order {
         Some(_) if index.multikey => (None, false),
-        _ => key_test(index, conditions, &implied, &picked),
+        _ => index_filter(index, conditions, &implied, &picked),
     };
-    let passing = test.as_ref().map_or(1.0, KeyTest::passing);
+    let passing = test.as_ref().map_or(1.0, IndexFilter::passing);
     let path = Path::Index {
         index: number,
         name: index.def.name.clone(),
         ranges,
-        way: order.unwrap_or(Way::Forward),
+        direction: order.unwrap_or(Direction::Forward),
         distinct: !index.multikey,
-        keys: OnKeys { test, complete: complete && way.all },
+        keys: OnKeys { test, complete: complete && direction.all },
     };
     let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
     plan.cover = cover(index, query);

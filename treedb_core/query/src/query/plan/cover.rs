@@ -1,17 +1,17 @@
 //! Documents made of an index's keys, where these hold all that a query hands out.
 //!
 //! The kinds of numbers, and whether a field is missing or null, are not in the keys but in the entries' marks
-//! ([`IndexDef::marks`](crate::index::ordered::IndexDef::marks)). Where they are not known, or say that the key has lost the value, the row is fetched.
+//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)). Where they are not known, or say that the key has lost the value, the row is fetched.
 //! Fields come in the order of the index, `_id` first.
 
 use bson::RawDocumentBuf;
 
 use crate::access::IndexInfo;
 use crate::doc::write::Writer;
-use crate::index::ordered::{Direction, restored};
+use crate::index::ordered::{SortOrder, restored};
 use crate::query::exec::Query;
 
-use super::key_test::Room;
+use super::index_filter::Room;
 
 /// How documents are made of the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
     }
     let last = fields.iter().map(|(_, at)| *at).max().unwrap_or(0);
     let parts = index.def.keys.iter().take(last + 1);
-    let descending = parts.map(|part| part.direction == Direction::Descending).collect();
+    let descending = parts.map(|part| part.direction == SortOrder::Descending).collect();
     Some(Cover { fields, descending })
 }
 
@@ -59,7 +59,7 @@ impl Cover {
     pub(in crate::query) fn document(
         &self,
         key: &[u8],
-        marks: &[u8],
+        type_bits: &[u8],
         room: &mut Room,
     ) -> Option<RawDocumentBuf> {
         room.split(key, &self.descending)?;
@@ -67,7 +67,7 @@ impl Cover {
         let mut open = None;
         for (path, at) in &self.fields {
             let (encoding, text) = room.part(key, *at)?;
-            let value = restored(encoding, marks, *at, text)?;
+            let value = restored(encoding, type_bits, *at, text)?;
             match (path.as_slice(), value) {
                 ([name], value) => {
                     if let Some((_, document)) = open.take() {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `intervals` | from conditions to the values they leave at a path |
 //! | `candidate` | the best use of one index |
-//! | `key_test` | conditions tested on keys |
+//! | `index_filter` | conditions tested on keys |
 //! | `cover` | documents made of keys |
 //! | `order` | whether a walk gives the order asked for |
 //! | `cost` | which candidate is cheapest |
@@ -21,12 +21,12 @@ mod cache;
 mod candidate;
 mod cost;
 mod cover;
+mod index_filter;
 mod intervals;
-mod key_test;
 mod order;
 mod sets;
 
-use crate::access::{IndexInfo, KeyRange, Source, Way};
+use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use super::bounds::Interval;
@@ -37,8 +37,8 @@ pub(super) use cache::review;
 use candidate::{Candidate, candidates, concerned};
 use cost::Weighed;
 pub(super) use cover::Cover;
-pub use key_test::KeyTest;
-pub(super) use key_test::{Room, Truth};
+pub use index_filter::IndexFilter;
+pub(super) use index_filter::{Room, Truth};
 
 /// How a query is carried out.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +69,7 @@ pub enum Path {
         /// The ranges, in the order they are walked.
         ranges: Vec<KeyRange>,
         /// Which way.
-        way: Way,
+        direction: Direction,
         /// True if no row can be met twice.
         distinct: bool,
         /// What the keys tell about their rows.
@@ -129,7 +129,7 @@ pub enum RowSet {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OnKeys {
     /// What they are tested for.
-    pub test: Option<KeyTest>,
+    pub test: Option<IndexFilter>,
     /// True if a key that passes answers for its row: nothing of the filter is left.
     pub complete: bool,
 }

@@ -1,6 +1,6 @@
 //! Whether walking an index gives the order that is asked for.
 
-use crate::access::{IndexInfo, KeyRange, Way};
+use crate::access::{Direction, IndexInfo, KeyRange};
 use crate::index::ordered::KeyPart;
 use crate::query::sort::Sort;
 
@@ -12,7 +12,7 @@ pub(super) fn gives_order(
     bounded: bool,
     ranges: &[KeyRange],
     sort: &Sort,
-) -> Option<Way> {
+) -> Option<Direction> {
     if !index.ordered || index.multikey && !gives_least_key_first(index, equal, bounded, ranges, sort) {
         return None;
     }
@@ -34,8 +34,8 @@ pub(super) fn gives_order(
         let same = asked.iter().zip(used).all(|(asked, part)| asked.direction == part.direction);
         let turned = asked.iter().zip(used).all(|(asked, part)| asked.direction == part.direction.reversed());
         match (same, turned) {
-            (true, _) => Some(Way::Forward),
-            (_, true) => Some(Way::Backward),
+            (true, _) => Some(Direction::Forward),
+            (_, true) => Some(Direction::Backward),
             _ => None,
         }
     })

@@ -79,7 +79,7 @@ pub(in crate::collection) fn present(db: &Database) -> Result<Rows> {
         let view = crate::collection::view::View { reads: &reads, meta: &meta };
         treedb_query::access::Source::scan(
             &view,
-            treedb_query::access::Way::Forward,
+            treedb_query::access::Direction::Forward,
             None,
             &mut |row, document| {
                 rows.insert(row.0, document.to_owned());

@@ -13,7 +13,7 @@ use crate::doc::Value;
 use crate::doc::compare::class;
 use crate::doc::key::encode_value;
 use crate::doc::key_parts::{ARRAY, class_of, decode, encoded_length};
-use crate::index::ordered::Direction;
+use crate::index::ordered::SortOrder;
 use crate::query::filter::{Node, Op, Test, Types};
 
 /// What a test of a key says about the row.
@@ -43,7 +43,7 @@ impl Truth {
 
 /// A test of an index's keys.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeyTest {
+pub struct IndexFilter {
     /// All of them must be met.
     conditions: Vec<Cond>,
     /// Which fields are descending, up to the last one that is tested.
@@ -121,7 +121,7 @@ impl Room {
     }
 }
 
-impl KeyTest {
+impl IndexFilter {
     /// What the entry's key says about its row.
     pub(crate) fn check(&self, key: &[u8], room: &mut Room) -> Truth {
         // A key that cannot be read decides nothing.
@@ -318,12 +318,12 @@ fn has_type(found: u8, types: Types) -> Truth {
 /// The test of the keys of `index` for `conditions` without those `implied` by the ranges, which in an index with several
 /// entries a row are made of the conditions `picked` (with the fields they are on). And whether an entry that
 /// passes it answers for its row, all of the filter being in the ranges and the test.
-pub(super) fn key_test(
+pub(super) fn index_filter(
     index: &IndexInfo,
     conditions: &[&Node],
     implied: &[usize],
     picked: &[(usize, usize)],
-) -> (Option<KeyTest>, bool) {
+) -> (Option<IndexFilter>, bool) {
     if !super::keys_are_values(index) {
         return (None, false);
     }
@@ -364,8 +364,8 @@ pub(super) fn key_test(
     let last = tests.iter().map(Cond::last_part).max();
     let test = last.map(|last| {
         let parts = index.def.keys.iter().take(last + 1);
-        let descending = parts.map(|part| part.direction == Direction::Descending).collect();
-        KeyTest { conditions: tests, descending }
+        let descending = parts.map(|part| part.direction == SortOrder::Descending).collect();
+        IndexFilter { conditions: tests, descending }
     });
     (test, complete)
 }

@@ -1,6 +1,6 @@
 //! Statements over several collections that are carried out one after another and committed as one.
 //!
-//! Whoever has a [`Together`] is the writer from its beginning to its end: what a statement changes is changed at once, once,
+//! Whoever has a [`WriteBatch`] is the writer from its beginning to its end: what a statement changes is changed at once, once,
 //! and nobody can come in between. So there are no conflicts and nothing is done twice, but other writers wait: it
 //! is for statements that are known beforehand. A [`Transaction`](super::Transaction) is for those that somebody thinks
 //! about in between.
@@ -26,7 +26,7 @@ use super::statement::{self, Deleting, FindingAndModifying, Updating, id_of};
 
 /// Statements committed as one; see [`Database::together`]. What the calls do and which errors they have, the methods of
 /// [`Collection`](super::Collection) of the same names tell. Dropping it undoes everything.
-pub struct Together {
+pub struct WriteBatch {
     db: Database,
     txn: WriteTxn,
     /// The catalog's generation when it began.
@@ -62,15 +62,23 @@ impl Database {
     ///
     /// # Errors
     /// Those of the storage engine.
-    pub fn together(&self) -> Result<Together> {
+    pub fn write_batch(&self) -> Result<WriteBatch> {
         let txn = self.inner.store.begin_write()?;
         let generation = self.inner.catalog.generation(&txn)?;
         let metas = BTreeMap::new();
-        Ok(Together { db: self.clone(), txn, generation, metas, changes: 0, recorded: false, failed: false })
+        Ok(WriteBatch {
+            db: self.clone(),
+            txn,
+            generation,
+            metas,
+            changes: 0,
+            recorded: false,
+            failed: false,
+        })
     }
 }
 
-impl Together {
+impl WriteBatch {
     /// Inserts a document and returns its `_id`.
     ///
     /// # Errors
@@ -201,9 +209,9 @@ impl Together {
     }
 }
 
-impl std::fmt::Debug for Together {
+impl std::fmt::Debug for WriteBatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Together")
+        f.debug_struct("WriteBatch")
             .field("collections", &self.metas.keys())
             .field("failed", &self.failed)
             .finish_non_exhaustive()

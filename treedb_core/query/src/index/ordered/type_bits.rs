@@ -50,18 +50,18 @@ pub(super) fn mark(value: Option<Value<'_>>) -> u8 {
 
 impl IndexDef {
     /// The marks of the only entry that `doc` has, no array lying on the index's paths.
-    pub fn marks(&self, doc: &RawDocument) -> Vec<u8> {
+    pub fn type_bits(&self, doc: &RawDocument) -> Vec<u8> {
         let doc = Doc::from(doc);
-        let marks: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
-        shortened(&marks).to_vec()
+        let type_bits: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
+        shortened(&type_bits).to_vec()
     }
 }
 
-/// `marks` as an entry has them.
-pub(super) fn shortened(marks: &[u8]) -> &[u8] {
-    match marks {
-        [first, ..] if marks.iter().all(|mark| *mark == PLAIN) => std::slice::from_ref(first),
-        marks => marks,
+/// `type_bits` as an entry has them.
+pub(super) fn shortened(type_bits: &[u8]) -> &[u8] {
+    match type_bits {
+        [first, ..] if type_bits.iter().all(|mark| *mark == PLAIN) => std::slice::from_ref(first),
+        type_bits => type_bits,
     }
 }
 
@@ -69,13 +69,13 @@ pub(super) fn shortened(marks: &[u8]) -> &[u8] {
 /// not have the field, `None` if the row has to be looked at. `text` is room for it.
 pub(crate) fn restored<'v>(
     encoding: &'v [u8],
-    marks: &[u8],
+    type_bits: &[u8],
     part: usize,
     text: &'v mut Vec<u8>,
 ) -> Option<Option<Value<'v>>> {
-    let mark = match marks {
+    let mark = match type_bits {
         [PLAIN] => PLAIN,
-        marks => *marks.get(part)?,
+        type_bits => *type_bits.get(part)?,
     };
     if mark == MISSING {
         return Some(None);
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn a_missing_field_is_told_from_null_and_no_marks_tell_nothing() {
         let def = IndexDef::parse(&rawdoc! { "a": 1, "b": 1 }, None, false).unwrap();
-        assert_eq!(def.marks(&rawdoc! { "a": 1, "b": "x" }), [PLAIN]);
-        assert_eq!(def.marks(&rawdoc! { "a": 1.0 }), [DOUBLE, MISSING]);
+        assert_eq!(def.type_bits(&rawdoc! { "a": 1, "b": "x" }), [PLAIN]);
+        assert_eq!(def.type_bits(&rawdoc! { "a": 1.0 }), [DOUBLE, MISSING]);
         let (mut null, mut text) = (Vec::new(), Vec::new());
         encode_value(Value::Null, &mut null);
         assert_eq!(restored(&null, &[DOUBLE, MISSING], 1, &mut text), Some(None));

@@ -13,7 +13,7 @@ fn statements_see_those_before_them_and_are_committed_or_undone_as_one() {
     let (a, b) = (db.collection("t.a").unwrap(), db.collection("t.b").unwrap());
     a.create_index(IndexSpec::new(rawdoc! { "u": 1 }).unique()).unwrap();
     for commits in [false, true] {
-        let mut all = db.together().unwrap();
+        let mut all = db.write_batch().unwrap();
         assert_eq!(all.changes(), 0);
         // The index becomes one of arrays, and the other collection comes to be, within.
         let docs: Vec<_> = (0..20).map(|n| rawdoc! { "_id": n, "u": [n, 100 + n] }).collect();
@@ -51,7 +51,7 @@ fn one_that_fails_lets_none_be_committed() {
     let db = open(&SimDisk::new()).unwrap();
     let a = db.collection("t.a").unwrap();
     a.insert_one(rawdoc! { "_id": 1, "n": "text" }).unwrap();
-    let mut all = db.together().unwrap();
+    let mut all = db.write_batch().unwrap();
     all.insert_one("t.a", rawdoc! { "_id": 0, "n": 1 }).unwrap();
     let update = UpdateRequest::many(rawdoc! {}, rawdoc! { "$inc": { "n": 1 } });
     assert_eq!(all.update("t.a", update).unwrap_err().code, ErrorCode::TypeMismatch);
