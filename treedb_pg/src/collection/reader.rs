@@ -157,7 +157,7 @@ impl Source for Reader {
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
         let slot = Slot::new(&self.table);
         let plain = direction == Direction::Forward && after.is_none();
-        let direction = match direction {
+        let scan_direction = match direction {
             Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
             Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
         };
@@ -193,9 +193,9 @@ impl Source for Reader {
             // SAFETY: the scan's own table and slot.
             let found = unsafe {
                 if plain {
-                    pg_sys::table_scan_getnextslot(scan.0, direction, slot.raw())
+                    pg_sys::table_scan_getnextslot(scan.0, scan_direction, slot.raw())
                 } else {
-                    pg_sys::table_scan_getnextslot_tidrange(scan.0, direction, slot.raw())
+                    pg_sys::table_scan_getnextslot_tidrange(scan.0, scan_direction, slot.raw())
                 }
             };
             if !found {
@@ -351,7 +351,7 @@ impl Reader {
         visit: &mut VisitEntry<'_>,
         encode: &dyn Fn(pg_sys::Datum, &mut Vec<u8>),
     ) -> Result<Flow> {
-        let direction = match direction {
+        let scan_direction = match direction {
             Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
             Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
         };
@@ -368,7 +368,7 @@ impl Reader {
             check_for_interrupts!();
             // SAFETY: the scan is ours; after a hit it holds the entry, which has one column.
             let row = unsafe {
-                let tid = pg_sys::index_getnext_tid(scan.0, direction);
+                let tid = pg_sys::index_getnext_tid(scan.0, scan_direction);
                 if tid.is_null() {
                     return Ok(Flow::Continue(()));
                 }
