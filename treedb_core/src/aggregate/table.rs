@@ -190,8 +190,9 @@ impl Seed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doc::testing::Rng;
     use std::collections::HashMap;
+
+    use treedb_testing::Rng;
 
     #[test]
     fn a_table_numbers_keys_as_a_map_does_and_hands_them_out_in_their_order() {

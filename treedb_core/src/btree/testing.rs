@@ -1,5 +1,4 @@
-//! Test doubles: pages in memory, copied on write, that catch what a tree must not do to its pages; a seeded
-//! generator of random numbers.
+//! Test doubles: pages in memory, copied on write, that catch what a tree must not do to its pages.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -7,27 +6,6 @@ use std::path::PathBuf;
 
 use crate::error::{Corruption, Error, Result};
 use crate::page::{PageId, PageSink, PageSource};
-
-/// Xorshift: the same numbers for the same seed.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `limit`.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        ((self.next() >> 33) as usize) % limit.max(1)
-    }
-}
 
 struct MemPage {
     bytes: Vec<u8>,

@@ -129,8 +129,10 @@ fn bad_direction(path: &str) -> QueryError {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::Rng;
+
     use super::*;
-    use crate::doc::testing::{Rng, random_document};
+    use crate::doc::testing::random_document;
     use bson::rawdoc;
 
     #[test]

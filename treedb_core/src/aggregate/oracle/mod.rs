@@ -8,8 +8,8 @@ mod values;
 mod windows;
 
 use bson::{Bson, Document};
+use treedb_testing::Rng;
 
-use crate::doc::testing::Rng;
 pub(crate) use random::writing;
 pub(crate) use series::written;
 use stages::State;

@@ -1,9 +1,9 @@
 //! Random pipelines, made stage by stage over the documents that come out of the stages before.
 
 use bson::{Bson, Document, doc};
+use treedb_testing::Rng;
 
 use super::values::Variables;
-use crate::doc::testing::Rng;
 use crate::query::oracle::{PATHS, filter, scalar};
 
 /// Fields that stages make.

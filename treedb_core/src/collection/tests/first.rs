@@ -1,9 +1,11 @@
 //! The first documents of an order beside the beginning of all of them.
 
+use treedb_testing::Rng;
+
 use super::*;
 use crate::code::ErrorCode;
 use crate::collection::{AggregateRequest, DeleteRequest, Format};
-use crate::doc::testing::{Rng, random_document};
+use crate::doc::testing::random_document;
 use bson::{RawBson, rawdoc};
 
 const SORTS: usize = 9;

@@ -1,11 +1,12 @@
 //! Formats of rows: what is stored and what comes back.
 
 use bson::{Bson, doc, rawdoc};
+use treedb_testing::Rng;
 
 use super::*;
 use crate::code::ErrorCode;
 use crate::collection::{Collection, Format, IndexSpec, UpdateRequest};
-use crate::doc::testing::{Rng, random_document};
+use crate::doc::testing::random_document;
 use crate::kv::{Reads, Store, TableKind};
 
 /// The documents in the order of their ids.

@@ -1,8 +1,9 @@
 //! Look-ups whose arrays are taken apart at once, beside look-ups that make the arrays.
 
+use treedb_testing::Rng;
+
 use super::*;
 use crate::collection::{AggregateRequest, IndexSpec};
-use crate::doc::testing::Rng;
 use bson::{RawBson, rawdoc};
 
 /// Visits by persons, of whom some are many, none, null, unknown, or in an array.

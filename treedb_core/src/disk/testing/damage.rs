@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::disk::crash::{Crash, Dice};
+use treedb_testing::Rng;
+
+use crate::disk::crash::Crash;
 use crate::disk::{Disk, SimDisk};
 use crate::error::Error;
 
@@ -55,7 +57,7 @@ pub(crate) fn flip(
         }
     }
     // Each file as often as any other, so that short ones get their share.
-    let mut dice = Dice::new(random as u64);
+    let mut dice = Rng::new(random as u64);
     for i in 0..random {
         let file = i % files.len();
         flip(file, dice.below(whole[file].len()), 1 << dice.below(8));
@@ -70,7 +72,7 @@ pub(crate) fn cut(
     times: usize,
     mut judge: impl FnMut(&SimDisk, &Path, &str),
 ) {
-    let mut dice = Dice::new(times as u64);
+    let mut dice = Rng::new(times as u64);
     for path in files {
         let whole = image.contents(path).unwrap();
         for i in 0..times {

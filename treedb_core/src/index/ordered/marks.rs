@@ -98,9 +98,11 @@ pub(crate) fn restored<'v>(
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::Rng;
+
     use super::*;
     use crate::doc::key::encode_value;
-    use crate::doc::testing::{Rng, random_document};
+    use crate::doc::testing::random_document;
     use bson::rawdoc;
 
     #[test]

@@ -97,9 +97,10 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use bson::rawdoc;
+    use treedb_testing::Rng;
 
     use super::*;
-    use crate::doc::testing::{Rng, random_document};
+    use crate::doc::testing::random_document;
 
     #[test]
     fn the_only_key_is_the_one_that_all_keys_are() {

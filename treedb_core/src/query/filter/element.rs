@@ -122,9 +122,11 @@ impl Types {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::Rng;
+
     use super::*;
     use crate::doc::Doc;
-    use crate::doc::testing::{Rng, random_document};
+    use crate::doc::testing::random_document;
 
     #[test]
     fn the_name_of_every_values_type_is_the_name_its_set_has() {

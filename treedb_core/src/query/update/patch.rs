@@ -58,9 +58,10 @@ fn is_concerned(fields: &[FieldUpdate], element: &Element<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use bson::{Bson, doc, rawdoc};
+    use treedb_testing::Rng;
 
     use super::*;
-    use crate::doc::testing::{Rng, random_document, random_value};
+    use crate::doc::testing::{random_document, random_value};
     use crate::query::Filter;
     use crate::query::update::Kind;
 

@@ -1,8 +1,9 @@
 //! Group commit, back-pressure and poisoning.
 
+use treedb_testing::in_time;
+
 use super::*;
 use crate::disk::sim::{Fault, SimDisk};
-use crate::disk::testing::in_time;
 use crate::error::Error;
 use crate::wal::frame;
 

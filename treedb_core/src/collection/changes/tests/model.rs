@@ -1,13 +1,14 @@
 //! Random work, and what the log makes of it.
 
 use bson::doc;
+use treedb_testing::{Rng, seeds};
 
 use super::*;
 use crate::code::ErrorCode;
 use crate::collection::tests::{open, raw};
 use crate::collection::{ChangeLogOptions, DeleteRequest, IndexSpec, UpdateRequest};
 use crate::disk::SimDisk;
-use crate::doc::testing::{Rng, random_document};
+use crate::doc::testing::random_document;
 use crate::kv::Durability;
 
 /// One random operation; some fail, some change nothing.
@@ -76,7 +77,7 @@ pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
 
 #[test]
 fn the_log_replayed_is_what_there_is() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut rng = Rng::new(seed);
         let disk = SimDisk::new();
         let mut db = open(&disk).unwrap();
