@@ -26,6 +26,7 @@ SUITES = [
     ("layers", 1, "python3 scripts/check_layers.py", "modules use only the layers below them"),
     ("format_doc", 1, "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
     ("dependencies", 2, "scripts/check_dependencies.py", "licences, sources and duplicate versions of all dependencies"),
+    ("package", 5, "scripts/check_packages.py", "every package that is published can be packaged"),
     ("format", 1, "cargo fmt --all --check", "rustfmt finds nothing to change"),
     ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -p bench --all-targets -- -D warnings",
      "lints, missing docs and undocumented unsafe"),
