@@ -9,11 +9,10 @@
 //! | [`aggregate`] | pipeline stages, over `access` |
 //! | [`query`] | filter, update, projection, sort, planner, executor, over `access` |
 //! | [`access`] | the traits: what queries need of a place where rows live |
-//! | [`index`] | map keys, terms and vectors to row ids |
+//! | [`index`] | map keys to row ids |
 //! | [`doc`] | BSON views, paths, order-preserving keys |
 //! | [`kv`] | store, tables, transactions, cursors, recovery |
 //! | [`btree`] | node format, search, insert, delete, cursor, bulk load, check |
-//! | [`seal`] | compressed columnar leaves (not built yet) |
 //! | [`wal`], [`vlog`] | command log, value log |
 //! | [`page`] | page file: map, copy-on-write, allocation, meta pages, checkpoint |
 //! | [`disk`] | the only part that touches files |
@@ -33,7 +32,6 @@ pub mod index;
 pub mod kv;
 pub mod page;
 pub mod query;
-pub mod seal;
 mod sync;
 pub mod vlog;
 pub mod wal;

@@ -1,8 +1,3 @@
-//! Indexes: maps from keys, terms and vectors to row ids.
-//!
-//! `ordered` is built; `text`, `vector` and `column` mark the places of the later kinds.
+//! Indexes: maps from the keys of a document to row ids.
 
-pub mod column;
 pub mod ordered;
-pub mod text;
-pub mod vector;

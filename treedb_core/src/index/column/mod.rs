@@ -1,1 +1,0 @@
-//! Columns for `$group` and `$sort`: read from sealed leaves. Not built yet.

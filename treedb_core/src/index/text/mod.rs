@@ -1,1 +1,0 @@
-//! Postings: terms to row ids. Not built yet.

@@ -1,1 +1,0 @@
-//! Graphs: vectors to their nearest rows. Not built yet.
