@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-CORE = [["error", "sync"], ["code"], ["cipher"], ["disk"], ["page"], ["wal", "vlog"], ["seal"], ["btree"], ["kv"], ["doc"],
+CORE = [["error", "sync"], ["code"], ["cipher"], ["disk"], ["page"], ["wal", "vlog"], ["btree"], ["kv"], ["doc"],
         ["index"], ["access"], ["query"], ["aggregate"], ["collection"]]
 # RowId is the one name every layer of rows shares; `access` may be named for it from below.
 SHARED = {"RowId"}

@@ -10,4 +10,4 @@ if [ -z "${TREEDB_BIN:-}" ]; then
 fi
 TREEDB_BIN="$(realpath "$TREEDB_BIN")"
 export TREEDB_BIN
-exec .venv/bin/python -m pytest -q -p no:cacheprovider treedb_server/tests/driver "$@"
+exec .venv/bin/python -m pytest -q --durations=10 -p no:cacheprovider treedb_server/tests/driver "$@"

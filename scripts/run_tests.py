@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every test suite of the project and ends with one plain line: `N passed, N failed`.
+"""Runs every test suite of the project, says which took how long, and ends with one plain line: `N passed, N failed`.
 
     scripts/run_tests.py              all suites, in order
     scripts/run_tests.py --list       their names and commands
@@ -25,6 +25,8 @@ LOGS = ROOT / "target" / "test-logs"
 SUITES = [
     ("layers", 1, "python3 scripts/check_layers.py", "modules use only the layers below them"),
     ("format_doc", 1, "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
+    ("dependencies", 2, "scripts/check_dependencies.py", "licences, sources and duplicate versions of all dependencies"),
+    ("package", 5, "scripts/check_packages.py", "every package that is published can be packaged"),
     ("format", 1, "cargo fmt --all --check", "rustfmt finds nothing to change"),
     ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -p bench --all-targets -- -D warnings",
      "lints, missing docs and undocumented unsafe"),
@@ -50,6 +52,13 @@ COUNTERS = [
 # pg_regress and the isolation tester, which tell how long each took; cargo's lines of the same look do not.
 PG_LINE = re.compile(r"^(?:test|\s{5,}\S)\s.*?\.\.\.\s+(?P<how>ok|FAILED)\b.*\d ms\s*$", re.M)
 
+# Tests that tell how long they took: pg_regress, pytest --durations, and of cargo each test binary as a whole.
+TIMED = [
+    re.compile(r"^(?:test|\s{5,}|[-+])\s*(?P<name>\S+)\s+\.\.\.\s+(?:ok|FAILED)\s+(?P<ms>\d+) ms\s*$", re.M),
+    re.compile(r"^(?P<s>\d+\.\d+)s call\s+(?P<name>\S+)", re.M),
+    re.compile(r"^ +(?:Running (?:unittests )?|Doc-tests )(?P<name>\S+).*?finished in (?P<s>\d+\.\d+)s$", re.M | re.S),
+]
+
 
 def count(text, status):
     """Tests passed and failed, by the suite's own words; its exit status where it has none."""
@@ -65,6 +74,27 @@ def count(text, status):
     if status == 0 and not passed and not failed:
         passed = 1
     return passed, failed
+
+
+def timed(suite, text):
+    """The tests of a suite whose time its tool tells, as (seconds, name)."""
+    found = [match.groupdict() for pattern in TIMED for match in pattern.finditer(text)]
+    return [(float(test.get("s") or 0) + float(test.get("ms") or 0) / 1000, f"{suite}: {test['name']}") for test in found]
+
+
+def show_times(suites, tests):
+    """A table of the suites with their seconds and shares, and the slowest tests."""
+    whole = sum(seconds for _, seconds in suites)
+    if len(suites) > 1:
+        print(f"\n    {'suite':13} {'seconds':>8} {'share':>6}")
+        for name, seconds in sorted(suites, key=lambda suite: -suite[1]):
+            print(f"    {name:13} {seconds:8.0f} {100 * seconds / max(whole, 1e-9):5.0f}%")
+        print(f"    {'all':13} {whole:8.0f}   {whole / 60:.1f} min")
+    if tests:
+        print("\n    the slowest tests, as far as their tools tell (cargo: a whole binary)")
+        for seconds, name in sorted(tests, reverse=True)[:10]:
+            print(f"    {seconds:8.1f} s  {name}")
+    print()
 
 
 def run(command, log, limit):
@@ -93,6 +123,7 @@ def main():
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     total_passed = total_failed = 0
+    suites, tests = [], []
     for name, minutes, command, what in chosen:
         print(f"==> {name}: {what}", flush=True)
         started = time.monotonic()
@@ -108,7 +139,11 @@ def main():
             print("\n".join("    " + line for line in text.splitlines()[-80:]))
         for line in re.findall(r"^(?:summary: ).*$", text, re.M):
             print("    " + line)
-        print(f"    {name}: {passed} ok, {failed} bad, {time.monotonic() - started:.0f} s", flush=True)
+        seconds = time.monotonic() - started
+        suites.append((name, seconds))
+        tests += timed(name, text)
+        print(f"    {name}: {passed} ok, {failed} bad, {seconds:.0f} s", flush=True)
+    show_times(suites, tests)
     print(f"{total_passed} passed, {total_failed} failed")
     return 1 if total_failed else 0
 

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use treedb_storage::kv::{Durability, Options, Store, TableKind};
+use treedb_testing::Rng;
 
 /// For how long this thread has waited for a processor so far.
 fn waited(schedstat: &File) -> Duration {
@@ -44,14 +45,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let schedstat = File::open("/proc/thread-self/schedstat")?;
     let mut times = Vec::new();
-    let (begun, mut state) = (Instant::now(), 1u64);
+    let (begun, mut rng) = (Instant::now(), Rng::new(1));
     let first = store.stats().checkpoint;
     let (mut checkpoints, mut last) = (0, first);
     while begun.elapsed() < Duration::from_secs(seconds) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (started, before) = (Instant::now(), waited(&schedstat));
         let mut txn = store.begin_write()?;
-        txn.put(&table, &key((state >> 33) % keys), &[2; 100])?;
+        txn.put(&table, &key(rng.next_u64() % keys), &[2; 100])?;
         txn.commit_with(Durability::Relaxed)?;
         let whole = started.elapsed();
         times.push(whole.saturating_sub(waited(&schedstat).saturating_sub(before)));

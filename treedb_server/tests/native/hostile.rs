@@ -4,6 +4,7 @@ use bson::rawdoc;
 use treedb_server::client::{Call, Fault, Find, Insert, KvPut};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
+use treedb_testing::Rng;
 
 use crate::server::{Server, Socket};
 
@@ -247,16 +248,9 @@ fn a_cursor_that_does_not_exist_is_an_error_and_so_are_too_many() {
 #[test]
 fn random_bytes_behind_a_greeting_do_no_harm() {
     let server = Server::start();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut rng = Rng::new(1);
     for round in 0..200 {
-        let mut bytes: Vec<u8> = (0..300)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state as u8
-            })
-            .collect();
+        let mut bytes: Vec<u8> = (0..300).map(|_| rng.next_u64() as u8).collect();
         if round % 2 == 0 {
             // A believable header, so that the body is looked at.
             let opcode = [0x10, 0x11, 0x12, 0x15, 0x16, 0x17, 0x23, 0x24][round % 8];

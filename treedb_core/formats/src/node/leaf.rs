@@ -287,9 +287,10 @@ impl<'a> LeafMut<'a> {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::Rng;
+
     use super::super::max_key;
     use super::*;
-    use treedb_testing::Rng;
 
     /// A page of an owner that keeps the upper bound of a leaf beside it: both share `PAGE` bytes.
     struct Bounded {
@@ -336,7 +337,7 @@ mod tests {
         for n in 0..20_000_u64 {
             let group = rng.below(5) as u8;
             insert_into(&mut pages, &[&[group; 3][..], &n.to_be_bytes()].concat());
-            insert_into(&mut random, &rng.next().to_be_bytes());
+            insert_into(&mut random, &rng.next_u64().to_be_bytes());
         }
         let used = |pages: &[Bounded]| {
             let used: usize = pages
@@ -372,10 +373,10 @@ mod tests {
                     (0, _) => number.to_vec(),
                     // A long prefix that most keys share and some do not.
                     (1..=3, 0 | 1) => {
-                        [&vec![b'm'; longest - 4][..], &(rng.next() as u32).to_be_bytes()].concat()
+                        [&vec![b'm'; longest - 4][..], &(rng.next_u64() as u32).to_be_bytes()].concat()
                     }
-                    (1..=3, _) => vec![rng.next() as u8; rng.below(longest)],
-                    _ => (0..rng.below(longest)).map(|_| rng.next() as u8).collect(),
+                    (1..=3, _) => vec![rng.next_u64() as u8; rng.below(longest)],
+                    _ => (0..rng.below(longest)).map(|_| rng.next_u64() as u8).collect(),
                 };
                 insert(&mut pages, &key);
                 keys.insert(key);

@@ -144,9 +144,10 @@ pub fn value_of<'a>(page: &'a [u8], key: &[u8]) -> Option<Option<Value<'a>>> {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::Rng;
+
     use super::super::{Keys, Leaf, LeafMut};
     use super::*;
-    use treedb_testing::Rng;
 
     #[test]
     fn the_short_way_says_what_the_careful_one_does_of_short_keys_too() {

@@ -103,14 +103,15 @@ impl Raw<'_, false> {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, seeds};
+
     use super::super::tests::entries;
     use super::super::{Keys, Leaf, LeafMut};
     use super::*;
-    use treedb_testing::Rng;
 
     #[test]
     fn several_entries_at_once_leave_what_one_after_the_other_would() {
-        for seed in 0..300 {
+        for seed in seeds(0..300) {
             let mut rng = Rng::new(seed);
             let payload = 256 + rng.below(4000);
             let (mut ones, mut all) = (vec![0; payload], vec![0; payload]);

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
+use treedb_testing::{Rng, rounds};
+
 use super::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
-use treedb_testing::Rng;
-use treedb_testing::rounds;
 
 /// What a leaf holds, which is sound.
 pub(super) fn entries(page: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -53,7 +53,7 @@ fn a_leaf_in_an_order_of_the_owners_keeps_it_through_inserts_splits_and_joins() 
         loop {
             // All keys share their first bytes: a prefix would be tempting.
             let tail = rng.below(max_key(payload) - 3);
-            let key = [&b"abc"[..], &(0..tail).map(|_| rng.next() as u8).collect::<Vec<_>>()].concat();
+            let key = [&b"abc"[..], &(0..tail).map(|_| rng.next_u64() as u8).collect::<Vec<_>>()].concat();
             let mut leaf = LeafMut::open(&mut page).unwrap();
             let found =
                 leaf.view().unwrap().search_by(&mut buffer, |stored| odd_order(stored, &key)).unwrap();
@@ -115,7 +115,7 @@ fn a_full_node_always_splits_for_the_longest_entry() {
         let make = |rng: &mut Rng| {
             let mut key = vec![b'p'; longest_key - rng.below(if round % 2 == 0 { 1 } else { longest_key })];
             if let Some(byte) = key.get_mut(at) {
-                *byte = rng.next() as u8;
+                *byte = rng.next_u64() as u8;
             }
             let long = rng.below(3) == 0;
             (key, vec![1; if long { longest_value } else { rng.below(9) }])
@@ -126,7 +126,7 @@ fn a_full_node_always_splits_for_the_longest_entry() {
         for _ in 0..300 {
             let (mut key, value) = make(&mut rng);
             if rng.below(30) == 0 {
-                key[0] = rng.next() as u8;
+                key[0] = rng.next_u64() as u8;
             }
             let mut leaf = LeafMut::open(&mut page).unwrap();
             let found = leaf.view().unwrap().search(&key).unwrap();
@@ -185,7 +185,7 @@ fn random_bytes_are_never_more_than_an_error() {
     let mut opened = 0;
     for round in 0..rounds(40_000) {
         let payload = if round % 3 == 0 { 256 } else { 16 + rng.below(600) };
-        let mut page: Vec<u8> = (0..payload).map(|_| rng.next() as u8).collect();
+        let mut page: Vec<u8> = (0..payload).map(|_| rng.next_u64() as u8).collect();
         // A header that is nearly right, so that what lies behind it is looked at.
         page[0] = 1 + (round % 2) as u8;
         page[1] = rng.below(2) as u8;
@@ -201,8 +201,8 @@ fn random_bytes_are_never_more_than_an_error() {
                 *byte &= 1;
             }
         }
-        let key: Vec<u8> = (0..rng.below(30)).map(|_| rng.next() as u8).collect();
-        let other: Vec<u8> = (0..rng.below(30)).map(|_| rng.next() as u8).collect();
+        let key: Vec<u8> = (0..rng.below(30)).map(|_| rng.next_u64() as u8).collect();
+        let other: Vec<u8> = (0..rng.below(30)).map(|_| rng.next_u64() as u8).collect();
         let mut buffer = Vec::new();
         let copy = Scratch::copy_of(&page);
         if let Ok(leaf) = Leaf::open(&copy) {

@@ -8,11 +8,11 @@ mod values;
 mod windows;
 
 use bson::{Bson, Document};
+use treedb_testing::Rng;
 
 pub use random::writing;
 pub use series::written;
 use stages::State;
-use treedb_testing::Rng;
 use values::{Variables, Wrong};
 
 /// Documents beyond which a pipeline takes no further stage.

@@ -1,10 +1,10 @@
 //! Random pipelines, made stage by stage over the documents that come out of the stages before.
 
 use bson::{Bson, Document, doc};
+use treedb_testing::Rng;
 
 use super::values::Variables;
 use crate::query::{PATHS, filter, scalar};
-use treedb_testing::Rng;
 
 /// Fields that stages make.
 const MADE: &[&str] = &["v", "w", "v.x", "w.y", "_id", "n"];

@@ -1,13 +1,13 @@
 //! Texts under a collation: what is found is what a naive evaluation finds among folded documents.
 
 use bson::{Bson, Document, doc};
+use treedb_testing::{Rng, seeds};
 
 use super::memory::Memory;
 use super::{ids, naive, raw, run};
 use treedb_query::access::Source;
 use treedb_query::doc::{Collation, Doc, Value};
 use treedb_query::query::{Execution, Path, Query, index_of};
-use treedb_testing::Rng;
 
 fn text(rng: &mut Rng) -> Bson {
     match rng.below(8) {
@@ -62,7 +62,7 @@ pub(super) fn folded(collation: &Collation, doc: &Document) -> Document {
 #[test]
 fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
     let (mut by_index, mut ordered) = (0, 0);
-    for seed in 0..60 {
+    for seed in seeds(0..60) {
         let mut rng = Rng::new(seed);
         let strength = 1 + rng.below(3) as i32;
         let spec = doc! { "locale": "en", "strength": strength };

@@ -6,6 +6,7 @@ pub mod naive;
 mod updates;
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use treedb_testing::{Rng, oracle_factor, seeds};
 
 use memory::Memory;
 use treedb_query::access::{Flow, Source};
@@ -14,7 +15,6 @@ use treedb_query::index::ordered::{IndexDef, Kind};
 use treedb_query::query::{
     Execution, Filter, Path, Projection, Query, RowSet, Sort, count, find_rows, index_of,
 };
-use treedb_testing::Rng;
 
 pub const PATHS: &[&str] =
     &["a", "a", "b", "b", "c", "a.x", "a.x", "a.y", "a.y", "b.x", "a.0", "a.0.x", "b.1", "a.x.y", "c.x"];
@@ -490,15 +490,10 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
     }
 }
 
-/// How many times as much is tried as in every run of the tests: `TREEDB_ORACLE=5` makes it 50,000 queries.
-pub fn rounds() -> u64 {
-    std::env::var("TREEDB_ORACLE").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
-}
-
 #[test]
 fn every_plan_finds_what_a_naive_evaluation_finds() {
     let mut seen = Seen::default();
-    for seed in 0..250 * rounds() {
+    for seed in seeds(0..250 * oracle_factor()) {
         one_collection(&mut Rng::new(seed), &mut seen);
     }
     println!("{seen:?}");
@@ -523,7 +518,7 @@ fn every_plan_finds_what_a_naive_evaluation_finds() {
 #[test]
 fn sets_of_rows_from_several_indexes_hold_what_a_naive_evaluation_finds() {
     let (mut intersected, mut united) = (0, 0);
-    for seed in 0..40 * rounds() {
+    for seed in seeds(0..40 * oracle_factor()) {
         let mut rng = Rng::new(seed);
         let array = rng.below(3) == 0;
         let docs: Vec<Document> = (0..120)

@@ -2,12 +2,12 @@
 //! it.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use treedb_testing::{Rng, oracle_factor};
 
 use super::collated::folded;
-use super::{constant, document, naive, raw, rounds, scalar};
+use super::{constant, document, naive, raw, scalar};
 use treedb_query::doc::Collation;
 use treedb_query::query::{Filter, Update};
-use treedb_testing::Rng;
 
 /// What an update cannot be applied to.
 #[derive(Debug)]
@@ -304,7 +304,7 @@ fn every_update_makes_what_a_naive_evaluation_makes() {
     const OF_TEXTS: &[&str] = &["$min", "$max", "$push", "$addToSet", "$pull", "$pullAll"];
     let mut rng = Rng::new(40);
     let (mut changed, mut refused, mut otherwise) = (0, 0, 0);
-    for number in 0..12_000 * rounds() {
+    for number in 0..12_000 * oracle_factor() {
         let mut old = document(&mut rng, number as usize, &["a", "b"]);
         // A third under a collation, with texts to compare.
         let strength = number % 9;

@@ -117,10 +117,11 @@ fn ordered(value: Value<'_>, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::compare::compare;
     use crate::doc::{Doc, OwnedValue};
-    use treedb_testing::{Rng, random_document};
 
     fn assert_told_apart(values: &[Value<'_>]) {
         let identities: Vec<Vec<u8>> = values
@@ -173,9 +174,9 @@ mod tests {
             }
         }
         for _ in 0..60 {
-            let number = f64::from_bits(rng.next());
+            let number = f64::from_bits(rng.next_u64());
             numbers.push(Value::Double(number));
-            numbers.push(Value::Double((rng.next() as i64 >> rng.below(60)) as f64 / 4.0));
+            numbers.push(Value::Double((rng.next_u64() as i64 >> rng.below(60)) as f64 / 4.0));
         }
         assert_told_apart(&numbers);
         let symbol = OwnedValue::from_value(Value::Symbol(b"a"));

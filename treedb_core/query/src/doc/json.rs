@@ -167,9 +167,10 @@ fn extended(element: &Element<'_>) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::compare::compare;
-    use treedb_testing::{Rng, random_document};
 
     #[test]
     fn json_comes_back_as_it_went_in() {

@@ -181,9 +181,10 @@ fn encode_digits(digits: Digits, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::compare::compare;
-    use treedb_testing::{Rng, random_document};
 
     fn encoded(value: Value<'_>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -225,11 +226,11 @@ mod tests {
         let mut numbers = Vec::new();
         for _ in 0..60 {
             let base = match rng.below(5) {
-                0 => rng.next() as i64,
+                0 => rng.next_u64() as i64,
                 1 => (1 << 53) + rng.below(5) as i64,
                 2 => i64::MAX - rng.below(2000) as i64,
                 3 => rng.below(1000) as i64,
-                _ => -(rng.next() as i64 >> rng.below(60)),
+                _ => -(rng.next_u64() as i64 >> rng.below(60)),
             };
             numbers.extend([
                 Value::Int64(base),

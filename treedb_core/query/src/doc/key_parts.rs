@@ -188,10 +188,11 @@ pub(crate) const ARRAY: Value<'static> = Value::Array(Doc::EMPTY);
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::compare::compare;
     use crate::doc::key::encode_value;
-    use treedb_testing::{Rng, random_document};
 
     #[test]
     fn an_encoding_ends_where_the_next_begins_and_says_a_value_that_is_equal() {
@@ -223,7 +224,7 @@ mod tests {
         let mut rng = Rng::new(12);
         let mut text = Vec::new();
         for _ in 0..20_000 {
-            let bytes: Vec<u8> = (0..rng.below(24)).map(|_| rng.next() as u8).collect();
+            let bytes: Vec<u8> = (0..rng.below(24)).map(|_| rng.next_u64() as u8).collect();
             for inverted in [false, true] {
                 assert!(encoded_length(&bytes, inverted).is_none_or(|length| length <= bytes.len()));
             }

@@ -151,9 +151,10 @@ fn utf8(bytes: &[u8], at: usize, what: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::{Doc, Value};
-    use treedb_testing::{Rng, random_document};
 
     fn nested(levels: usize) -> Vec<u8> {
         let mut bytes = vec![5, 0, 0, 0, 0];
@@ -222,8 +223,11 @@ mod tests {
                 let mut damaged = doc.clone();
                 for _ in 0..1 + rng.below(3) {
                     let at = rng.below(damaged.len());
-                    damaged[at] =
-                        if rng.below(2) == 0 { rng.next() as u8 } else { [0, 1, 0xff, 0x80][rng.below(4)] };
+                    damaged[at] = if rng.below(2) == 0 {
+                        rng.next_u64() as u8
+                    } else {
+                        [0, 1, 0xff, 0x80][rng.below(4)]
+                    };
                 }
                 if rng.below(4) == 0 {
                     damaged.truncate(rng.below(damaged.len() + 1));

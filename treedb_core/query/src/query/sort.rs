@@ -129,9 +129,10 @@ fn bad_direction(path: &str) -> QueryError {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use bson::rawdoc;
-    use treedb_testing::{Rng, random_document};
 
     #[test]
     fn the_short_way_to_a_key_gives_the_key() {

@@ -407,9 +407,9 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use bson::rawdoc;
+    use treedb_testing::Rng;
 
     use super::*;
-    use treedb_testing::Rng;
 
     #[test]
     fn numbers_of_any_size_are_read_back() {

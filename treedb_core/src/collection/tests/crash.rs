@@ -9,12 +9,13 @@
 use std::io::Write;
 
 use bson::{doc, rawdoc};
+use treedb_testing::{Rng, seeds};
 
 use super::*;
 use crate::collection::changes::tests::{present, replay};
 use crate::collection::{ChangeLogOptions, Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::disk::crash::{Crash, Dice};
+use treedb_storage::disk::crash::Crash;
 use treedb_storage::kv::Durability;
 
 /// One operation of the workload and when it happened, in boundaries of the disk.
@@ -29,7 +30,7 @@ struct Done {
 
 struct Run {
     disk: SimDisk,
-    dice: Dice,
+    dice: Rng,
     state: State,
     done: Vec<Done>,
     next_id: i32,
@@ -79,7 +80,7 @@ impl Wanted {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let (disk, dice) = (SimDisk::new(), Dice::new(seed));
+        let (disk, dice) = (SimDisk::new(), Rng::new(seed));
         let nothing = Done { what: "nothing".into(), after: State::new(), durable: true, begun: 0, acked: 0 };
         Run {
             disk,
@@ -433,7 +434,7 @@ fn cut_everywhere(mut run: Run, seed: u64, steps: usize, random: usize) {
 
 #[test]
 fn documents_and_indexes_survive_power_cuts_whole() {
-    for seed in 1..=3 {
+    for seed in seeds(1..=3) {
         cut_everywhere(Run::new(seed), seed, 80, 2);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use treedb_testing::Rng;
 
 use bson::doc;
 
@@ -81,9 +82,15 @@ fn a_flipped_byte_is_a_typed_error_or_harmless_to_every_document() {
             at < 64 && at.is_multiple_of(5)
         }
     };
-    let flips = flip(&image, &files(&image, Path::new(DIR)), header, 2500, |disk, path, what| {
-        judge(disk, path, &states, what)
-    });
+    let mut rng = Rng::new(1);
+    let flips = flip(
+        &image,
+        &files(&image, Path::new(DIR)),
+        header,
+        2500,
+        &mut |below| rng.below(below),
+        |disk, path, what| judge(disk, path, &states, what),
+    );
     let _ = writeln!(
         std::io::stdout().lock(),
         "\nsummary: documents damage: {} flipped bytes, {} found, the others harmless, 0 wrong answers",
@@ -96,7 +103,8 @@ fn a_flipped_byte_is_a_typed_error_or_harmless_to_every_document() {
 #[test]
 fn a_file_cut_anywhere_is_a_typed_error_or_the_end_of_the_log_to_a_database() {
     let (image, states) = prepared();
-    cut(&image, &files(&image, Path::new(DIR)), 40, |disk, path, what| {
+    let mut rng = Rng::new(1);
+    cut(&image, &files(&image, Path::new(DIR)), 40, &mut |below| rng.below(below), |disk, path, what| {
         judge(disk, path, &states, what);
     });
 }

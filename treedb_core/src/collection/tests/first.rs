@@ -1,10 +1,11 @@
 //! The first documents of an order beside the beginning of all of them.
 
+use treedb_testing::{Rng, random_document};
+
 use super::*;
 use crate::collection::{AggregateRequest, DeleteRequest, Format};
 use bson::{RawBson, rawdoc};
 use treedb_query::error::ErrorCode;
-use treedb_testing::{Rng, random_document};
 
 const SORTS: usize = 9;
 

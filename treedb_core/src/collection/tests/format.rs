@@ -1,12 +1,12 @@
 //! Formats of rows: what is stored and what comes back.
 
 use bson::{Bson, doc, rawdoc};
+use treedb_testing::{Rng, random_document};
 
 use super::*;
 use crate::collection::{Collection, Format, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::kv::{Reads, Store, TableKind};
-use treedb_testing::{Rng, random_document};
 
 /// The documents in the order of their ids.
 fn all(collection: &Collection) -> Vec<RawDocumentBuf> {

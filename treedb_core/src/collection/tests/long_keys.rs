@@ -2,6 +2,7 @@
 //! unique index refuses, at lengths on both sides of every limit.
 
 use bson::{Bson, doc, rawdoc};
+use treedb_testing::{Rng, seeds};
 
 use super::*;
 use crate::collection::long_key::{KEPT, LONGEST, is_shortened, stored};
@@ -10,7 +11,6 @@ use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
 use treedb_query::error::ErrorCode;
 use treedb_storage::kv::Reads;
-use treedb_testing::Rng;
 
 /// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.
 fn text(rng: &mut Rng) -> String {
@@ -177,7 +177,7 @@ fn contents(collection: &Collection) -> Vec<Document> {
 #[test]
 fn indexes_of_long_values_never_change_what_an_operation_does() {
     let (mut used, mut covered) = (0, 0);
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut rng = Rng::new(seed);
         let (disk, mut next) = (SimDisk::new(), 0);
         let mut db = open(&disk).unwrap();

@@ -1,9 +1,10 @@
 //! Look-ups whose arrays are taken apart at once, beside look-ups that make the arrays.
 
+use treedb_testing::Rng;
+
 use super::*;
 use crate::collection::{AggregateRequest, IndexSpec};
 use bson::{RawBson, rawdoc};
-use treedb_testing::Rng;
 
 /// Visits by persons, of whom some are many, none, null, unknown, or in an array.
 fn collections() -> Database {

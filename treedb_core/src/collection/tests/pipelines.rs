@@ -1,15 +1,15 @@
 //! Random pipelines give what their definitions give: with indexes and without, in memory and beyond it.
 
 use bson::{Bson, RawDocumentBuf, doc, rawdoc};
+use treedb_testing::{Rng, oracle_factor, seeds};
 
 use super::*;
 use crate::collection::{
     AggregateRequest, Aggregation, Collection, DeleteRequest, IndexSpec, Transaction, UpdateRequest,
 };
 use treedb_oracle::aggregate::{Case, case, writing, written};
-use treedb_oracle::query::{document, pattern, rounds};
+use treedb_oracle::query::{document, pattern};
 use treedb_query::doc::{Collation, Doc, Value};
-use treedb_testing::Rng;
 
 /// How often what was tried.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ fn one_database(rng: &mut Rng, seen: &mut Seen) {
 #[test]
 fn every_pipeline_gives_what_its_definition_gives() {
     let mut seen = Seen::default();
-    for seed in 0..60 * rounds() {
+    for seed in seeds(0..60 * oracle_factor()) {
         one_database(&mut Rng::new(seed), &mut seen);
         if seen.wrong.len() > 5 {
             break;
@@ -163,7 +163,7 @@ fn every_pipeline_gives_what_its_definition_gives() {
 #[test]
 fn what_a_pipeline_writes_is_what_its_definition_puts_there() {
     let (mut wrong, mut compared, mut documents) = (Vec::new(), 0, 0);
-    for seed in 0..12 * rounds() {
+    for seed in seeds(0..12 * oracle_factor()) {
         let rng = &mut Rng::new(seed + 9000);
         let docs: Vec<Document> = (0..20).map(|number| document(rng, number, &["a"])).collect();
         let other: Vec<Document> = (0..12).map(|number| document(rng, number, &[])).collect();
@@ -271,7 +271,7 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
     let spec = doc! { "locale": "en", "strength": 1 };
     let collation = Collation::parse(&raw(&spec)).unwrap();
     let (mut wrong, mut compared, mut by_index, mut with_text) = (Vec::new(), 0, 0, 0);
-    for seed in 0..30 * rounds() {
+    for seed in seeds(0..30 * oracle_factor()) {
         let mut rng = Rng::new(seed + 5000);
         let rng = &mut rng;
         let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &[]]);

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
+use treedb_testing::{Rng, seeds};
+
 use super::testing::MemPages;
 use super::{Finger, Tree, TreeRoot, Value};
 use crate::Error;
 use crate::page::PageId;
 use treedb_formats::node;
-use treedb_testing::Rng;
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
 
@@ -24,7 +25,7 @@ fn random_key(rng: &mut Rng, temper: usize, longest: usize) -> Vec<u8> {
         // A long shared prefix.
         3 => [&vec![b'p'; longest - 3.min(longest)][..], &(rng.below(900) as u16).to_be_bytes()].concat(),
         // Random bytes of any length.
-        _ => (0..rng.below(longest + 1)).map(|_| rng.next() as u8).collect(),
+        _ => (0..rng.below(longest + 1)).map(|_| rng.next_u64() as u8).collect(),
     };
     key.truncate(longest);
     key
@@ -32,7 +33,7 @@ fn random_key(rng: &mut Rng, temper: usize, longest: usize) -> Vec<u8> {
 
 fn random_value(rng: &mut Rng, longest: usize) -> (Vec<u8>, bool) {
     let len = if rng.below(8) == 0 { rng.below(longest + 1) } else { rng.below(12) };
-    (vec![rng.next() as u8; len], rng.below(3) == 0)
+    (vec![rng.next_u64() as u8; len], rng.below(3) == 0)
 }
 
 /// Everything the tree says must be what the model says.
@@ -211,7 +212,7 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
 
 #[test]
 fn a_tree_of_small_pages_does_what_a_btreemap_does() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         play(256, seed, 4000, &[0, 1, 2, 3, 4]);
         play(300, seed, 2000, &[2, 3]);
     }
@@ -255,7 +256,7 @@ fn falling_and_random_keys_leave_no_page_near_empty() {
         let mut pages = MemPages::new(4064);
         let mut root = TreeRoot::EMPTY;
         for n in (0..30_000u64).rev() {
-            let key = if falling { n } else { rng.next() };
+            let key = if falling { n } else { rng.next_u64() };
             Tree::put(&mut pages, &mut root, &key.to_be_bytes(), Value::inline(b"12345678")).unwrap();
         }
         let stats = Tree::check(&pages, &root, &mut |_| {}).unwrap();
@@ -382,7 +383,7 @@ fn damaged_pages_give_errors_or_harmless_answers() {
             *pages.bytes_mut(ids[rng.below(ids.len())]).unwrap() = copy;
         }
         if rng.below(8) == 0 {
-            root.depth = rng.next() as u16;
+            root.depth = rng.next_u64() as u16;
         }
         let checked = Tree::check(&pages, &root, &mut |_| {});
         if checked.is_ok() {
@@ -516,7 +517,7 @@ fn deleted_ranges_keep_pages_from_staying_near_empty() {
 
 #[test]
 fn keys_put_where_a_finger_points_are_where_a_descent_puts_them() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut rng = Rng::new(seed + 900);
         let mut pages = MemPages::new(if seed % 2 == 0 { 512 } else { 4032 });
         let (mut root, mut finger, mut model) = (TreeRoot::EMPTY, Finger::new(), BTreeMap::new());

@@ -1,17 +1,17 @@
 //! What a power cut leaves behind: which of the unsynced sectors, lengths and names reached the medium.
 
-/// A small generator of reproducible choices (splitmix64): the same seed gives the same crash image everywhere.
-#[derive(Debug, Clone)]
-pub struct Dice(u64);
+/// The choices of a random crash image (splitmix64): the same seed gives the same image everywhere.
+///
+/// Tests have the same generator in `treedb_testing`, which a published package cannot depend on.
+pub(super) struct Choices(u64);
 
-impl Dice {
-    /// A generator for `seed`.
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed)
+impl Choices {
+    pub(super) fn new(seed: u64) -> Choices {
+        Choices(seed)
     }
 
     /// The next 64 bits.
-    pub fn roll(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,13 +20,13 @@ impl Dice {
     }
 
     /// A number below `bound` (0 if `bound` is 0).
-    pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.roll() % bound as u64) as usize }
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        if bound == 0 { 0 } else { (self.next_u64() % bound as u64) as usize }
     }
 
     /// True `percent` times in a hundred.
-    pub fn chance(&mut self, percent: u32) -> bool {
-        self.roll() % 100 < u64::from(percent)
+    pub(super) fn chance(&mut self, percent: u32) -> bool {
+        self.next_u64() % 100 < u64::from(percent)
     }
 }
 
@@ -57,12 +57,12 @@ pub enum Crash {
     NamesOnly,
     /// Each sector written more than once has its first version, not its last.
     FirstVersions,
-    /// Each sector, length and name for itself, by dice; the odds differ from file to file.
+    /// Each sector, length and name for itself, at random; the odds differ from file to file.
     Random(u64),
 }
 
 impl Crash {
-    /// The named outcomes and `random` diced ones.
+    /// The named outcomes and `random` random ones.
     pub fn variants(seed: u64, random: usize) -> Vec<Crash> {
         let mut all = vec![
             Crash::Nothing,
@@ -77,8 +77,8 @@ impl Crash {
             Crash::NamesOnly,
             Crash::FirstVersions,
         ];
-        let mut dice = Dice::new(seed);
-        all.extend((0..random).map(|_| Crash::Random(dice.roll())));
+        let mut choices = Choices::new(seed);
+        all.extend((0..random).map(|_| Crash::Random(choices.next_u64())));
         all
     }
 }

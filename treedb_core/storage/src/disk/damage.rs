@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::Crash;
 use crate::disk::{Disk, SimDisk};
 
 /// What is done to each byte that matters most: its lowest bit, its highest, all of them.
@@ -33,12 +33,13 @@ pub fn files(disk: &SimDisk, dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Flips each byte that `header` names (by file and offset) in three ways, and `random` bits wherever they are, one at
-/// a time. `judge` opens the disk, and returns true if it was told of the damage.
+/// a time. `below` draws a number below its argument. `judge` opens the disk, and returns true if it was told of the damage.
 pub fn flip(
     image: &SimDisk,
     files: &[PathBuf],
     header: impl Fn(&Path, usize) -> bool,
     random: usize,
+    below: &mut dyn FnMut(usize) -> usize,
     mut judge: impl FnMut(&SimDisk, &Path, &str) -> bool,
 ) -> Flips {
     let whole: Vec<Vec<u8>> = files.iter().map(|path| image.contents(path).unwrap()).collect();
@@ -59,21 +60,25 @@ pub fn flip(
         }
     }
     // Each file as often as any other, so that short ones get their share.
-    let mut dice = Dice::new(random as u64);
     for i in 0..random {
         let file = i % files.len();
-        flip(file, dice.below(whole[file].len()), 1 << dice.below(8));
+        flip(file, below(whole[file].len()), 1 << below(8));
     }
     flips
 }
 
 /// Cuts each file at `times` places, nothing at all among them, and hands the disks to `judge`.
-pub fn cut(image: &SimDisk, files: &[PathBuf], times: usize, mut judge: impl FnMut(&SimDisk, &Path, &str)) {
-    let mut dice = Dice::new(times as u64);
+pub fn cut(
+    image: &SimDisk,
+    files: &[PathBuf],
+    times: usize,
+    below: &mut dyn FnMut(usize) -> usize,
+    mut judge: impl FnMut(&SimDisk, &Path, &str),
+) {
     for path in files {
         let whole = image.contents(path).unwrap();
         for i in 0..times {
-            let len = if i == 0 { 0 } else { dice.below(whole.len()) };
+            let len = if i == 0 { 0 } else { below(whole.len()) };
             let disk = image.crash(Crash::Everything);
             disk.overwrite(path, whole[..len].to_vec());
             judge(&disk, path, &format!("{} cut to {len} bytes", path.display()));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::crash::{Crash, Dice};
+use super::crash::{Choices, Crash};
 use super::names::{NameChange, Names, Target};
 
 /// What a disk writes at once.
@@ -242,7 +242,7 @@ impl Platter {
 
     /// What is found after a power cut now.
     pub(super) fn after(&self, crash: Crash) -> Image {
-        let mut dice = Dice::new(match crash {
+        let mut choices = Choices::new(match crash {
             Crash::Random(seed) => seed,
             _ => 0,
         });
@@ -250,7 +250,7 @@ impl Platter {
         for change in &self.unsynced_names {
             let reached = match crash {
                 Crash::Nothing | Crash::NamesLost => false,
-                Crash::Random(_) => dice.chance(50),
+                Crash::Random(_) => choices.chance(50),
                 _ => true,
             };
             if reached {
@@ -263,14 +263,14 @@ impl Platter {
             .into_iter()
             .map(|(path, inode)| {
                 let medium = self.media.get(&inode).unwrap_or(&empty);
-                let bytes = self.file_after(inode, medium, crash, &mut dice);
+                let bytes = self.file_after(inode, medium, crash, &mut choices);
                 (path, bytes)
             })
             .collect();
         Image { files, dirs }
     }
 
-    fn file_after(&self, inode: Inode, medium: &Medium, crash: Crash, dice: &mut Dice) -> Arc<Vec<u8>> {
+    fn file_after(&self, inode: Inode, medium: &Medium, crash: Crash, choices: &mut Choices) -> Arc<Vec<u8>> {
         let newest = medium.lengths.last().copied();
         let last = |versions: &[Sector]| versions.len().checked_sub(1);
         match crash {
@@ -291,12 +291,12 @@ impl Platter {
             Crash::DataWithoutLength => medium.after(None, |_, v| last(v)),
             Crash::FirstVersions => medium.after(newest, |_, _| Some(0)),
             Crash::Random(_) => {
-                let length = match dice.below(medium.lengths.len() + 1) {
+                let length = match choices.below(medium.lengths.len() + 1) {
                     0 => None,
                     n => medium.lengths.get(n - 1).copied(),
                 };
-                let odds = [0, 10, 50, 90, 100][dice.below(5)];
-                medium.after(length, |_, v| dice.chance(odds).then(|| dice.below(v.len())))
+                let odds = [0, 10, 50, 90, 100][choices.below(5)];
+                medium.after(length, |_, v| choices.chance(odds).then(|| choices.below(v.len())))
             }
         }
     }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use treedb_testing::{Rng, in_time, rounds, seeds};
+
 use super::*;
 use crate::Error;
 use crate::disk::SimDisk;
-use crate::disk::crash::{Crash, Dice};
-use treedb_testing::{in_time, rounds};
+use crate::disk::crash::Crash;
 
 const DIR: &str = "/db";
 pub(super) const OPTIONS: PagerOptions =
@@ -146,7 +147,7 @@ impl Array {
     }
 }
 
-fn random_changes(dice: &mut Dice, len: usize, stamp: &mut u64) -> Vec<(usize, u64)> {
+fn random_changes(dice: &mut Rng, len: usize, stamp: &mut u64) -> Vec<(usize, u64)> {
     (0..1 + dice.below(4))
         .map(|_| {
             *stamp += 1;
@@ -203,10 +204,10 @@ fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
 #[test]
 fn snapshots_keep_what_they_saw_whatever_is_written_later() {
     const LEN: usize = 40;
-    for seed in 0..4 {
+    for seed in seeds(0..4) {
         let disk = fresh();
         let (mut array, _) = Array::open(&disk).unwrap();
-        let mut dice = Dice::new(seed);
+        let mut dice = Rng::new(seed);
         let (mut model, mut stamp) = (vec![0u64; LEN], 0);
         let mut held: Vec<(Pin, Vec<u64>)> = Vec::new();
         for round in 0..rounds(1500) {
@@ -254,7 +255,7 @@ fn a_pinned_reader_costs_one_copy_of_its_snapshot() {
     array.change(&all, true).unwrap();
     array.checkpoint(1).unwrap();
     let pin = array.pager.pin();
-    let mut dice = Dice::new(7);
+    let mut dice = Rng::new(7);
     for n in 0..rounds(5000) as u64 {
         array.change(&[(dice.below(LEN), n + 2)], true).unwrap();
         if n % 500 == 0 {
@@ -289,7 +290,7 @@ fn a_power_cut_leaves_the_last_checkpoint_or_the_one_being_written() {
     let disk = fresh();
     let (mut array, _) = Array::open(&disk).unwrap();
     disk.record();
-    let mut dice = Dice::new(11);
+    let mut dice = Rng::new(11);
     let (mut model, mut stamp) = (vec![0u64; LEN], 0);
     // (boundary when acknowledged, lsn, contents)
     let mut checkpoints = vec![(0, 0, model.clone())];

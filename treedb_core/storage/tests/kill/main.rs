@@ -17,9 +17,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use treedb_storage::disk::crash::Dice;
 use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
 use treedb_storage::{Error, Result};
+use treedb_testing::Rng;
 
 /// Says to a child which directory to write to.
 const DIRECTORY: &str = "TREEDB_KILL_DIRECTORY";
@@ -62,7 +62,7 @@ enum Change {
 
 /// What transaction `n` does, and how durable it is.
 fn transaction(n: u64) -> (Vec<Change>, Durability) {
-    let mut dice = Dice::new(n);
+    let mut dice = Rng::new(n);
     let how =
         [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][dice.below(4)];
     let count = 1 + dice.below(8);
@@ -70,10 +70,10 @@ fn transaction(n: u64) -> (Vec<Change>, Durability) {
     (changes, how)
 }
 
-fn change(n: u64, dice: &mut Dice) -> Change {
-    let key = |dice: &mut Dice| format!("key {:04}", dice.below(1500)).into_bytes();
+fn change(n: u64, dice: &mut Rng) -> Change {
+    let key = |dice: &mut Rng| format!("key {:04}", dice.below(1500)).into_bytes();
     let value =
-        |dice: &mut Dice, len: usize| (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect();
+        |dice: &mut Rng, len: usize| (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect();
     match dice.below(40) {
         0..24 => {
             let len = dice.below(400);
@@ -318,7 +318,7 @@ fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("store");
     let (mut promises, mut model) = (Promises::default(), Model::default());
-    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut dice = Rng::new(u64::from(std::process::id()));
     let started = Instant::now();
     let mut compared = 0;
     for n in 0..rounds {

@@ -2,10 +2,10 @@
 
 use bson::raw::{CString, RawBson};
 use bson::{RawDocumentBuf, rawdoc};
+use treedb_testing::{Rng, random_document, random_value, seeds};
 
 use super::*;
 use crate::doc::{Doc, Glance, Value, validate};
-use treedb_testing::{Rng, random_document, random_value};
 
 fn decoded(shapes: &Shapes, row: &[u8]) -> Option<Vec<u8>> {
     match shapes.open(row)? {
@@ -51,7 +51,7 @@ fn doubled(rng: &mut Rng, depth: usize) -> RawDocumentBuf {
 #[test]
 fn every_document_comes_back_byte_for_byte() {
     let (mut shaped, mut all) = (0, 0);
-    for seed in 0..12 {
+    for seed in seeds(0..12) {
         let (mut rng, mut shapes) = (Rng::new(seed), Shapes::default());
         for n in 0..120 {
             let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { doubled(&mut rng, 3) };
@@ -222,10 +222,10 @@ fn bytes_that_are_no_row_or_no_shape_are_an_error_or_some_document_and_never_a_p
             let mut flipped = row.clone();
             flipped[at] ^= 1 << rng.below(8);
             try_all(&flipped);
-            flipped[at] = rng.next() as u8;
+            flipped[at] = rng.next_u64() as u8;
             try_all(&flipped);
         }
-        let random: Vec<u8> = (0..rng.below(60)).map(|_| rng.next() as u8).collect();
+        let random: Vec<u8> = (0..rng.below(60)).map(|_| rng.next_u64() as u8).collect();
         try_all(&random);
     }
     assert!(refused > 500, "{refused}");
@@ -235,7 +235,7 @@ fn bytes_that_are_no_row_or_no_shape_are_an_error_or_some_document_and_never_a_p
         let at = rng.below(bytes.len());
         flipped[at] ^= 1 << rng.below(8);
         if let Some(shapes) = Shapes::from_bytes(&flipped) {
-            let row: Vec<u8> = (0..rng.below(40)).map(|_| rng.next() as u8 & 0x3f).collect();
+            let row: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8 & 0x3f).collect();
             let _ = decoded(&shapes, &row);
         }
         let _ = Shapes::from_bytes(&bytes[..at]);

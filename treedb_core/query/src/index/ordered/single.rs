@@ -97,9 +97,9 @@ impl TypeBits {
 #[cfg(test)]
 mod tests {
     use bson::rawdoc;
+    use treedb_testing::{Rng, random_document};
 
     use super::*;
-    use treedb_testing::{Rng, random_document};
 
     #[test]
     fn the_only_key_is_the_one_that_all_keys_are() {

@@ -98,10 +98,11 @@ pub(crate) fn restored<'v>(
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::key::encode_value;
     use bson::rawdoc;
-    use treedb_testing::{Rng, random_document};
 
     #[test]
     fn a_value_comes_back_from_key_and_mark_as_it_was_or_not_at_all() {

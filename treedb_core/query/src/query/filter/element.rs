@@ -122,9 +122,10 @@ impl Types {
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::{Rng, random_document};
+
     use super::*;
     use crate::doc::Doc;
-    use treedb_testing::{Rng, random_document};
 
     #[test]
     fn the_name_of_every_values_type_is_the_name_its_set_has() {

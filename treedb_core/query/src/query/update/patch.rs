@@ -58,11 +58,11 @@ fn is_concerned(fields: &[FieldUpdate], element: &Element<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use bson::{Bson, doc, rawdoc};
+    use treedb_testing::{Rng, random_document, random_value};
 
     use super::*;
     use crate::query::Filter;
     use crate::query::update::Kind;
-    use treedb_testing::{Rng, random_document, random_value};
 
     #[test]
     fn a_patch_is_what_the_whole_document_becomes() {

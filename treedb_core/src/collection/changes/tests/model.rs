@@ -1,6 +1,7 @@
 //! Random work, and what the log makes of it.
 
 use bson::doc;
+use treedb_testing::{Rng, random_document, seeds};
 
 use super::*;
 use crate::collection::tests::{open, raw};
@@ -8,7 +9,6 @@ use crate::collection::{ChangeLogOptions, DeleteRequest, IndexSpec, UpdateReques
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::SimDisk;
 use treedb_storage::kv::Durability;
-use treedb_testing::{Rng, random_document};
 
 /// One random operation; some fail, some change nothing.
 pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
@@ -76,7 +76,7 @@ pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
 
 #[test]
 fn the_log_replayed_is_what_there_is() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut rng = Rng::new(seed);
         let disk = SimDisk::new();
         let mut db = open(&disk).unwrap();

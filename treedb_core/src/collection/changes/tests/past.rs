@@ -1,6 +1,7 @@
 //! Reading the past, against a model that keeps all versions.
 
 use bson::doc;
+use treedb_testing::{Rng, seeds};
 
 use super::model::step;
 use super::*;
@@ -8,7 +9,6 @@ use crate::collection::tests::{open, raw};
 use crate::collection::{AsOf, ChangeLogOptions, FindRequest, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::SimDisk;
-use treedb_testing::Rng;
 
 /// The documents of a collection at some moment, by a scan.
 fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf> {
@@ -18,7 +18,7 @@ fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf>
 
 #[test]
 fn every_moment_that_is_kept_can_be_read_as_it_was() {
-    for seed in 10..13 {
+    for seed in seeds(10..13) {
         let mut rng = Rng::new(seed);
         let db = open(&SimDisk::new()).unwrap();
         db.record_changes(Some(ChangeLogOptions::default())).unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bson::{Bson, Document, Timestamp, doc};
+use treedb_testing::Rng;
 
 use super::model::step;
 use super::*;
@@ -13,7 +14,6 @@ use crate::collection::tests::{open, raw};
 use crate::collection::{ChangeLogOptions, DeleteRequest, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::SimDisk;
-use treedb_testing::Rng;
 
 fn database() -> Database {
     let db = open(&SimDisk::new()).unwrap();

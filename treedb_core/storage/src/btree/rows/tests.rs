@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use treedb_testing::{Rng, seeds};
+
 use super::super::testing::MemPages;
 use super::{RowRoot, RowTree};
 use crate::Error;
 use crate::btree::{Finger, TreeRoot, Value};
 use treedb_formats::node;
-use treedb_testing::Rng;
 
 type Model = BTreeMap<u64, (Vec<u8>, bool)>;
 
@@ -17,7 +18,7 @@ fn random_value(rng: &mut Rng, longest: usize) -> (Vec<u8>, bool) {
         1 => 0,
         _ => rng.below(12),
     };
-    (vec![rng.next() as u8; len], rng.below(3) == 0)
+    (vec![rng.next_u64() as u8; len], rng.below(3) == 0)
 }
 
 fn compare_all(pages: &MemPages, root: &RowRoot, model: &Model) {
@@ -138,7 +139,7 @@ fn play(payload: usize, seed: u64, steps: usize) {
 
 #[test]
 fn a_row_tree_of_small_pages_does_what_a_btreemap_does() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         play(256, seed, 4000);
     }
 }
@@ -281,7 +282,7 @@ fn damaged_row_pages_give_errors_or_harmless_answers() {
             *pages.bytes_mut(ids[rng.below(ids.len())]).unwrap() = copy;
         }
         if rng.below(8) == 0 {
-            root.tree.depth = rng.next() as u16;
+            root.tree.depth = rng.next_u64() as u16;
         }
         if RowTree::check(&pages, &root, &mut |_| {}).is_ok() {
             harmless += 1
@@ -311,7 +312,7 @@ fn damaged_row_pages_give_errors_or_harmless_answers() {
 
 #[test]
 fn rows_appended_together_are_those_appended_one_by_one() {
-    for seed in 1..40 {
+    for seed in seeds(1..40) {
         let payload = if seed % 2 == 0 { 256 } else { 4032 };
         let (mut rng, mut pages, mut model) = (Rng::new(seed), MemPages::new(payload), Model::new());
         let (mut root, mut finger) = (RowRoot::EMPTY, Finger::new());

@@ -1,8 +1,9 @@
+use treedb_testing::Rng;
+
 use super::crash::model::{State, dump};
 use super::*;
 use crate::Error;
 use crate::disk::Disk;
-use crate::disk::crash::Dice;
 use crate::disk::sim::Fault;
 
 fn copy() -> PathBuf {
@@ -16,7 +17,7 @@ fn sample(disk: &SimDisk) -> Store {
 
 fn filled(disk: &SimDisk, entries: u32) -> Store {
     let store = open(disk).unwrap();
-    let mut dice = Dice::new(1);
+    let mut dice = Rng::new(1);
     let mut txn = store.begin_write().unwrap();
     let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();

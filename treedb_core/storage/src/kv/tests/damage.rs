@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use treedb_testing::Rng;
 
 use super::*;
 use crate::Error;
@@ -81,9 +82,15 @@ fn every_flipped_header_byte_and_20000_other_flips_are_found_or_harmless() {
     let header = |path: &Path, at: usize| {
         if path.ends_with("pages") { at < 8192 || at % 4096 < 16 } else { at < 64 }
     };
-    let flips = flip(&image, &files(&image, &dir()), header, 20_000, |disk, path, what| {
-        judge(disk, path, &states, what)
-    });
+    let mut rng = Rng::new(1);
+    let flips = flip(
+        &image,
+        &files(&image, &dir()),
+        header,
+        20_000,
+        &mut |below| rng.below(below),
+        |disk, path, what| judge(disk, path, &states, what),
+    );
     let _ = writeln!(
         std::io::stdout().lock(),
         "\nsummary: kv damage: {} flips (every header and meta byte in 3 ways, 20000 anywhere), {} found, \
@@ -97,7 +104,8 @@ fn every_flipped_header_byte_and_20000_other_flips_are_found_or_harmless() {
 #[test]
 fn a_file_cut_anywhere_is_a_typed_error_or_the_end_of_the_log() {
     let (image, states) = prepared();
-    cut(&image, &files(&image, &dir()), 60, |disk, path, what| {
+    let mut rng = Rng::new(1);
+    cut(&image, &files(&image, &dir()), 60, &mut |below| rng.below(below), |disk, path, what| {
         judge(disk, path, &states, what);
     });
 }
@@ -133,10 +141,14 @@ fn flips_and_cuts_of_cached_and_encrypted_stores_are_found_or_harmless() {
             let (image, states) = prepared();
             let files = files(&image, &dir());
             let header = |path: &Path, at: usize| at < 160 && !path.ends_with("LOCK") && at.is_multiple_of(3);
+            let mut rng = Rng::new(1);
             let flips =
-                flip(&image, &files, header, 1500, |disk, path, what| judge(disk, path, &states, what));
+                flip(&image, &files, header, 1500, &mut |below| rng.below(below), |disk, path, what| {
+                    judge(disk, path, &states, what)
+                });
             assert!(flips.found > 200, "{mode:?}: {flips:?}");
-            cut(&image, &files, 10, |disk, path, what| {
+            let mut rng = Rng::new(1);
+            cut(&image, &files, 10, &mut |below| rng.below(below), |disk, path, what| {
                 judge(disk, path, &states, what);
             });
         });

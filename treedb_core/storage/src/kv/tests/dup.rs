@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use treedb_testing::{Rng, in_time};
+
 use super::*;
 use crate::Error;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::Crash;
 use crate::kv::reads::{above, below};
-use treedb_testing::in_time;
 
 type Model = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
 
 const ALL: Bounds<'static> = (Bound::Unbounded, Bound::Unbounded);
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
+fn some_key(dice: &mut Rng) -> Vec<u8> {
     match dice.below(4) {
         0 => vec![dice.below(3) as u8; dice.below(4)],
         1 => format!("a longer key, number {}", dice.below(5)).into_bytes(),
@@ -21,7 +22,7 @@ fn some_key(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-fn some_value(dice: &mut Dice) -> Vec<u8> {
+fn some_value(dice: &mut Rng) -> Vec<u8> {
     let n = dice.below(250);
     match n % 8 {
         0 => vec![n as u8; n],
@@ -38,7 +39,7 @@ fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
     (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice))
 }
 
-fn some_bounds(dice: &mut Dice, some: fn(&mut Dice) -> Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn some_bounds(dice: &mut Rng, some: fn(&mut Rng) -> Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || match dice.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(some(dice)),
@@ -48,7 +49,7 @@ fn some_bounds(dice: &mut Dice, some: fn(&mut Dice) -> Vec<u8>) -> (Bound<Vec<u8
 }
 
 /// Takes from both ends in turns that `dice` chooses.
-fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dice: &mut Dice) -> Vec<T> {
+fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dice: &mut Rng) -> Vec<T> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
         let forward = dice.chance(50);
@@ -63,7 +64,7 @@ fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dic
     front
 }
 
-fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Dice) {
+fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Rng) {
     let all = pairs_of(model);
     assert_eq!(read.len(table).unwrap(), all.len() as u64);
     assert_eq!(both_ends(read.pairs(table, ALL).unwrap(), dice), all);
@@ -86,7 +87,7 @@ fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Dice) {
 }
 
 /// A cursor moved at random is where a place in the list of all pairs is.
-fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &mut Dice) {
+fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &mut Rng) {
     let mut cursor = read.dup_cursor(table).unwrap();
     let mut at: Option<usize> = None;
     let first_of = |key: &[u8]| all.iter().position(|(k, _)| k == key);
@@ -141,7 +142,7 @@ fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &m
     }
 }
 
-fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Dice) {
+fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Rng) {
     let (key, value) = (some_key(dice), some_value(dice));
     match dice.below(100) {
         0..60 => {
@@ -206,7 +207,7 @@ fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were()
 }
 
 fn random_transactions(seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let disk = SimDisk::new();
     let (mut store, table) = store_with_table(&disk);
     let mut model = Model::new();

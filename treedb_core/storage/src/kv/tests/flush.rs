@@ -1,6 +1,7 @@
+use treedb_testing::in_time;
+
 use super::*;
 use crate::disk::crash::Crash;
-use treedb_testing::in_time;
 
 /// A store with 20 commits made as `how`, and the disk that a power cut leaves when nothing unflushed reaches it.
 fn after_power_cut(how: Durability, flush: bool) -> u64 {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use treedb_testing::{Rng, seeds};
+
 use super::*;
-use crate::disk::crash::Dice;
 
 type Model = BTreeMap<(bool, u8), Vec<u8>>;
 
@@ -18,7 +19,7 @@ fn same(store: &Store, model: &Model) {
 
 /// So many random changes of large values, with snapshots, checkpoints and reopenings among them.
 fn run(seed: u64, steps: usize) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let disk = SimDisk::new();
     let options = Options { value_segment_bytes: 32 << 10, ..options(&disk) };
     let open = || Store::open_with(dir(), options.clone()).unwrap();
@@ -92,7 +93,7 @@ fn run(seed: u64, steps: usize) {
 
 #[test]
 fn half_of_the_value_log_is_live_after_a_checkpoint_at_rest() {
-    for seed in 0..40 {
+    for seed in seeds(0..40) {
         run(seed, 150);
     }
 }

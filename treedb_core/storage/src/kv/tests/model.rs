@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use treedb_testing::{Rng, in_time};
+
 use super::*;
-use crate::disk::crash::Dice;
-use treedb_testing::in_time;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type RowMap = BTreeMap<u64, Vec<u8>>;
@@ -18,7 +18,7 @@ struct Model {
     next: u64,
 }
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
+fn some_key(dice: &mut Rng) -> Vec<u8> {
     let n = dice.below(600);
     match n % 5 {
         0 => format!("k{n}").into_bytes(),
@@ -29,7 +29,7 @@ fn some_key(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-fn some_value(dice: &mut Dice) -> Vec<u8> {
+fn some_value(dice: &mut Rng) -> Vec<u8> {
     let len = match dice.below(10) {
         0 => 1100 + dice.below(6000),
         1 => dice.below(1000),
@@ -39,7 +39,7 @@ fn some_value(dice: &mut Dice) -> Vec<u8> {
     (0..len).map(|i| byte.wrapping_add(i as u8)).collect()
 }
 
-fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mut Dice) {
+fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mut Rng) {
     assert_eq!(read.len(keys).unwrap(), model.keys.len() as u64);
     assert_eq!(read.len(rows).unwrap(), model.rows.len() as u64);
     for _ in 0..20 {
@@ -85,7 +85,7 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
 }
 
 /// Bounds of every kind.
-fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn some_bounds(dice: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || match dice.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(some_key(dice)),
@@ -95,13 +95,13 @@ fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 }
 
 /// A change that looks first, or that removes much.
-fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
+fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Rng) {
     let (key, value) = (some_key(dice), some_value(dice));
     let there = model.keys.get(&key).cloned();
     match dice.below(22) {
         20.. => {
             let small = dice.chance(70);
-            let value = |dice: &mut Dice| match small {
+            let value = |dice: &mut Rng| match small {
                 true => vec![dice.below(256) as u8; dice.below(40)],
                 false => some_value(dice),
             };
@@ -170,7 +170,7 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
     }
 }
 
-fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
+fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Rng) {
     if dice.chance(8) {
         return special(txn, keys, rows, model, dice);
     }
@@ -208,7 +208,7 @@ fn changes(
     txn: &mut WriteTxn,
     (keys, rows): (&Table, &Table),
     model: &mut Model,
-    dice: &mut Dice,
+    dice: &mut Rng,
     count: usize,
     depth: usize,
 ) {
@@ -244,7 +244,7 @@ fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
 }
 
 fn random_transactions(seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let disk = SimDisk::new();
     let mut store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use treedb_testing::{Rng, in_time};
+
 use super::*;
 use crate::Error;
-use crate::disk::crash::Dice;
 use crate::kv::reads::{above, below};
-use treedb_testing::in_time;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -82,12 +82,12 @@ fn sees_the_same(map: &mut Map, step: &Step) -> bool {
     }
 }
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
+fn some_key(dice: &mut Rng) -> Vec<u8> {
     let n = dice.below(40);
     if n == 0 { Vec::new() } else { format!("key {n}").into_bytes() }
 }
 
-fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn some_bounds(dice: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || match dice.below(6) {
         0 => Bound::Unbounded,
         1..4 => Bound::Included(some_key(dice)),
@@ -96,7 +96,7 @@ fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (end(), end())
 }
 
-fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut Dice) -> Step {
+fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut Rng) -> Step {
     let key = some_key(dice);
     match dice.below(20) {
         0..6 => {
@@ -144,7 +144,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
         for (seed, isolation) in
             [(1, Isolation::Serializable), (2, Isolation::Snapshot), (3, Isolation::Serializable)]
         {
-            let mut dice = Dice::new(seed);
+            let mut dice = Rng::new(seed);
             let (store, table, _) = store();
             let mut model = Map::new();
             let mut open: Vec<Running> = Vec::new();
@@ -235,7 +235,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
 
 #[test]
 fn a_cursor_goes_over_snapshot_and_changes_as_over_one_table() {
-    let mut dice = Dice::new(7);
+    let mut dice = Rng::new(7);
     for _ in 0..40 {
         let (store, table, _) = store();
         let mut txn = store.begin_write().unwrap();
@@ -402,7 +402,7 @@ fn transfers_of_many_threads_keep_their_sum() {
             for thread in 0..4u64 {
                 let (store, table) = (&store, &table);
                 scope.spawn(move || {
-                    let mut dice = Dice::new(thread);
+                    let mut dice = Rng::new(thread);
                     let isolation = [Isolation::Serializable, Isolation::Snapshot][thread as usize % 2];
                     for _ in 0..150 {
                         let (from, to) = ([dice.below(10) as u8], [dice.below(10) as u8]);

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use treedb_testing::{Rng, in_time};
+
 use super::*;
 use crate::Error;
-use crate::disk::crash::{Crash, Dice};
-use treedb_testing::in_time;
+use crate::disk::crash::Crash;
 
 const THREADS: u8 = 4;
 const EACH: u64 = 60;
@@ -25,7 +26,7 @@ fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
         for (thread, acked) in (0..THREADS).zip(&acked) {
             let store = &store;
             scope.spawn(move || {
-                let mut dice = Dice::new(seed << 8 | u64::from(thread));
+                let mut dice = Rng::new(seed << 8 | u64::from(thread));
                 for n in 0..EACH {
                     let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
                     let barrier = how != Durability::Durable && dice.chance(10);

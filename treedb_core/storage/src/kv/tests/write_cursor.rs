@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use treedb_testing::{Rng, seeds};
+
 use super::*;
 use crate::Error;
-use crate::disk::crash::Dice;
 
 /// Where a cursor must be.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,13 +53,13 @@ impl Model {
     }
 }
 
-fn key(dice: &mut Dice) -> Vec<u8> {
+fn key(dice: &mut Rng) -> Vec<u8> {
     let n = dice.below(400);
     if n.is_multiple_of(7) { vec![n as u8; n % 300] } else { format!("key {n:05}").into_bytes() }
 }
 
 /// One move or change, of the cursor and of the model.
-fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut Dice) -> Place {
+fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut Rng) -> Place {
     let key = key(dice);
     let value = vec![dice.below(256) as u8; if dice.chance(5) { 3000 } else { dice.below(90) }];
     let (moved, to) = match dice.below(14) {
@@ -101,8 +102,8 @@ fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &m
 
 #[test]
 fn a_cursor_that_writes_keeps_its_place() {
-    for seed in 0..4 {
-        let mut dice = Dice::new(seed);
+    for seed in seeds(0..4) {
+        let mut dice = Rng::new(seed);
         let store = open(&SimDisk::new()).unwrap();
         let mut model = Model::default();
         for _ in 0..12 {

@@ -1,7 +1,9 @@
 //! Power cuts at every boundary of scripted runs.
 
+use treedb_testing::{Rng, seeds};
+
 use super::*;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::Crash;
 use crate::disk::sim::SimDisk;
 
 /// A checkpoint that is durable from a boundary on: the log's state, and the values live then.
@@ -13,7 +15,7 @@ struct Point {
 
 /// Appends, overwrites, moves, checkpoints and removes; reopens now and then without a word.
 fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut points = vec![Point { from: 0, state: ValueLogState::default(), live: Vec::new() }];
     let mut log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
     let mut live: Vec<(ValuePtr, u64, usize)> = Vec::new();
@@ -44,7 +46,7 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
 #[test]
 fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
     let (mut boundaries, mut images) = (0, 0);
-    for seed in 0..2 {
+    for seed in seeds(0..2) {
         let disk = SimDisk::with_dir(Path::new(DIR));
         disk.record();
         let points = run(&disk, seed);

@@ -1,7 +1,9 @@
 //! Power cuts at every boundary of scripted runs.
 
+use treedb_testing::{Rng, seeds};
+
 use super::*;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::Crash;
 use crate::disk::sim::SimDisk;
 
 const DIR: &str = "/log";
@@ -25,7 +27,7 @@ impl Journal {
 
 /// Appends, waits, checkpoints, closes and opens again, with frames small and large.
 fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut journal = Journal::default();
     let mut applied = Lsn::NONE;
     let mut tag = seed * 1_000_000;
@@ -84,7 +86,7 @@ fn check(image: &SimDisk, journal: &Journal, point: u64, what: &str) -> (Log, Ls
 #[test]
 fn a_power_cut_at_any_boundary_leaves_a_prefix_with_all_acknowledged_frames() {
     let (mut points, mut images) = (0, 0);
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let disk = SimDisk::with_dir(Path::new(DIR));
         disk.record();
         let journal = run(&disk, seed, 25, 3);
@@ -106,7 +108,7 @@ fn a_power_cut_at_any_boundary_leaves_a_prefix_with_all_acknowledged_frames() {
 #[test]
 fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
     let mut images = 0;
-    for seed in 10..13 {
+    for seed in seeds(10..13) {
         let disk = SimDisk::with_dir(Path::new(DIR));
         disk.record();
         let journal = run(&disk, seed, 20, 2);

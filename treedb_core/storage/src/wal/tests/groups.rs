@@ -1,10 +1,11 @@
 //! Group commit, back-pressure and poisoning.
 
+use treedb_testing::in_time;
+
 use super::*;
 use crate::Error;
 use crate::disk::sim::{Fault, SimDisk};
 use crate::wal::frame;
-use treedb_testing::in_time;
 
 #[test]
 fn sixteen_threads_get_every_frame_durable_once_and_in_order() {

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Bound;
 
+use treedb_testing::Rng;
+
 use super::super::*;
 use super::abandon;
 use super::model::{Op, State, apply, digest, dump};
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::Crash;
 
 #[derive(Debug)]
 pub(super) struct Commit {
@@ -93,7 +95,7 @@ pub(super) const MIXED: Profile = Profile {
 pub(super) struct Run {
     pub(super) profile: Profile,
     pub(super) disk: SimDisk,
-    pub(super) dice: Dice,
+    pub(super) dice: Rng,
     pub(super) commits: Vec<Commit>,
     pub(super) checkpoints: Vec<Checkpointed>,
     pub(super) state: State,
@@ -115,7 +117,7 @@ impl Run {
         Run {
             profile,
             disk,
-            dice: Dice::new(seed),
+            dice: Rng::new(seed),
             commits: Vec::new(),
             checkpoints: vec![Checkpointed { commits: 0, acked: 0 }],
             state: State::new(),

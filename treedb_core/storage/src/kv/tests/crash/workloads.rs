@@ -6,7 +6,7 @@ use super::run::{MIXED, Profile};
 
 #[test]
 fn puts_and_deletes_survive_power_cuts() {
-    for seed in 1..=2 {
+    for seed in treedb_testing::seeds(1..=2) {
         cut_everywhere(MIXED, seed, 4);
     }
 }
