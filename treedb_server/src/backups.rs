@@ -52,7 +52,7 @@ impl Backups {
     ///
     /// # Errors
     /// As [`Store::backup_to`].
-    pub(crate) fn run(&self, store: &Store, to: &Path) -> treedb_core::Result<Copied> {
+    pub(crate) fn run(&self, store: &Store, to: &Path) -> treedb_storage::Result<Copied> {
         let job = Arc::new(Job {
             to: to.to_owned(),
             started: Instant::now(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use treedb_core::{ChangeLogOptions, Key};
+use treedb_collections::{ChangeLogOptions, Key};
 use treedb_storage::kv::Durability;
 
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
@@ -71,7 +71,7 @@ pub struct Limits {
     pub cursors: usize,
     /// Transactions of the Mongo protocol open at a time.
     pub transactions: usize,
-    /// Bytes of changes that all of them may hold; one may hold [`treedb_core::MAX_TRANSACTION_BYTES`].
+    /// Bytes of changes that all of them may hold; one may hold [`treedb_collections::MAX_TRANSACTION_BYTES`].
     pub transaction_bytes: usize,
     /// How long one may take before it is undone; it pins a snapshot.
     pub transaction_life: Duration,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use treedb_core::{Database, QueryError};
+use treedb_collections::{Database, QueryError};
 use treedb_storage::kv::Durability;
 
 use crate::backups::Backups;
@@ -72,7 +72,7 @@ impl Context {
     /// Whether the database answers a read.
     pub(crate) fn ready(&self) -> Result<(), QueryError> {
         match self.database.store().poisoned() {
-            Some(reason) => Err(treedb_core::Error::Poisoned { reason }.into()),
+            Some(reason) => Err(treedb_collections::Error::Poisoned { reason }.into()),
             None => self.database.list_databases().map(drop),
         }
     }

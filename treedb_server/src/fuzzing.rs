@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use treedb_core::Database;
+use treedb_collections::Database;
 use treedb_storage::disk::SimDisk;
 use treedb_storage::kv::Options;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinError;
-use treedb_core::{ChangeLogOptions, Database, QueryError};
+use treedb_collections::{ChangeLogOptions, Database, QueryError};
 use treedb_storage::kv::Options;
 
 use crate::config::{Address, Changes, Config};
@@ -69,7 +69,7 @@ impl Server {
                 Changes::On(options) => Some(Some(options)),
             };
             wanted.map(|wanted| database.record_changes(wanted)).transpose()?;
-            Ok::<_, treedb_core::QueryError>(database)
+            Ok::<_, treedb_collections::QueryError>(database)
         };
         let database = tokio::task::spawn_blocking(open).await??;
         tracing::info!(dir = %config.dir.display(), "database open");

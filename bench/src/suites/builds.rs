@@ -7,8 +7,8 @@ use heed::types::{Bytes, U64};
 use heed::{DatabaseFlags, Env, PutFlags};
 use rusqlite::Connection;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use treedb_core::collection::{Collection, Database};
-use treedb_core::{FindRequest, IndexSpec};
+use treedb_collections::{Collection, Database};
+use treedb_collections::{FindRequest, IndexSpec};
 
 use super::Scale;
 use crate::Result;

@@ -2,7 +2,7 @@
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use rusqlite::{Connection, params};
-use treedb_core::collection::{AggregateRequest, Collection, Database};
+use treedb_collections::{AggregateRequest, Collection, Database};
 use treedb_storage::kv::{Durability, Options};
 
 use super::{Scale, builds};

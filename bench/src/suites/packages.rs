@@ -10,8 +10,8 @@ use heed::types::{Bytes, U64};
 use heed::{DatabaseFlags, Env, PutFlags};
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, params_from_iter};
-use treedb_core::collection::{Collection, Database};
-use treedb_core::{FindRequest, IndexSpec};
+use treedb_collections::{Collection, Database};
+use treedb_collections::{FindRequest, IndexSpec};
 use treedb_storage::kv::{Durability, Options};
 
 use super::Scale;

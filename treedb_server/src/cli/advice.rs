@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use treedb_core::{Error, QueryError};
+use treedb_collections::{Error, QueryError};
 
 use super::Failure;
 use crate::client;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::Args;
-use treedb_core::{Error, QueryError, Store};
+use treedb_collections::{Error, QueryError, Store};
 
 use super::key::KeyArgs;
 use super::progress::Progress;

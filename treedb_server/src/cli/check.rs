@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use treedb_core::Database;
+use treedb_collections::Database;
 
 use super::key::KeyArgs;
 use super::{Failure, advice, place};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use treedb_core::{QueryError, Store};
+use treedb_collections::{QueryError, Store};
 
 use super::key::KeyArgs;
 use super::{Failure, advice, place};

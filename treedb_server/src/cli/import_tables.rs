@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use treedb_core::{Database, Durability, Error, Store};
+use treedb_collections::{Database, Durability, Error, Store};
 use treedb_storage::kv::{Reads, Table, TableKind, WriteTxn};
 
 use super::Failure;

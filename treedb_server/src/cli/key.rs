@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use treedb_core::{Key, Options};
+use treedb_collections::{Key, Options};
 
 use super::Failure;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use clap::Args;
-use treedb_core::Database;
-use treedb_core::collection::{FindRequest, Namespace};
+use treedb_collections::Database;
+use treedb_collections::{FindRequest, Namespace};
 
 use super::key::KeyArgs;
 use super::{Failure, advice};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use treedb_core::{QueryError, Store};
+use treedb_collections::{QueryError, Store};
 use treedb_storage::kv::{Reads, TableKind};
 
 use super::key::KeyArgs;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use treedb_core::ChangeLogOptions;
+use treedb_collections::ChangeLogOptions;
 use treedb_storage::kv::Durability;
 
 use super::key::KeyArgs;

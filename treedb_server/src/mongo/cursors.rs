@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::gauge::Gauge;
-use treedb_core::{ChangeStream, TransactionCursor};
+use treedb_collections::{ChangeStream, TransactionCursor};
 use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;

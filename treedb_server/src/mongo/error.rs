@@ -116,8 +116,8 @@ impl From<QueryError> for CommandError {
     }
 }
 
-impl From<treedb_core::Error> for CommandError {
-    fn from(error: treedb_core::Error) -> Self {
+impl From<treedb_collections::Error> for CommandError {
+    fn from(error: treedb_collections::Error) -> Self {
         QueryError::from(error).into()
     }
 }

@@ -13,7 +13,7 @@ use bson::oid::ObjectId;
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawDocumentBuf, Timestamp, rawdoc};
-use treedb_core::Database;
+use treedb_collections::Database;
 
 use super::error::CommandError;
 

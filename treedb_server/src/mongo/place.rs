@@ -1,7 +1,7 @@
 //! Where a statement writes: a collection as it is, or as a transaction has it, or with others as one.
 
 use bson::{RawBson, RawDocument};
-use treedb_core::{
+use treedb_collections::{
     Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction, UpdateRequest,
     WriteBatch,
 };

@@ -3,7 +3,7 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
-use treedb_core::{AsOf, Database};
+use treedb_collections::{AsOf, Database};
 use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;

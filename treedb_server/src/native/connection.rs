@@ -22,7 +22,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Interval;
-use treedb_core::ErrorCode;
+use treedb_collections::ErrorCode;
 
 use super::call::{Hello, Welcome};
 use super::execute::{Session, error_frame, is_quick};

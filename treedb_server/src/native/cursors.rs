@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use treedb_core::ErrorCode;
+use treedb_collections::ErrorCode;
 
 use super::fault::Fault;
 

@@ -4,8 +4,8 @@
 //! collections live in. A program that opens the directory itself finds them under that name.
 
 use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::collection::{Collection, Cursor, DeleteRequest, FindRequest, UpdateRequest};
-use treedb_core::{Database, ErrorCode};
+use treedb_collections::{Collection, Cursor, DeleteRequest, FindRequest, UpdateRequest};
+use treedb_collections::{Database, ErrorCode};
 use treedb_query::doc::{self, Limits};
 use treedb_storage::kv::{Batch as KvChanges, Durability, Reads, TableKind};
 
@@ -291,7 +291,7 @@ fn durability(ack: Ack) -> Option<Durability> {
     }
 }
 
-fn commit(txn: treedb_storage::kv::WriteTxn, ack: Ack) -> Result<(), treedb_core::Error> {
+fn commit(txn: treedb_storage::kv::WriteTxn, ack: Ack) -> Result<(), treedb_collections::Error> {
     match durability(ack) {
         Some(durability) => txn.commit_with(durability),
         None => txn.commit(),

@@ -8,7 +8,7 @@
 //!
 //! A failed document of an insert carries the same three fields.
 
-use treedb_core::{ErrorCode, QueryError};
+use treedb_collections::{ErrorCode, QueryError};
 
 use super::bytes::{Malformed, Reader, put_bytes, put_text};
 
@@ -58,8 +58,8 @@ impl From<QueryError> for Fault {
     }
 }
 
-impl From<treedb_core::Error> for Fault {
-    fn from(error: treedb_core::Error) -> Self {
+impl From<treedb_collections::Error> for Fault {
+    fn from(error: treedb_collections::Error) -> Self {
         QueryError::from(error).into()
     }
 }

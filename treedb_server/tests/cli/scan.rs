@@ -1,6 +1,6 @@
 //! `treedb scan`, and what `treedb import --from` says without the importers.
 
-use treedb_core::Store;
+use treedb_collections::Store;
 use treedb_storage::kv::TableKind;
 
 use super::{Bench, treedb};

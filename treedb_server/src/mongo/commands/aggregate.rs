@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, rawdoc};
-use treedb_core::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
+use treedb_collections::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
 use treedb_query::query::{self, Counters, ErrorCode};
 
 use super::Result;

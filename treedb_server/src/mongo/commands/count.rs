@@ -2,7 +2,7 @@
 
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
-use treedb_core::FindRequest;
+use treedb_collections::FindRequest;
 
 use super::Result;
 use super::find::hint;

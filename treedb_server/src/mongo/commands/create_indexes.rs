@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, rawdoc};
-use treedb_core::IndexSpec;
+use treedb_collections::IndexSpec;
 use treedb_query::query::ErrorCode;
 
 use super::Result;

@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_core::{Collection, DeleteRequest};
+use treedb_collections::{Collection, DeleteRequest};
 use treedb_query::query::ErrorCode;
 
 use super::Result;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBsonRef, rawdoc};
-use treedb_core::FindRequest;
+use treedb_collections::FindRequest;
 use treedb_query::doc::{Collation, MAX_DOCUMENT_SIZE, Value};
 use treedb_query::query::ErrorCode;
 

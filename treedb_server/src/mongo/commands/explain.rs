@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::{Collection, FindRequest};
+use treedb_collections::{Collection, FindRequest};
 use treedb_query::query::ErrorCode;
 
 use super::Result;

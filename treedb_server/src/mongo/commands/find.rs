@@ -1,7 +1,7 @@
 //! `find`: the first batch of a result.
 
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::{Collection, FindRequest};
+use treedb_collections::{Collection, FindRequest};
 use treedb_query::query::ErrorCode;
 
 use super::Result;

@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
-use treedb_core::{FindAndModifyRequest, FindRequest};
+use treedb_collections::{FindAndModifyRequest, FindRequest};
 use treedb_query::query::ErrorCode;
 
 use super::Result;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treedb_core::Namespace;
+use treedb_collections::Namespace;
 use treedb_query::query::ErrorCode;
 
 use super::Result;

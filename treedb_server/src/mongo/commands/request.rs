@@ -4,7 +4,7 @@ use std::cell::RefMut;
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::{Collection, Namespace};
+use treedb_collections::{Collection, Namespace};
 use treedb_query::query::ErrorCode;
 
 use super::{Command, Numbers, Result};

@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::{Collection, UpdateRequest};
+use treedb_collections::{Collection, UpdateRequest};
 use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;

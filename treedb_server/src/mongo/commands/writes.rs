@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_core::Collection;
+use treedb_collections::Collection;
 use treedb_query::doc::{self, validate_with};
 use treedb_query::query::ErrorCode;
 use treedb_storage::kv::Durability;

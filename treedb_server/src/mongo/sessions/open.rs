@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use treedb_core::Transaction;
+use treedb_collections::Transaction;
 use treedb_query::query::ErrorCode;
 
 use super::SessionId;
@@ -72,7 +72,7 @@ impl Open {
     /// `ExceededMemoryLimit` if `limit` are open; those of the storage engine.
     pub(super) fn begin(
         key: (SessionId, i64),
-        database: &treedb_core::Database,
+        database: &treedb_collections::Database,
         usage: &Arc<Usage>,
         limit: usize,
     ) -> Result<Self, CommandError> {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_core::{Database, DeleteRequest, FindRequest, Transaction, UpdateRequest, WriteBatch};
+use treedb_collections::{Database, DeleteRequest, FindRequest, Transaction, UpdateRequest, WriteBatch};
 use treedb_query::query::ErrorCode;
 
 use super::SessionId;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
-use treedb_core::Database;
+use treedb_collections::Database;
 use treedb_query::query::ErrorCode;
 
 use super::numbered::Kind;

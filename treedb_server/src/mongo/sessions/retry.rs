@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_core::{Collection, Database, WriteBatch};
+use treedb_collections::{Collection, Database, WriteBatch};
 use treedb_storage::kv::Durability;
 
 use super::SessionId;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use treedb_core::Database;
+use treedb_collections::Database;
 use treedb_query::query::ErrorCode;
 use treedb_storage::kv::Durability;
 

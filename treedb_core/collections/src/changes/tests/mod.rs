@@ -1,0 +1,95 @@
+//! The change log against models, and beyond what it keeps.
+
+mod model;
+mod past;
+mod retention;
+mod streams;
+
+use std::collections::{BTreeMap, HashMap};
+
+use bson::RawDocumentBuf;
+
+use super::dropped::Collections;
+use super::log::{Log, Version};
+use super::record::What;
+use crate::Database;
+use treedb_query::error::Result;
+use treedb_storage::kv::Reads;
+
+/// Documents by collection and row.
+pub(crate) type Rows = BTreeMap<String, BTreeMap<u64, RawDocumentBuf>>;
+
+/// What the changes that are kept make of nothing: all there is, if the log was never cut.
+pub(crate) fn replay(db: &Database) -> Result<Rows> {
+    let mut all = Rows::new();
+    let reads = db.inner.store.begin_read()?;
+    let Some(log) = Log::find(&reads)? else { return Ok(all) };
+    let mut names = HashMap::new();
+    let mut collections = Collections::new(&db.inner.catalog, &mut names);
+    log.walk(&reads, 0, &mut |record| {
+        let id = record.head.collection;
+        let name = match id {
+            0 => String::new(),
+            id => collections.name(&reads, &log, id)?.to_string(),
+        };
+        for change in record.changes() {
+            let change = change?;
+            let rows = all.entry(name.clone()).or_default();
+            let mut after = || -> Result<RawDocumentBuf> {
+                match log.version(&reads, &mut collections, id, change.row, change.seq)? {
+                    Version::Document(document) => Ok(document),
+                    other => panic!("{other:?} behind {change:?}"),
+                }
+            };
+            match &change.what {
+                What::Insert => {
+                    assert!(rows.insert(change.row, after()?).is_none(), "inserted twice: {change:?}");
+                }
+                What::Update(earlier) | What::Replace(earlier) => {
+                    let after = after()?;
+                    assert_eq!(rows.get(&change.row), Some(&earlier.restore(Some(&after))?), "{change:?}");
+                    rows.insert(change.row, after);
+                }
+                What::Delete(old) => {
+                    let gone = rows.remove(&change.row);
+                    assert_eq!(gone.as_ref().map(|gone| gone.as_bytes()), Some(*old), "{change:?}");
+                }
+                What::Drop(dropped) => {
+                    assert_eq!(*dropped, name);
+                    all.remove(&name);
+                }
+                What::DropDatabase(database) => {
+                    assert!(!all.keys().any(|name| name.starts_with(&format!("{database}."))));
+                }
+            }
+        }
+        Ok(true)
+    })?;
+    all.retain(|_, rows| !rows.is_empty());
+    Ok(all)
+}
+
+/// What there is.
+pub(crate) fn present(db: &Database) -> Result<Rows> {
+    let mut all = Rows::new();
+    let reads = db.inner.store.begin_read()?;
+    for namespace in db.inner.catalog.list(&reads, "")? {
+        let Some(meta) = db.inner.catalog.find(&reads, &namespace)? else { continue };
+        let mut rows = BTreeMap::new();
+        let view = crate::view::View { reads: &reads, meta: &meta };
+        treedb_query::access::Source::scan(
+            &view,
+            treedb_query::access::Direction::Forward,
+            None,
+            &mut |row, document| {
+                rows.insert(row.0, document.to_owned());
+                Ok(treedb_query::access::Flow::Continue(()))
+            },
+        )?;
+        if !rows.is_empty() {
+            all.insert(namespace.to_string(), rows);
+        }
+    }
+    assert!(reads.table("catalog")?.is_some());
+    Ok(all)
+}

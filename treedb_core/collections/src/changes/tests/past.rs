@@ -1,0 +1,113 @@
+//! Reading the past, against a model that keeps all versions.
+
+use bson::doc;
+use treedb_testing::{Rng, seeds};
+
+use super::model::step;
+use super::*;
+use crate::tests::{open, raw};
+use crate::{AsOf, ChangeLogOptions, FindRequest, UpdateRequest};
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::SimDisk;
+
+/// The documents of a collection at some moment, by a scan.
+fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf> {
+    let request = FindRequest { as_of: at, ..FindRequest::default() };
+    db.collection(name).unwrap().find(request).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn every_moment_that_is_kept_can_be_read_as_it_was() {
+    for seed in seeds(10..13) {
+        let mut rng = Rng::new(seed);
+        let db = open(&SimDisk::new()).unwrap();
+        db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+        let (mut next, mut moments) = (0, Vec::new());
+        for at in 0..150 {
+            step(&db, &mut rng, &mut next);
+            let seq = db.change_log().unwrap().unwrap().next - 1;
+            if at % 9 == 0 {
+                moments.push((seq, documents(&db, "a.x", None), documents(&db, "b.x", None)));
+            }
+        }
+        for (seq, a, b) in moments {
+            let at = Some(AsOf::Change(seq));
+            // A collection that does not exist yet has nothing, and so has one that does not exist any more.
+            assert_eq!(documents(&db, "a.x", at), a, "seed {seed}, change {seq}");
+            assert_eq!(documents(&db, "b.x", at), b, "seed {seed}, change {seq}");
+            // Sorted, and from the back.
+            let request = FindRequest::filter(raw(&doc! { "g": { "$gt": 2 }, "_id": { "$gte": 0 } }))
+                .sort(raw(&doc! { "_id": -1 }))
+                .as_of(AsOf::Change(seq));
+            let mut expected: Vec<_> =
+                b.iter().filter(|doc| doc.get_i32("g").is_ok_and(|g| g > 2)).cloned().collect();
+            expected.retain(|doc: &RawDocumentBuf| doc.get_i32("_id").is_ok());
+            expected.sort_by_key(|doc| std::cmp::Reverse(doc.get_i32("_id").ok()));
+            let found = db.collection("b.x").unwrap().find(request.clone()).unwrap();
+            let found: Vec<_> = found.map(Result::unwrap).collect();
+            assert_eq!(found, expected, "seed {seed}, change {seq}");
+            assert_eq!(db.collection("b.x").unwrap().count(request).unwrap(), found.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_document_has_a_history_and_can_be_read_by_time() {
+    let db = open(&SimDisk::new()).unwrap();
+    let clock = &db.inner.changes;
+    clock.set_now(1_000);
+    let collection = db.collection("a.x").unwrap();
+    collection.insert_one(raw(&doc! { "_id": 0, "n": 0 })).unwrap();
+    let refused = collection.find_one_as_of(raw(&doc! { "_id": 1 }), AsOf::Change(1)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::IllegalOperation);
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let set = |id: i32, n: i32| {
+        let request = UpdateRequest::one(raw(&doc! { "_id": id }), raw(&doc! { "$set": { "n": n } }));
+        collection.update(request).unwrap();
+    };
+    clock.set_now(2_000);
+    collection.insert_one(raw(&doc! { "_id": 1, "n": 1 })).unwrap();
+    set(0, 5);
+    clock.set_now(3_000);
+    set(1, 2);
+    clock.set_now(4_000);
+    collection.delete(crate::DeleteRequest::one(raw(&doc! { "_id": 1 }))).unwrap();
+    clock.set_now(5_000);
+    collection.insert_one(raw(&doc! { "_id": 1, "n": 3 })).unwrap();
+    let n = |time: i64| {
+        let at = AsOf::Time(bson::DateTime::from_millis(time));
+        let found = collection.find_one_as_of(raw(&doc! { "_id": 1 }), at).unwrap();
+        found.map(|doc| doc.get_i32("n").unwrap())
+    };
+    let times = [1_500, 2_000, 2_999, 3_000, 3_500, 4_500, 5_000, 9_000];
+    assert_eq!(times.map(n), [None, Some(1), Some(1), Some(2), Some(2), None, Some(3), Some(3)]);
+    let history: Vec<_> = collection
+        .history(1)
+        .unwrap()
+        .into_iter()
+        .map(|version| {
+            (
+                version.change,
+                version.time.timestamp_millis(),
+                version.document.map(|doc| doc.get_i32("n").unwrap()),
+            )
+        })
+        .collect();
+    let expected = [(1, 2_000, Some(1)), (3, 3_000, Some(2)), (4, 4_000, None), (5, 5_000, Some(3))];
+    assert_eq!(history, expected);
+    // What was there before changes were kept comes first.
+    let history = collection.history(0).unwrap();
+    assert_eq!(history.iter().map(|version| version.change).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(history[0].document.as_ref().unwrap().get_i32("n").unwrap(), 0);
+    let refused = collection.find_one_as_of(raw(&doc! {}), AsOf::Change(99)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::BadValue);
+    let at = AsOf::Time(bson::DateTime::from_millis(10));
+    let refused = collection.find_one_as_of(raw(&doc! {}), at).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::SnapshotTooOld);
+    // All but the last change is cut off.
+    clock.set_now(100_000_000_000);
+    db.trim_changes().unwrap();
+    let refused = collection.find_one_as_of(raw(&doc! {}), AsOf::Change(2)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::SnapshotTooOld);
+    assert_eq!(collection.history(1).unwrap().len(), 1);
+}

@@ -1,0 +1,178 @@
+//! Builds of indexes among writes: the writes come between two steps of a build, when it has read what they change.
+
+use bson::{doc, rawdoc};
+use treedb_testing::Rng;
+
+use super::*;
+use crate::backfill::{Progress, go_on};
+use crate::index_build::add;
+use crate::namespace::Namespace;
+use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
+use treedb_query::error::ErrorCode;
+
+const ROWS: i32 = 200;
+
+struct Shop {
+    db: Database,
+    things: Collection,
+    namespace: Namespace,
+}
+
+fn shop() -> Shop {
+    let db = open(&SimDisk::new()).unwrap();
+    let things = db.collection("shop.things").unwrap();
+    Shop { db, things, namespace: Namespace::parse("shop.things").unwrap() }
+}
+
+fn thing(dice: &mut Rng, id: i32, serial: i32) -> Document {
+    let tags: Vec<i32> = (0..dice.below(5)).map(|_| dice.below(9) as i32).collect();
+    let word = ["a", "A", "bc", "Bc"][dice.below(4)];
+    let mut thing = doc! {
+        "_id": id, "n": dice.below(20) as i32, "serial": serial, "tags": tags,
+        "word": word, "in": { "to": dice.below(7) as i32 },
+    };
+    if dice.chance(50) {
+        thing.insert("now and then", dice.below(4) as i32);
+    }
+    thing
+}
+
+impl Shop {
+    fn fill(&self, docs: &[Document]) {
+        let docs: Vec<_> = docs.iter().map(raw).collect();
+        assert_eq!(self.things.insert_many(&docs, true).unwrap().inserted, docs.len() as u64);
+    }
+
+    /// Begins an index and builds it, and calls `between` after every step but the last. Counts the steps.
+    fn build(&self, spec: IndexSpec, mut between: impl FnMut()) -> Result<u32> {
+        let id = self
+            .db
+            .edit(&self.namespace, false, None, |edit| add(edit, &spec.definition(&edit.meta.collation)?))?;
+        let (id, mut steps) = (id.flatten().unwrap(), 0);
+        loop {
+            let progress = go_on(&self.db, &self.namespace, id, |_| {
+                steps += 1;
+                between();
+            })?;
+            match progress {
+                Progress::More => {}
+                Progress::Ready => return Ok(steps),
+                Progress::Gone => panic!("nobody has dropped it"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_index_agrees_with_rows_that_change_between_the_steps_of_its_build() {
+    let covers = rawdoc! { "n": { "$gt": 6 } };
+    let specs = [
+        IndexSpec::new(rawdoc! { "n": 1 }),
+        IndexSpec::new(rawdoc! { "serial": -1 }).unique(),
+        IndexSpec::new(rawdoc! { "tags": 1 }),
+        IndexSpec::new(rawdoc! { "tags": 1, "serial": 1 }).unique(),
+        IndexSpec::new(rawdoc! { "word": 1, "n": -1 }).collation(rawdoc! { "locale": "en", "strength": 2 }),
+        IndexSpec::new(rawdoc! { "now and then": 1 }).sparse(),
+        IndexSpec::new(rawdoc! { "serial": 1 }).unique().partial(covers),
+        IndexSpec::new(rawdoc! { "n": "hashed" }),
+        IndexSpec::new(rawdoc! { "$**": 1 }),
+    ];
+    for (seed, spec) in specs.into_iter().enumerate() {
+        let (shop, mut dice) = (shop(), Rng::new(seed as u64));
+        let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+        shop.fill(&docs);
+        let (mut next, mut serial) = (ROWS, ROWS);
+        let steps = shop
+            .build(spec.clone(), || {
+                for _ in 0..dice.below(6) {
+                    let id = dice.below(next as usize) as i32;
+                    let one = rawdoc! { "_id": id };
+                    serial += 1;
+                    let changes = [
+                        doc! { "$set": { "n": dice.below(20) as i32 } },
+                        doc! { "$set": { "serial": serial } },
+                        doc! { "$push": { "tags": dice.below(9) as i32 } },
+                        doc! { "$unset": { "now and then": 1, "tags": 1 } },
+                        doc! { "$set": { "not in the index": serial } },
+                    ];
+                    match dice.below(8) {
+                        at @ 0..5 => {
+                            drop(shop.things.update(UpdateRequest::one(one, raw(&changes[at]))).unwrap())
+                        }
+                        5 => drop(shop.things.delete(DeleteRequest::one(one)).unwrap()),
+                        6 => {
+                            shop.things.insert_one(raw(&thing(&mut dice, next, serial))).unwrap();
+                            next += 1;
+                        }
+                        // To and fro: what it was, and not what it was.
+                        _ => {
+                            let there = rawdoc! { "$inc": { "n": 1 } };
+                            let back = rawdoc! { "$inc": { "n": -1 } };
+                            for change in [there, back] {
+                                shop.things.update(UpdateRequest::one(one.clone(), change)).unwrap();
+                            }
+                        }
+                    }
+                }
+            })
+            .unwrap();
+        assert!(steps > 10, "{spec:?}: {steps} steps");
+        let checked = shop.db.check().unwrap();
+        assert!(checked.collections.iter().any(|c| c.indexes.len() == 2), "{spec:?}");
+    }
+}
+
+#[test]
+fn a_duplicate_that_is_gone_when_the_build_comes_to_it_is_none() {
+    for repair in [true, false] {
+        let (shop, mut dice) = (shop(), Rng::new(7));
+        // One has the serial number of the first, which in a falling index comes last of those read together.
+        let serial = |id| if id == 5 { 0 } else { id };
+        let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, serial(id))).collect();
+        shop.fill(&docs);
+        let mut first = true;
+        let built = shop.build(IndexSpec::new(rawdoc! { "serial": -1 }).unique(), || {
+            if std::mem::take(&mut first) && repair {
+                let change = rawdoc! { "$set": { "serial": 10_000 } };
+                shop.things.update(UpdateRequest::one(rawdoc! { "_id": 5 }, change)).unwrap();
+            }
+        });
+        match (repair, built) {
+            (true, built) => assert!(built.unwrap() > 10),
+            (false, built) => {
+                let error = built.unwrap_err();
+                assert_eq!(error.code, ErrorCode::DuplicateKey);
+                assert!(error.message.contains("dup key: { serial: 0 }"), "{}", error.message);
+            }
+        }
+        shop.db.check().unwrap();
+    }
+}
+
+#[test]
+fn a_document_given_a_key_that_the_build_has_not_reached_makes_it_fail() {
+    let (shop, mut dice) = (shop(), Rng::new(8));
+    let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+    shop.fill(&docs);
+    let mut first = true;
+    let built = shop.build(IndexSpec::new(rawdoc! { "serial": 1 }).unique(), || {
+        if std::mem::take(&mut first) {
+            // The index does not have 150 yet, so nothing is known against it.
+            let change = rawdoc! { "$set": { "serial": 150 } };
+            shop.things.update(UpdateRequest::one(rawdoc! { "_id": 0 }, change)).unwrap();
+        }
+    });
+    assert_eq!(built.unwrap_err().code, ErrorCode::DuplicateKey);
+    shop.db.check().unwrap();
+}
+
+#[test]
+fn rows_far_apart_are_all_in_an_index_built_over_them() {
+    let (shop, mut dice) = (shop(), Rng::new(9));
+    let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+    shop.fill(&docs);
+    let few = rawdoc! { "_id": { "$gte": 20, "$lt": 180 }, "n": { "$ne": 3 } };
+    shop.things.delete(DeleteRequest::many(few)).unwrap();
+    shop.build(IndexSpec::new(rawdoc! { "tags": 1, "serial": 1 }), || {}).unwrap();
+    shop.db.check().unwrap();
+}

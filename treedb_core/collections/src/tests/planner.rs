@@ -1,0 +1,269 @@
+//! Which plan is chosen, and what it leaves undone: documents that need not be fetched, plans remembered and dropped.
+
+use bson::{Bson, doc};
+
+use super::*;
+use crate::view::View;
+use crate::{Collection, UpdateRequest};
+use treedb_query::access::{Flow, Source};
+use treedb_query::query::{Counters, Execution, Filter, Path, Plan, Query, RowSet};
+
+const COUNT: i32 = 2000;
+
+/// Numbers in several residue classes, texts, and an index on each of `patterns`.
+fn numbers(patterns: &[Document]) -> (Database, Collection) {
+    let mut options = options(&SimDisk::default());
+    options.max_bytes = 64 << 20;
+    let db = Database::open_with("/data/documents", options).unwrap();
+    let numbers = db.collection("db.numbers").unwrap();
+    let docs: Vec<_> = (0..COUNT)
+        .map(|n| raw(&doc! { "_id": n, "n": n, "tens": n / 10, "last": n % 10, "half": n % 2, "third": n % 3, "text": format!("number {n}") }))
+        .collect();
+    numbers.insert_many(&docs, true).unwrap();
+    for pattern in patterns {
+        numbers.create_index(raw(pattern)).unwrap();
+    }
+    (db, numbers)
+}
+
+fn find(filter: Document) -> FindRequest {
+    FindRequest::filter(raw(&filter))
+}
+
+fn explained(numbers: &Collection, request: FindRequest) -> (Plan, Counters) {
+    numbers.explain(request).unwrap().unwrap()
+}
+
+/// The stages of the winning plan, outermost first.
+fn stages(numbers: &Collection, request: &FindRequest, counting: bool) -> Vec<String> {
+    let shown = Document::try_from(&*numbers.explained(request, counting, true).unwrap()).unwrap();
+    let mut next = shown.get_document("queryPlanner").unwrap().get_document("winningPlan");
+    let mut found = Vec::new();
+    while let Ok(stage) = next {
+        found.push(stage.get_str("stage").unwrap().to_owned());
+        next = stage.get_document("inputStage");
+    }
+    found
+}
+
+#[test]
+fn a_count_over_an_index_fetches_no_document() {
+    let (_db, numbers) = numbers(&[doc! { "tens": 1, "last": 1 }]);
+    let work = |filter: Document| {
+        let shown = numbers.explained(&find(filter), true, true).unwrap();
+        let stats = Document::try_from(&*shown).unwrap().get_document("executionStats").unwrap().clone();
+        let of = |name: &str| stats.get_i32(name).unwrap();
+        (of("nReturned"), of("totalKeysExamined"), of("totalDocsExamined"))
+    };
+    assert_eq!(work(doc! { "tens": { "$gte": 10, "$lt": 12 } }), (20, 20, 0));
+    assert_eq!(work(doc! { "tens": 3, "last": { "$in": [1, 5, 12] } }), (2, 2, 0));
+    assert_eq!(work(doc! { "last": { "$mod": [5, 1] }, "tens": { "$lt": 10 } }), (20, 100, 0));
+    assert_eq!(work(doc! {}), (COUNT, 0, 0));
+    assert_eq!(stages(&numbers, &find(doc! { "tens": 5 }), true), ["COUNT", "COUNT_SCAN"]);
+}
+
+#[test]
+fn a_pattern_without_a_prefix_is_looked_for_in_the_keys() {
+    let (_db, numbers) = numbers(&[doc! { "text": 1 }]);
+    let (plan, counters) = explained(&numbers, find(doc! { "text": { "$regex": "77$" } }));
+    assert!(matches!(plan.path, Path::Index { .. }), "{plan:?}");
+    assert_eq!((counters.keys_examined, counters.docs_examined, counters.returned), (2000, 20, 20));
+    let (_, counters) = explained(&numbers, find(doc! { "text": { "$not": { "$regex": "^number 1" } } }));
+    assert_eq!((counters.docs_examined, counters.returned), (889, 889));
+}
+
+#[test]
+fn an_index_that_holds_all_that_is_asked_answers_without_documents() {
+    let (_db, numbers) = numbers(&[doc! { "tens": 1, "text": -1, "_id": 1 }]);
+    let request = || {
+        find(doc! { "tens": 7 })
+            .projection(raw(&doc! { "text": 1, "tens": 1 }))
+            .sort(raw(&doc! { "text": 1 }))
+    };
+    let mut cursor = numbers.find(request()).unwrap();
+    let first = cursor.next().unwrap().unwrap();
+    assert_eq!(Document::try_from(&*first).unwrap(), doc! { "_id": 70, "tens": 7, "text": "number 70" });
+    assert_eq!(cursor.by_ref().count(), 9);
+    assert_eq!((cursor.counters().keys_examined, cursor.counters().docs_examined), (10, 0));
+    assert_eq!(stages(&numbers, &request(), false), ["PROJECTION_COVERED", "IXSCAN"]);
+    // What equals the old value and is another, what is not there, and what no key can hold.
+    let set = |id: i32, tens: Bson| {
+        let update = raw(&doc! { "$set": { "tens": tens } });
+        numbers.update(UpdateRequest::one(raw(&doc! { "_id": id }), update)).unwrap();
+    };
+    set(71, Bson::Double(7.0));
+    set(72, Bson::Int64(7));
+    set(73, Bson::Decimal128("7.0".parse().unwrap()));
+    let again = |projection: Document| -> Vec<Document> {
+        let request = find(doc! { "tens": 7 }).projection(raw(&projection)).sort(raw(&doc! { "text": 1 }));
+        numbers.find(request).unwrap().map(|doc| Document::try_from(&*doc.unwrap()).unwrap()).collect()
+    };
+    let kinds: Vec<_> = again(doc! { "tens": 1, "_id": 0 })
+        .into_iter()
+        .map(|doc| doc.get("tens").cloned().unwrap())
+        .collect();
+    let expected = [
+        Bson::Int32(7),
+        Bson::Double(7.0),
+        Bson::Int64(7),
+        Bson::Decimal128("7.0".parse().unwrap()),
+        Bson::Int32(7),
+    ];
+    assert_eq!(kinds[..5], expected);
+    numbers.database().check().unwrap();
+}
+
+#[test]
+fn weak_conditions_are_intersected_and_an_or_of_two_fields_is_united() {
+    let (_db, numbers) = numbers(&[doc! { "last": 1 }, doc! { "third": 1 }, doc! { "tens": 1 }]);
+    let both = doc! { "last": 4, "tens": { "$gte": 50, "$lt": 65 } };
+    let (plan, counters) = explained(&numbers, find(both));
+    assert!(matches!(plan.path, Path::Sets(RowSet::Intersection(_))), "{plan:?}");
+    assert_eq!((counters.docs_examined, counters.returned), (15, 15));
+    let either = || find(doc! { "$or": [{ "tens": 7 }, { "last": 3, "third": 0 }] });
+    let (plan, counters) = explained(&numbers, either());
+    assert!(matches!(plan.path, Path::Sets(RowSet::Union(_))), "{plan:?}");
+    assert_eq!(counters.returned, 77);
+    assert_eq!(stages(&numbers, &either(), false), ["FETCH", "OR"]);
+    let sure = find(doc! { "$or": [{ "tens": 7 }, { "third": 0 }] });
+    assert_eq!(numbers.count(sure.clone()).unwrap(), 674);
+    let shown = Document::try_from(&*numbers.explained(&sure, true, true).unwrap()).unwrap();
+    assert_eq!(shown.get_document("executionStats").unwrap().get_i32("totalDocsExamined").unwrap(), 0);
+}
+
+#[test]
+fn the_index_with_fewer_entries_is_chosen_and_the_choice_remembered_until_it_proves_wrong() {
+    let (_db, numbers) = numbers(&[doc! { "half": 1 }, doc! { "n": 1 }]);
+    let with = |n: i32| find(doc! { "half": 1, "n": { "$lt": n } });
+    let used = |request: FindRequest| match explained(&numbers, request) {
+        (Plan { path: Path::Index { name, .. }, .. }, counters) => (name, counters.keys_examined),
+        (plan, _) => (format!("{:?}", plan.path).chars().take(20).collect(), 0),
+    };
+    assert_eq!(used(with(5)), ("n_1".to_owned(), 5));
+    let remembered = || {
+        let (reads, meta) = numbers.snapshot().unwrap().unwrap();
+        View { reads: &reads, meta: &meta }.plan_memory().unwrap().len()
+    };
+    assert_eq!(remembered(), 1);
+    // The same shape: the same index, whatever the value; ten times as many keys as expected, and it is planned anew.
+    assert_eq!(used(with(2000)), ("n_1".to_owned(), 2000));
+    assert_eq!(remembered(), 0);
+    assert_eq!(used(with(2000)), ("half_1".to_owned(), 1000));
+    // Other indexes, other plans.
+    numbers.create_index(raw(&doc! { "n": 1, "half": 1 })).unwrap();
+    assert_eq!(remembered(), 0);
+}
+
+#[test]
+fn explain_shows_stages_bounds_and_the_plans_that_were_not_taken() {
+    let (_db, numbers) = numbers(&[doc! { "n": 1 }, doc! { "tens": -1, "n": 1 }]);
+    let by_id = find(doc! { "_id": 5 });
+    assert_eq!(stages(&numbers, &by_id, false), ["IDHACK"]);
+    assert_eq!(stages(&numbers, &find(doc! { "text": "x" }), false), ["COLLSCAN"]);
+    let sorted = find(doc! { "n": { "$lt": 100 } }).sort(raw(&doc! { "last": 1 })).limit(3);
+    assert_eq!(stages(&numbers, &sorted, false), ["SORT", "FETCH", "IXSCAN"]);
+    let request = find(doc! { "tens": { "$in": [1, 2] }, "n": { "$gt": 11.5, "$lte": 15 } });
+    let shown = Document::try_from(&*numbers.explained(&request, false, true).unwrap()).unwrap();
+    let planner = shown.get_document("queryPlanner").unwrap();
+    assert_eq!(planner.get_str("namespace").unwrap(), "db.numbers");
+    assert_eq!(planner.get_array("rejectedPlans").unwrap().len(), 1);
+    let scan = planner.get_document("winningPlan").unwrap().get_document("inputStage").unwrap();
+    let other = planner.get_array("rejectedPlans").unwrap()[0].as_document().unwrap();
+    let other = other.get_document("inputStage").unwrap();
+    let bounds = |scan: &Document| scan.get_document("indexBounds").unwrap().clone();
+    let (compound, single) =
+        if scan.get_str("indexName").unwrap() == "n_1" { (other, scan) } else { (scan, other) };
+    assert_eq!(bounds(compound), doc! { "tens": ["[2.0, 2.0]", "[1.0, 1.0]"], "n": ["(11.5, 15.0]"] });
+    assert_eq!(bounds(single), doc! { "n": ["(11.5, 15.0]"] });
+    assert_eq!(shown.get_document("executionStats").unwrap().get_i32("nReturned").unwrap(), 4);
+    let nothing = numbers.database().collection("db.nothing").unwrap();
+    assert_eq!(stages(&nothing, &find(doc! {}), false), ["EOF"]);
+}
+
+#[test]
+fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let texts = db.collection("db.texts").unwrap();
+    let docs: Vec<_> =
+        (0..1500).map(|n| raw(&doc! { "_id": n, "key": n * 7919 % 500, "text": "x".repeat(200) })).collect();
+    texts.insert_many(&docs, true).unwrap();
+    let (reads, meta) = texts.snapshot().unwrap().unwrap();
+    let view = View { reads: &reads, meta: &meta };
+    let mut expected: Vec<i32> = (0..1500).collect();
+    expected.sort_by_key(|n| n * 7919 % 500);
+    for (skip, limit) in [(0, 0), (10, 0), (5, 1000), (1490, 100), (2000, 5)] {
+        let mut query = Query::new(Filter::all());
+        query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
+        (query.skip, query.limit) = (skip, limit);
+        query.projection = treedb_query::query::Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
+        let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
+        let mut found = Vec::new();
+        // In batches.
+        while execution
+            .run(&view, &mut |doc| {
+                found.push(doc.get_i32("_id").unwrap());
+                if found.len() % 100 == 0 { Flow::Break(()) } else { Flow::Continue(()) }
+            })
+            .unwrap()
+        {}
+        let most = if limit == 0 { usize::MAX } else { limit as usize };
+        let wanted: Vec<i32> = expected.iter().copied().skip(skip as usize).take(most).collect();
+        assert_eq!(found, wanted, "skip {skip}, limit {limit}");
+    }
+    let mut query = Query::new(Filter::all());
+    query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
+    query.spill = false;
+    let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
+    let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
+    assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
+    // The simulated disk has no place for scratch files.
+    let (_db, numbers) = numbers(&[]);
+    let (reads, meta) = numbers.snapshot().unwrap().unwrap();
+    let view = View { reads: &reads, meta: &meta };
+    let mut query = Query::new(Filter::all());
+    query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "last": 1 })).unwrap();
+    let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(1000);
+    let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
+    assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
+}
+
+#[test]
+fn different_values_are_found_by_steps_through_an_index() {
+    let (_db, numbers) = numbers(&[doc! { "last": 1, "n": 1 }, doc! { "third": -1 }, doc! { "n": -1 }]);
+    let odd = [
+        doc! { "_id": -1, "last": 3.0, "n": 9000.5 },
+        doc! { "_id": -2, "last": Bson::Null },
+        doc! { "_id": -3, "last": { "a": 1 }, "n": "text" },
+        doc! { "_id": -4, "last": Bson::Symbol("s".into()), "third": -5_i64 },
+    ];
+    for doc in odd {
+        numbers.insert_one(raw(&doc)).unwrap();
+    }
+    let values = |path: &str| -> Option<Vec<Bson>> {
+        let found = numbers.distinct_by_index(path).unwrap()?;
+        Some(found.iter().map(|value| Bson::try_from(value.as_raw().unwrap().to_owned()).unwrap()).collect())
+    };
+    let mut expected = vec![Bson::Null];
+    expected.extend((0..10).map(Bson::Int32));
+    expected.extend([Bson::Symbol("s".into()), doc! { "a": 1 }.into()]);
+    assert_eq!(values("last").unwrap(), expected);
+    let expected = [Bson::Int32(2), Bson::Int32(1), Bson::Int32(0), Bson::Int64(-5)];
+    assert_eq!(values("third").unwrap(), expected);
+    assert_eq!(values("n").unwrap().len(), COUNT as usize + 2);
+    assert_eq!(values("tens"), None);
+    // The index of an array's elements does not tell which values stand alone.
+    numbers.insert_one(raw(&doc! { "_id": -5, "third": [1, 2] })).unwrap();
+    assert_eq!(values("third"), None);
+}
+
+#[test]
+fn a_hint_of_an_index_that_is_not_there_is_refused() {
+    let (_db, numbers) = numbers(&[]);
+    let error = numbers.find(find(doc! { "n": 1 }).hint("n_1")).map(drop).unwrap_err();
+    assert!(error.message.contains("hint provided does not correspond to an existing index"), "{error}");
+    let (reads, meta) = numbers.snapshot().unwrap().unwrap();
+    let view = View { reads: &reads, meta: &meta };
+    let query = Query { hint: Some("$natural".into()), ..Query::new(Filter::all()) };
+    assert_eq!(Plan::choose(&view, &query).unwrap().path, Path::Rows);
+}

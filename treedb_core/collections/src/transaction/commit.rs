@@ -1,0 +1,121 @@
+//! First committer wins.
+//!
+//! The transaction becomes the writer and looks whether each row of its snapshot that it changes is still what it was
+//! there. Then it does what it did once more, in order, by the way of all writes: indexes that came meanwhile, validators
+//! and everything else that watches changes have their say. What was unique in the snapshot and is not any more is a
+//! conflict, too. All of it is one transaction of the store's, so one frame of the log.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bson::Document;
+
+use crate::meta::Meta;
+use crate::namespace::Namespace;
+use treedb_query::access::{Change, RowId, Sink};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Durability, Reads, WriteTxn};
+
+use super::overlay::{NEW, Op, Overlay};
+use super::{Transaction, conflict};
+
+impl Transaction {
+    pub(super) fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
+        self.going_on()?;
+        let ops = std::mem::take(&mut self.ops);
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let mut txn = self.db.inner.store.begin_write()?;
+        let mut metas = BTreeMap::new();
+        for (namespace, overlay) in &self.overlays {
+            // One that a statement looked at and did not change.
+            if overlay.rows.is_empty() {
+                continue;
+            }
+            metas.insert(namespace.clone(), self.collection_now(&mut txn, overlay)?);
+        }
+        // The numbers that new rows get.
+        let mut rows: HashMap<(&Namespace, u64), RowId> = HashMap::new();
+        for run in ops.chunk_by(|(one, _), (next, _)| one == next) {
+            let Some((namespace, _)) = run.first() else { continue };
+            let Some(meta) = metas.remove(namespace) else { continue };
+            let mut edit = self.db.edit_in(&mut txn, meta)?;
+            for (_, op) in run {
+                let real = |row: &RowId| match row {
+                    RowId(NEW..) => rows.get(&(namespace, row.0)).copied(),
+                    old => Some(*old),
+                };
+                let done = match op {
+                    Op::Insert(row, document) => edit.insert(document).map(|real| {
+                        rows.insert((namespace, row.0), real);
+                        true
+                    }),
+                    Op::Replace { row, document, whole } => match real(row) {
+                        Some(row) => {
+                            edit.replacing(*whole);
+                            edit.modify(row, &mut |_| Ok(Change::Replace(document.clone())))
+                        }
+                        None => Ok(false),
+                    },
+                    Op::Delete(row) => match real(row) {
+                        Some(row) => edit.modify(row, &mut |_| Ok(Change::Delete)),
+                        None => Ok(false),
+                    },
+                };
+                match done {
+                    Ok(true) => {}
+                    Ok(false) => return Err(conflict(namespace)),
+                    Err(error) => return Err(self.second(namespace, error)),
+                }
+            }
+            let meta = Arc::clone(&edit.meta);
+            edit.finish()?;
+            metas.insert(namespace.clone(), meta);
+        }
+        match durability {
+            Some(durability) => txn.commit_with(durability)?,
+            None => txn.commit()?,
+        }
+        self.db.changes_committed();
+        Ok(())
+    }
+
+    /// The collection as it is now, made if it was not there; `WriteConflict` if it is another, or if a row that the
+    /// transaction changes is not what it was.
+    fn collection_now(&self, txn: &mut WriteTxn, overlay: &Overlay) -> Result<Arc<Meta>> {
+        let catalog = &self.db.inner.catalog;
+        let lost = || conflict(&overlay.namespace);
+        let now = match catalog.read(txn, &overlay.namespace)? {
+            Some(now) => Arc::new(now),
+            None if overlay.base.is_none() => {
+                Arc::new(catalog.create(txn, &overlay.namespace, Document::new())?)
+            }
+            None => return Err(lost()),
+        };
+        let Some(base) = &overlay.base else { return Ok(now) };
+        if base.id != now.id {
+            return Err(lost());
+        }
+        for &row in overlay.rows.keys().filter(|&&row| row < NEW) {
+            if txn.row(&now.rows, row)? != self.reads.row(&base.rows, row)? {
+                return Err(lost());
+            }
+        }
+        Ok(now)
+    }
+
+    /// `error` of a change that had succeeded in the snapshot.
+    fn second(&self, namespace: &Namespace, error: QueryError) -> QueryError {
+        let known = |name: &str| {
+            let overlay = self.overlays.get(namespace);
+            overlay.is_some_and(|overlay| overlay.infos.iter().any(|info| info.def.name == name))
+        };
+        match &error.duplicate {
+            Some(duplicate) if error.code == ErrorCode::DuplicateKey && known(&duplicate.index) => {
+                conflict(namespace)
+            }
+            _ => error,
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! A snapshot of a collection and a transaction's changes of it, as one [`Source`] and [`Sink`].
+
+use std::sync::Arc;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::change::{check_document, index_changes};
+use crate::database::Database;
+use crate::meta::Meta;
+use crate::namespace::Namespace;
+use crate::view::View;
+use treedb_query::access::{
+    Change, Direction, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry,
+    VisitLent, VisitRow, VisitTypedEntry, forward_source,
+};
+use treedb_query::doc::Collation;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::kv::{Beside, Reads};
+
+use super::overlay::{NEW, Op, Overlay};
+use super::{MAX_BYTES, conflict};
+
+/// Entries of its own that a transaction counts for an estimate, at most.
+const COUNTED: usize = 1000;
+
+/// A collection in a snapshot, and what a transaction has changed of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// The collection in the snapshot, if it was there.
+    meta: Option<Arc<Meta>>,
+    overlay: Option<Arc<Overlay>>,
+}
+
+impl Seen {
+    pub(crate) fn new(meta: Option<Arc<Meta>>, overlay: Option<Arc<Overlay>>) -> Self {
+        Seen { meta, overlay }
+    }
+
+    /// True if there is no such collection.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.meta.is_none() && self.overlay.is_none()
+    }
+
+    /// The collection in the snapshot, if the transaction has not changed it.
+    pub(crate) fn unchanged(&self) -> Option<&Arc<Meta>> {
+        self.meta.as_ref().filter(|_| self.overlay.is_none())
+    }
+
+    /// The collection as one, read by `reads`.
+    pub(crate) fn through<'a, R: Reads>(&'a self, reads: &'a R) -> Layer<'a, R> {
+        Layer { reads, meta: self.meta.as_deref(), overlay: self.overlay.as_deref() }
+    }
+}
+
+/// What a transaction sees of a collection.
+pub(crate) struct Layer<'a, R> {
+    reads: &'a R,
+    meta: Option<&'a Meta>,
+    overlay: Option<&'a Overlay>,
+}
+
+impl<R: Reads> Layer<'_, R> {
+    fn view(&self) -> Option<View<'_, R>> {
+        self.meta.map(|meta| View { reads: self.reads, meta })
+    }
+
+    /// The rows of the snapshot that are left, as they are now.
+    fn old_rows(
+        &self,
+        overlay: &Overlay,
+        direction: Direction,
+        after: Option<RowId>,
+        visit: &mut VisitLent<'_>,
+    ) -> Result<Flow> {
+        let mut last = Flow::Continue(());
+        if let Some(view) = self.view() {
+            view.scan_rows(direction, after, &mut |row, lent| {
+                last = match overlay.rows.get(&row.0) {
+                    Some(Some(changed)) => visit(row, &mut &**changed)?,
+                    Some(None) => Flow::Continue(()),
+                    None => visit(row, lent)?,
+                };
+                Ok(last)
+            })?;
+        }
+        Ok(last)
+    }
+}
+
+/// Shows rows that the transaction inserted.
+fn new_rows<'r>(
+    rows: impl Iterator<Item = (&'r u64, &'r Option<RawDocumentBuf>)>,
+    visit: &mut VisitLent<'_>,
+) -> Result<Flow> {
+    for (&row, document) in rows {
+        if let Some(document) = document
+            && visit(RowId(row), &mut &**document)? == Flow::Break(())
+        {
+            return Ok(Flow::Break(()));
+        }
+    }
+    Ok(Flow::Continue(()))
+}
+
+impl<R: Reads> Source for Layer<'_, R> {
+    fn indexes(&self) -> &[IndexInfo] {
+        match (&self.overlay, &self.meta) {
+            (Some(overlay), _) => &overlay.infos,
+            (None, Some(meta)) => &meta.infos,
+            (None, None) => &[],
+        }
+    }
+
+    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        self.fetch_row(id, &mut |row| visit(row.document()?))
+    }
+
+    fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
+        match self.overlay.and_then(|overlay| overlay.rows.get(&id.0)) {
+            Some(Some(document)) => visit(&mut &**document).map(|()| true),
+            Some(None) => Ok(false),
+            None => self.view().map_or(Ok(false), |view| view.fetch_row(id, visit)),
+        }
+    }
+
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        self.scan_rows(direction, after, &mut |id, row| visit(id, row.document()?))
+    }
+
+    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+        let Some(overlay) = self.overlay else {
+            return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
+        };
+        // New rows have the greatest numbers: they come last, or first going backward.
+        let in_new = after.is_some_and(|RowId(row)| row >= NEW);
+        match direction {
+            Direction::Forward => {
+                if !in_new && self.old_rows(overlay, direction, after, visit)? == Flow::Break(()) {
+                    return Ok(());
+                }
+                let from = after.filter(|_| in_new).map_or(NEW, |RowId(row)| row + 1);
+                new_rows(overlay.rows.range(from..), visit).map(drop)
+            }
+            Direction::Backward => {
+                let to = after.map_or(u64::MAX, |RowId(row)| row);
+                if to > NEW && new_rows(overlay.rows.range(NEW..to).rev(), visit)? == Flow::Break(()) {
+                    return Ok(());
+                }
+                self.old_rows(overlay, direction, after.filter(|_| !in_new), visit).map(drop)
+            }
+        }
+    }
+
+    fn index_range(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        self.index_range_typed(index, range, direction, after, &mut |row, key, _| visit(row, key))
+    }
+
+    fn index_range_typed(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitTypedEntry<'_>,
+    ) -> Result<()> {
+        let Some((overlay, entries)) = self.overlay.and_then(|all| Some((all, all.entries.get(index)?)))
+        else {
+            return self
+                .view()
+                .map_or(Ok(()), |view| view.index_range_typed(index, range, direction, after, visit));
+        };
+        let mut own = entries.walk(range, direction, after).peekable();
+        let mut stopped = false;
+        if let Some(view) = self.view() {
+            view.index_range_typed(index, range, direction, after, &mut |row, key, type_bits| {
+                // Entries of the transaction's that come first.
+                while let Some((own_key, own_row)) = own.peek() {
+                    let first = (own_key.as_slice(), *own_row);
+                    let comes = match direction {
+                        Direction::Forward => first < (key, row),
+                        Direction::Backward => first > (key, row),
+                    };
+                    if !comes {
+                        break;
+                    }
+                    let (key, row) = first;
+                    let flow = visit(row, key, &[])?;
+                    own.next();
+                    if flow == Flow::Break(()) {
+                        stopped = true;
+                        return Ok(flow);
+                    }
+                }
+                // A look-up by what would be a copy of the key, only where something was removed at all.
+                if !entries.removed.is_empty() && entries.removed.contains(&(key.to_vec(), row)) {
+                    return Ok(Flow::Continue(()));
+                }
+                // An entry that stayed when its row was changed may have had its marks changed.
+                let type_bits = if overlay.rows.contains_key(&row.0) { &[] } else { type_bits };
+                let flow = visit(row, key, type_bits)?;
+                stopped = flow == Flow::Break(());
+                Ok(flow)
+            })?;
+        }
+        if stopped {
+            return Ok(());
+        }
+        for (key, row) in own {
+            if visit(*row, key, &[])? == Flow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        let base = self.view().map_or(0, |view| view.estimated_rows());
+        base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
+    }
+
+    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
+    }
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.meta?.plans)
+    }
+
+    fn known_rows(&self) -> Result<Option<u64>> {
+        let base = self.view().map_or(Ok(Some(0)), |view| view.known_rows())?;
+        Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))))
+    }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        let base = self.view().map_or(Some(0), |view| view.estimate(index, range))?;
+        let entries = self.overlay.and_then(|overlay| overlay.entries.get(index));
+        let own =
+            entries.map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(COUNTED).count());
+        Some(base.saturating_add(own as u64))
+    }
+
+    fn collation(&self) -> &Collation {
+        self.meta.map_or(&Collation::Simple, |meta| &meta.collation)
+    }
+
+    fn entries_are_exact(&self) -> bool {
+        true
+    }
+}
+
+/// A collection that a transaction writes to.
+pub(super) struct Writing<'a> {
+    pub(super) db: &'a Database,
+    pub(super) reads: &'a Beside,
+    pub(super) overlay: &'a mut Overlay,
+    pub(super) ops: &'a mut Vec<(Namespace, Op)>,
+    pub(super) bytes: &'a mut usize,
+    /// See [`Sink::replacing`].
+    pub(super) replaces: bool,
+}
+
+impl Writing<'_> {
+    fn layer(&self) -> Layer<'_, Beside> {
+        Layer { reads: self.reads, meta: self.overlay.base.as_deref(), overlay: Some(self.overlay) }
+    }
+
+    /// The row that has a key of the unique index at `index`.
+    fn holder(&self, index: usize, key: &[u8]) -> Result<Option<RowId>> {
+        let Some(entries) = self.overlay.entries.get(index) else { return Ok(None) };
+        if let Some(row) = entries.holder(key) {
+            return Ok(Some(row));
+        }
+        let Some(meta) = &self.overlay.base else { return Ok(None) };
+        let mut found = None;
+        let range = KeyRange::prefix(key.to_vec());
+        View { reads: self.reads, meta }.index_range(
+            index,
+            &range,
+            Direction::Forward,
+            None,
+            &mut |row, at| {
+                if at == key && !entries.removed.contains(&(key.to_vec(), row)) {
+                    found = Some(row);
+                }
+                Ok(Flow::Break(()))
+            },
+        )?;
+        Ok(found)
+    }
+
+    fn validator_of(&self) -> Option<&crate::validator::Validator> {
+        self.overlay.base.as_ref()?.validator.as_ref()
+    }
+
+    fn note(&mut self, bytes: usize, op: Op) -> Result<()> {
+        *self.bytes += bytes + size_of::<(Namespace, Op)>();
+        self.ops.push((self.overlay.namespace.clone(), op));
+        if *self.bytes > MAX_BYTES {
+            return Err(QueryError::new(
+                ErrorCode::TransactionTooLarge,
+                format!(
+                    "the transaction's changes take more than {MAX_BYTES} bytes: cut it into smaller ones"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// `WriteConflict` if a row of the snapshot is no longer what it was there.
+    fn still_first(&self, row: RowId) -> Result<()> {
+        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < NEW) else { return Ok(()) };
+        let now = self.db.inner.store.begin_read()?;
+        if now.txn() == self.reads.txn() {
+            return Ok(());
+        }
+        let current = match now.row(&meta.rows, row.0) {
+            // The collection was dropped.
+            Err(crate::Error::NoSuchTable { .. }) => None,
+            other => other?,
+        };
+        if current != self.reads.row(&meta.rows, row.0)? {
+            return Err(conflict(&self.overlay.namespace));
+        }
+        Ok(())
+    }
+}
+
+impl Source for Writing<'_> {
+    fn indexes(&self) -> &[IndexInfo] {
+        &self.overlay.infos
+    }
+
+    forward_source!(self => self.layer());
+
+    fn plan_memory(&self) -> Option<&PlanMemory> {
+        Some(&self.overlay.base.as_ref()?.plans)
+    }
+
+    fn collation(&self) -> &Collation {
+        self.overlay.base.as_ref().map_or(&Collation::Simple, |meta| &meta.collation)
+    }
+}
+
+impl Sink for Writing<'_> {
+    fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
+        check_document(self.validator_of(), None, doc)?;
+        let defs = self.overlay.infos.iter().map(|info| &info.def);
+        let changes = index_changes(&self.overlay.namespace, defs, None, None, Some(doc), &|index, key| {
+            self.holder(index, key)
+        })?;
+        let row = self.overlay.new_row();
+        let entries = self.overlay.apply(row, changes);
+        self.overlay.rows.insert(row.0, Some(doc.to_owned()));
+        self.overlay.more += 1;
+        self.note(entries + 2 * doc.as_bytes().len(), Op::Insert(row, doc.to_owned()))?;
+        Ok(row)
+    }
+
+    fn replacing(&mut self, whole: bool) {
+        self.replaces = whole;
+    }
+
+    fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
+        let mut old: Option<RawDocumentBuf> = None;
+        self.layer().fetch(id, &mut |document| {
+            old = Some(document.to_owned());
+            Ok(())
+        })?;
+        let Some(old) = old else { return Ok(false) };
+        let new = match change(&old)? {
+            Change::Keep => return Ok(true),
+            Change::Replace(new) => Some(new),
+            Change::Delete => None,
+        };
+        if !self.overlay.rows.contains_key(&id.0) {
+            self.still_first(id)?;
+        }
+        if let Some(new) = &new {
+            check_document(self.validator_of(), Some(&old), new)?;
+        }
+        let defs = self.overlay.infos.iter().map(|info| &info.def);
+        let changes = index_changes(
+            &self.overlay.namespace,
+            defs,
+            Some(id),
+            Some(&old),
+            new.as_deref(),
+            &|index, key| self.holder(index, key),
+        )?;
+        let entries = self.overlay.apply(id, changes);
+        self.overlay.rows.insert(id.0, new.clone());
+        match new {
+            Some(new) => {
+                let whole = self.replaces;
+                self.note(entries + 2 * new.as_bytes().len(), Op::Replace { row: id, document: new, whole })?;
+            }
+            None => {
+                self.overlay.more -= 1;
+                self.note(entries, Op::Delete(id))?;
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,189 @@
+//! What reading costs the allocator: nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use treedb_collections::bson::rawdoc;
+use treedb_collections::{Database, FindRequest, Format, IndexSpec};
+use treedb_query::query::Filter;
+use treedb_storage::kv::{Reads, Store, TableKind};
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts what each thread asks of it.
+struct Counting;
+
+fn count() {
+    // While a thread ends its counter may be gone.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is handed on as it came to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `work` asks for memory, the second time it is done: the first warms what a thread keeps for good.
+fn allocations(mut work: impl FnMut()) -> u64 {
+    work();
+    let before = COUNT.with(Cell::get);
+    work();
+    COUNT.with(Cell::get) - before
+}
+
+#[test]
+fn snapshots_gets_rows_and_cursor_steps_allocate_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let table = txn.create_table("keys", TableKind::Ordered).unwrap();
+    let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+    let key = |n: u64| [&b"some/prefix/"[..], &n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat();
+    let keys: Vec<Vec<u8>> = (0..20_000).map(key).collect();
+    for (n, key) in keys.iter().enumerate() {
+        // Every hundredth lies in the value log.
+        txn.put(&table, key, &vec![n as u8; if n % 100 == 0 { 5000 } else { 100 }]).unwrap();
+        txn.append_row(&rows, &[n as u8; 50]).unwrap();
+    }
+    txn.commit().unwrap();
+
+    let snapshots = allocations(|| {
+        for _ in 0..100 {
+            drop(store.snapshot().unwrap());
+            drop(store.begin_read().unwrap());
+        }
+    });
+    assert_eq!(snapshots, 0, "snapshots");
+
+    let gets = allocations(|| {
+        let read = store.snapshot().unwrap();
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(read.get(&table, key).unwrap().map(|value| value[0]), Some(n as u8));
+            assert!(read.get(&table, &key[1..]).unwrap().is_none());
+            assert_eq!(read.row(&rows, n as u64 + 1).unwrap().map(|value| value[0]), Some(n as u8));
+        }
+    });
+    assert_eq!(gets, 0, "gets");
+
+    let read = store.snapshot().unwrap();
+    let mut cursor = read.cursor(&table).unwrap();
+    let steps = allocations(|| {
+        let (mut on, mut seen) = (cursor.first().unwrap(), 0);
+        while on {
+            let (key, value) = cursor.entry().unwrap().unwrap();
+            seen += usize::from(key.len() == 20 && value.len() >= 100);
+            on = cursor.next().unwrap();
+        }
+        while cursor.prev().unwrap() {
+            seen += usize::from(cursor.key().unwrap().is_some());
+        }
+        for key in &keys {
+            assert!(cursor.seek_exact(key).unwrap());
+        }
+        assert_eq!(seen, 2 * keys.len());
+    });
+    assert_eq!(steps, 0, "cursor steps");
+}
+
+#[test]
+fn asking_a_document_whether_it_matches_allocates_nothing() {
+    let film = rawdoc! {
+        "_id": 7, "title": "Alien", "year": 1979, "by": { "name": "Scott", "born": 1937_i64 },
+        "cast": [{ "name": "Weaver", "role": "Ripley" }, { "name": "Holm", "role": "Ash" }], "tags": ["space", "fear"],
+    };
+    for (filter, expected) in [
+        (rawdoc! { "year": 1979, "by.name": "Scott" }, true),
+        (rawdoc! { "year": { "$gte": 1970, "$lt": 1979.5 }, "by.born": { "$ne": 1938 } }, true),
+        (rawdoc! { "title": { "$in": ["Alien", "Brazil"] }, "tags": { "$nin": ["joy"] } }, true),
+        (rawdoc! { "cast.name": "Holm", "tags": { "$all": ["fear", "space"] } }, true),
+        (rawdoc! { "cast": { "$elemMatch": { "name": "Holm", "role": "Ripley" } } }, false),
+        (rawdoc! { "tags": { "$elemMatch": { "$gt": "e", "$lt": "g" } } }, true),
+        (rawdoc! { "$or": [{ "year": { "$mod": [2, 0] } }, { "tags": { "$size": 2 } }] }, true),
+        (rawdoc! { "year": { "$type": "number", "$bitsAllSet": 3 }, "none": { "$exists": false } }, true),
+        (rawdoc! { "title": { "$regex": "^al", "$options": "i" } }, true),
+        (
+            rawdoc! { "$jsonSchema": { "required": ["title"], "properties": { "year": { "bsonType": "int" } } } },
+            true,
+        ),
+    ] {
+        let parsed = Filter::parse(&filter).unwrap();
+        let asked = allocations(|| {
+            for _ in 0..100 {
+                assert_eq!(parsed.matches(&film).unwrap(), expected, "{filter:?}");
+            }
+        });
+        assert_eq!(asked, 0, "{filter:?}");
+    }
+}
+
+#[test]
+fn looking_through_rows_of_any_format_that_is_not_text_allocates_nothing_for_a_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    for format in [Format::Template, Format::Bson] {
+        let mut spent = Vec::new();
+        for (name, count) in [("few", 100), ("many", 2000)] {
+            let films = db.create_collection(&format!("{}.{name}", format.name()), format.options()).unwrap();
+            let film = |n: i32| {
+                let by = if n % 3 == 0 {
+                    rawdoc! { "name": "Scott" }
+                } else {
+                    rawdoc! { "name": "Lang", "born": 1890 }
+                };
+                rawdoc! { "_id": n, "title": format!("film {n}"), "year": 1900 + n % 100, "by": by, "tags": ["a", "b"] }
+            };
+            films.insert_many(&(0..count).map(film).collect::<Vec<_>>(), true).unwrap();
+            let filter = rawdoc! { "by.name": "Scott", "year": { "$gte": 1950 }, "tags": "b" };
+            let request = FindRequest::filter(filter);
+            spent.push(allocations(|| assert!(films.count(request.clone()).unwrap() > 0)));
+        }
+        assert_eq!(spent[0], spent[1], "{format:?}");
+    }
+}
+
+#[test]
+fn finding_a_document_by_an_indexed_value_allocates_the_document_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let people = db.collection("test.people").unwrap();
+    people.create_index(IndexSpec::new(rawdoc! { "email": 1 }).unique()).unwrap();
+    people.create_index(rawdoc! { "city": 1 }).unwrap();
+    let email = |n: i32| format!("user-{n:09}@example.com");
+    let person =
+        |n: i32| rawdoc! { "_id": n, "email": email(n), "city": n % 50, "score": f64::from(n), "ok": true };
+    people.insert_many(&(0..2000).map(person).collect::<Vec<_>>(), true).unwrap();
+    // A walk through an index of many rows for a key holds its way down and its key.
+    for (filter, each) in
+        [(rawdoc! { "_id": 1234 }, 1), (rawdoc! { "email": email(1234) }, 1), (rawdoc! { "city": 34 }, 3)]
+    {
+        let mut filters = vec![filter.clone(); 200];
+        let spent = allocations(|| {
+            for filter in filters.drain(..100) {
+                assert!(people.find_one(filter).unwrap().is_some());
+            }
+        });
+        assert_eq!(spent, 100 * each, "{filter:?}");
+    }
+}
