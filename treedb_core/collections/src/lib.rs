@@ -5,6 +5,8 @@
 //! | `database` | [`Database`]: a directory with collections; listing, dropping, checking |
 //! | `handle` | [`Collection`]: insert, find, update, delete, count, indexes |
 //! | `request` | what those calls take and return |
+//! | `distinct` | the distinct values of a field |
+//! | `for_each` | documents of a find, borrowed |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
 //! | `batch` | documents found and not handed out yet |
 //! | `by_key` | a find by one value of an indexed field, which needs no plan |
@@ -47,8 +49,10 @@ pub mod changes;
 mod check;
 mod cursor;
 mod database;
+mod distinct;
 mod edit;
 mod expiry;
+mod for_each;
 mod first;
 mod handle;
 mod index_build;

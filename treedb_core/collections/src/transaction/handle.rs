@@ -9,8 +9,8 @@ use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
 };
 use crate::statement::{Deleting, FindingAndModifying, Updating, id_of, parse};
-use treedb_query::access::Sink;
-use treedb_query::doc::with_id;
+use treedb_query::access::{Sink, Source};
+use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Counters, Execution, Plan, count};
 
@@ -94,6 +94,12 @@ impl<'t> TransactionCollection<'t> {
         let seen = self.txn.seen(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
         count(&layer, &query.of(&layer)?)
+    }
+
+    /// How strings compare in what does not say it.
+    pub(crate) fn collation(&self) -> Result<Collation> {
+        let seen = self.txn.seen(&self.namespace)?;
+        Ok(seen.through(&self.txn.reads).collation().clone())
     }
 
     /// Runs a pipeline over the collection. It sees what the transaction does, in other collections too; what the

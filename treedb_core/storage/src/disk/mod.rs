@@ -8,6 +8,7 @@ pub mod crash;
 pub mod damage;
 mod limit;
 mod map;
+mod memory;
 mod names;
 mod platter;
 pub mod real;
@@ -17,6 +18,7 @@ pub mod sim;
 
 pub(crate) use limit::memory_limit;
 pub use map::Mapping;
+pub use memory::MemoryDisk;
 pub use real::RealDisk;
 pub use scratch::scratch;
 pub use sim::SimDisk;

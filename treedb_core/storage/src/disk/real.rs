@@ -38,7 +38,7 @@ impl Disk for RealDisk {
             .truncate(false)
             .open(path)
             .map_err(failed("open", path))?;
-        Ok(Arc::new(RealFile { file, path: path.to_path_buf() }))
+        Ok(Arc::new(RealFile::new(Arc::new(file), path)))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -123,12 +123,17 @@ fn holder(path: &Path) -> u32 {
     0
 }
 
-struct RealFile {
-    file: File,
+/// A file of the operating system, by name or in memory.
+pub(super) struct RealFile {
+    file: Arc<File>,
     path: PathBuf,
 }
 
 impl RealFile {
+    pub(super) fn new(file: Arc<File>, path: &Path) -> Self {
+        RealFile { file, path: path.to_path_buf() }
+    }
+
     fn failed(&self, op: &'static str) -> impl FnOnce(io::Error) -> Error {
         failed(op, &self.path)
     }
@@ -160,7 +165,7 @@ impl DiskFile for RealFile {
         if len <= old {
             return Ok(());
         }
-        let done = match fallocate(&self.file, FallocateFlags::empty(), old, len - old) {
+        let done = match fallocate(&*self.file, FallocateFlags::empty(), old, len - old) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeroes(old, len),
             other => other.map_err(io::Error::from),
         };
