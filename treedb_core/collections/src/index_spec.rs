@@ -79,6 +79,14 @@ impl IndexSpec {
         self.with(cstr!("wildcardProjection"), projection)
     }
 
+    /// The name of the index: the one that was given, or MongoDB's default.
+    ///
+    /// # Errors
+    /// Those of a specification that is not valid.
+    pub fn index_name(&self) -> Result<String> {
+        Ok(index_of(&self.spec)?.name)
+    }
+
     /// What is asked for, checked, in a collection whose texts compare by `collation`: so they do in an index that does
     /// not name another.
     pub(crate) fn definition(&self, collation: &Collation) -> Result<IndexDef> {

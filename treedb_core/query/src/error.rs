@@ -337,6 +337,18 @@ impl QueryError {
         Self::new(ErrorCode::InvalidBSON, message)
     }
 
+    /// The code of a store's error.
+    pub fn code_of(error: &Error) -> ErrorCode {
+        match error {
+            Error::DiskFull { .. } => ErrorCode::OutOfDiskSpace,
+            Error::KeyTooLong { .. } => ErrorCode::KeyTooLong,
+            Error::ValueTooLong { .. } | Error::TransactionTooLarge { .. } => ErrorCode::BSONObjectTooLarge,
+            Error::Conflict { .. } => ErrorCode::WriteConflict,
+            Error::Invalid(_) => ErrorCode::BadValue,
+            _ => ErrorCode::InternalError,
+        }
+    }
+
     /// A duplicate key, with MongoDB's message (`E11000 duplicate key error collection: db.coll index: a_1 dup
     /// key: { a: 5 }`; `shown` is the last part, as `index::ordered` renders it).
     pub fn duplicate_key(namespace: &str, duplicate: DuplicateKey, shown: &str) -> Self {
@@ -355,16 +367,8 @@ impl QueryError {
 
 impl From<Error> for QueryError {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::DiskFull { .. } => ErrorCode::OutOfDiskSpace,
-            Error::KeyTooLong { .. } => ErrorCode::KeyTooLong,
-            Error::ValueTooLong { .. } | Error::TransactionTooLarge { .. } => ErrorCode::BSONObjectTooLarge,
-            Error::Conflict { .. } => ErrorCode::WriteConflict,
-            Error::Invalid(_) => ErrorCode::BadValue,
-            _ => ErrorCode::InternalError,
-        };
         QueryError {
-            code,
+            code: QueryError::code_of(&error),
             message: error.to_string(),
             duplicate: None,
             info: None,

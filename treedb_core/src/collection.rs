@@ -1,0 +1,251 @@
+//! A collection, and the actions on it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bson::Document;
+use treedb_storage::Durability;
+
+use crate::aggregate::Aggregate;
+use crate::convert::{IntoDocument, IntoPipeline, UpdateModifications};
+use crate::delete::Delete;
+use crate::find::{CountDocuments, Distinct, Find, FindOne};
+use crate::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
+use crate::index::{CreateIndexes, IndexModel};
+use crate::insert::{InsertMany, InsertOne};
+use crate::target::Target;
+use crate::update::{Replace, Update};
+use crate::watch::Watch;
+use crate::{Error, Result, Revision};
+
+/// A collection of documents that are values of `T`: of any type with serde's `Serialize` and `Deserialize`, by default
+/// [`Document`]. `RawDocumentBuf` is the fastest.
+///
+/// A handle is cheap to clone and can be used by any number of threads. The methods and their options are those of the
+/// `mongodb` crate's synchronous API: each returns an action, which does something when it is [`run`](InsertOne::run).
+/// The collection itself is created by its first document or index.
+///
+/// Readers see the snapshot of their beginning; they do not wait for writers, nor writers for readers. Writers of a
+/// database take turns. Each action is atomic, except an [`insert_many`](Self::insert_many) in which documents are
+/// refused.
+pub struct Collection<T = Document> {
+    pub(crate) target: Target,
+    kind: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Clone for Collection<T> {
+    fn clone(&self) -> Self {
+        Collection::new(self.target.clone())
+    }
+}
+
+impl<T> fmt::Debug for Collection<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Collection").field(&self.target.name()).finish()
+    }
+}
+
+impl<T> Collection<T> {
+    pub(crate) fn new(target: Target) -> Self {
+        Collection { target, kind: PhantomData }
+    }
+
+    /// Its full name, `database.collection`.
+    pub fn namespace(&self) -> &str {
+        self.target.name()
+    }
+
+    /// The same collection, with documents of another type.
+    pub fn clone_with_type<U>(&self) -> Collection<U> {
+        Collection::new(self.target.clone())
+    }
+
+    /// The same collection, its writes acknowledged as `durability` says instead of as the database's options say.
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Collection::new(self.target.with_durability(durability))
+    }
+
+    /// Inserts a document.
+    pub fn insert_one<'c>(&'c self, document: impl std::borrow::Borrow<T> + 'c) -> InsertOne<'c>
+    where
+        T: serde::Serialize,
+    {
+        InsertOne::new(&self.target, document.borrow())
+    }
+
+    /// Inserts documents, in one commit.
+    pub fn insert_many<'c>(
+        &'c self,
+        documents: impl IntoIterator<Item = impl std::borrow::Borrow<T>>,
+    ) -> InsertMany<'c>
+    where
+        T: serde::Serialize,
+    {
+        InsertMany::new(&self.target, documents.into_iter())
+    }
+
+    /// Finds the documents that match `filter`, as a cursor.
+    pub fn find(&self, filter: impl IntoDocument) -> Find<'_, T> {
+        Find::new(&self.target, filter)
+    }
+
+    /// Finds the first document that matches `filter`.
+    pub fn find_one(&self, filter: impl IntoDocument) -> FindOne<'_, T> {
+        FindOne::new(&self.target, filter)
+    }
+
+    /// Counts the documents that match `filter`.
+    pub fn count_documents(&self, filter: impl IntoDocument) -> CountDocuments<'_> {
+        CountDocuments::new(&self.target, filter)
+    }
+
+    /// The number of documents in the collection, from the tree's own count.
+    ///
+    /// # Errors
+    /// `OperationNotSupportedInTransaction` in a transaction.
+    pub fn estimated_document_count(&self) -> Result<u64> {
+        Ok(self.target.outside("estimated_document_count")?.len()?)
+    }
+
+    /// The distinct values of the field at `path` among the documents that match `filter`.
+    pub fn distinct(&self, path: impl Into<String>, filter: impl IntoDocument) -> Distinct<'_> {
+        Distinct::new(&self.target, path.into(), filter)
+    }
+
+    /// Updates the first document that matches `filter`.
+    pub fn update_one(
+        &self,
+        filter: impl IntoDocument,
+        update: impl Into<UpdateModifications>,
+    ) -> Update<'_> {
+        Update::new(&self.target, filter, update.into(), false)
+    }
+
+    /// Updates every document that matches `filter`.
+    pub fn update_many(
+        &self,
+        filter: impl IntoDocument,
+        update: impl Into<UpdateModifications>,
+    ) -> Update<'_> {
+        Update::new(&self.target, filter, update.into(), true)
+    }
+
+    /// Replaces the first document that matches `filter`; its `_id` stays.
+    pub fn replace_one(
+        &self,
+        filter: impl IntoDocument,
+        replacement: impl std::borrow::Borrow<T>,
+    ) -> Replace<'_>
+    where
+        T: serde::Serialize,
+    {
+        Replace::new(&self.target, filter, replacement.borrow())
+    }
+
+    /// Deletes the first document that matches `filter`.
+    pub fn delete_one(&self, filter: impl IntoDocument) -> Delete<'_> {
+        Delete::new(&self.target, filter, 1)
+    }
+
+    /// Deletes every document that matches `filter`.
+    pub fn delete_many(&self, filter: impl IntoDocument) -> Delete<'_> {
+        Delete::new(&self.target, filter, 0)
+    }
+
+    /// Updates the first document that matches `filter`, and returns it.
+    pub fn find_one_and_update(
+        &self,
+        filter: impl IntoDocument,
+        update: impl Into<UpdateModifications>,
+    ) -> FindOneAndUpdate<'_, T> {
+        FindOneAndUpdate::new(&self.target, filter, update.into())
+    }
+
+    /// Replaces the first document that matches `filter`, and returns it.
+    pub fn find_one_and_replace(
+        &self,
+        filter: impl IntoDocument,
+        replacement: impl std::borrow::Borrow<T>,
+    ) -> FindOneAndReplace<'_, T>
+    where
+        T: serde::Serialize,
+    {
+        FindOneAndReplace::new(&self.target, filter, replacement.borrow())
+    }
+
+    /// Deletes the first document that matches `filter`, and returns it.
+    pub fn find_one_and_delete(&self, filter: impl IntoDocument) -> FindOneAndDelete<'_, T> {
+        FindOneAndDelete::new(&self.target, filter)
+    }
+
+    /// Runs an aggregation pipeline over the collection.
+    pub fn aggregate(&self, pipeline: impl IntoPipeline) -> Aggregate<'_> {
+        Aggregate::new(&self.target, pipeline)
+    }
+
+    /// Creates an index, while others read and write: `create_index(doc! { "year": 1 })`, or an [`IndexModel`] with
+    /// options.
+    pub fn create_index(&self, index: impl Into<IndexModel>) -> CreateIndexes<'_> {
+        CreateIndexes::new(&self.target, [index.into()])
+    }
+
+    /// Creates several indexes: all of them or none.
+    pub fn create_indexes(&self, indexes: impl IntoIterator<Item = IndexModel>) -> CreateIndexes<'_> {
+        CreateIndexes::new(&self.target, indexes)
+    }
+
+    /// The indexes, as MongoDB's `listIndexes` shows them: `{ v: 2, key: { year: 1 }, name: "year_1" }`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` if the collection does not exist.
+    pub fn list_indexes(&self) -> Result<Vec<Document>> {
+        let indexes = self.target.outside("list_indexes")?.indexes()?;
+        indexes.ok_or_else(|| {
+            Error::command(
+                crate::ErrorCode::NamespaceNotFound,
+                format!("ns does not exist: {}", self.namespace()),
+            )
+        })
+    }
+
+    /// Drops the index of this name.
+    ///
+    /// # Errors
+    /// `IndexNotFound`, `NamespaceNotFound`; `InvalidOptions` for the index on `_id`.
+    pub fn drop_index(&self, name: &str) -> Result<()> {
+        Ok(self.target.outside("drop_index")?.drop_index(name)?)
+    }
+
+    /// Drops the collection with its documents and indexes. It is no error if it does not exist.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn drop(&self) -> Result<()> {
+        self.target.outside("drop")?;
+        self.target.database().drop_collection(self.namespace())?;
+        Ok(())
+    }
+
+    /// Watches the changes of the collection. The database must record changes: see
+    /// [`Database::record_changes`](crate::Database::record_changes).
+    pub fn watch(&self) -> Watch<'_, T> {
+        Watch::new(&self.target)
+    }
+
+    /// The versions of the document with this `_id`, the oldest first, as far as the change log has them.
+    ///
+    /// # Errors
+    /// `IllegalOperation` if changes are not recorded.
+    pub fn history(&self, id: impl Into<bson::Bson>) -> Result<Vec<Revision>> {
+        Ok(self.target.outside("history")?.history(id)?)
+    }
+
+    /// Inserts the document that `text` is in extended JSON (relaxed or canonical), and returns its `_id`. In a
+    /// collection of the format `json` the text itself is stored.
+    ///
+    /// # Errors
+    /// `FailedToParse` with line and column, and those of [`Self::insert_one`].
+    pub fn insert_json(&self, text: &str) -> Result<bson::Bson> {
+        Ok(self.target.outside("insert_json")?.insert_json(text)?)
+    }
+}

@@ -1,0 +1,192 @@
+//! A database: a directory with collections.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bson::Document;
+use treedb_collections as engine;
+use treedb_storage::disk::MemoryDisk;
+use treedb_storage::{Durability, Options, Store};
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::target::Target;
+use crate::transaction::{self, Transaction};
+use crate::{ChangeLogOptions, DatabaseCheck};
+
+/// An open database. A handle is cheap to clone and can be used by any number of threads; one process at a time can have a
+/// directory open.
+///
+/// Collections are named `database.collection`, as on a server. A name without a dot is a collection of the database
+/// `test`, the one that MongoDB's shell begins in.
+#[derive(Clone)]
+pub struct Database {
+    engine: engine::Database,
+}
+
+impl Database {
+    /// Opens the database in `dir`, or creates it, and recovers it if it was not closed.
+    ///
+    /// # Errors
+    /// [`Error::Storage`](crate::Error::Storage): a directory that another process has open, damaged files, I/O errors.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(dir, Options::default())
+    }
+
+    /// [`Self::open`] with options: durability, cache size, encryption key.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Ok(Database { engine: engine::Database::open_with(dir, options)? })
+    }
+
+    /// A database in memory, for tests: it is gone with its last handle.
+    ///
+    /// # Errors
+    /// [`Error::Storage`](crate::Error::Storage) if there is no memory.
+    pub fn in_memory() -> Result<Self> {
+        let mut options = Options::default();
+        options.disk = Arc::new(MemoryDisk::new());
+        options.durability = Durability::Relaxed;
+        options.log_segment_bytes = 1 << 20;
+        options.value_segment_bytes = 4 << 20;
+        Self::open_with("/in-memory", options)
+    }
+
+    /// The collection of this name, with documents of the type `T`. An invalid name is the error of its first action.
+    pub fn collection<T>(&self, name: &str) -> Collection<T> {
+        Collection::new(Target::new(self.engine.clone(), name, None))
+    }
+
+    /// Creates a collection with options: see [`CreateCollection`]. Without options there is no need to: the first
+    /// document creates its collection.
+    pub fn create_collection(&self, name: &str) -> CreateCollection<'_> {
+        let name = Target::new(self.engine.clone(), name, None).name().to_owned();
+        CreateCollection { db: self, name, options: Document::new() }
+    }
+
+    /// The full names of all collections, in order.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn list_collection_names(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for database in self.engine.list_databases()? {
+            let collections = self.engine.list_collections(&database)?;
+            names.extend(collections.into_iter().map(|info| info.namespace.as_str().to_owned()));
+        }
+        Ok(names)
+    }
+
+    /// Runs `work` in a transaction and commits it; after a conflict with another transaction again, with pauses.
+    /// `work` must do nothing outside of the database that may not be done twice.
+    ///
+    /// ```
+    /// use treedb_core::{Collection, Database, bson::{Document, doc}};
+    ///
+    /// # fn main() -> treedb_core::Result<()> {
+    /// let db = Database::in_memory()?;
+    /// let stock: Collection = db.collection("stock");
+    /// stock.insert_one(doc! { "_id": "bolts", "left": 7 }).run()?;
+    /// db.transaction(|txn| {
+    ///     txn.collection::<Document>("stock")
+    ///         .update_one(doc! { "_id": "bolts" }, doc! { "$inc": { "left": -2 } })
+    ///         .run()?;
+    ///     txn.collection("orders").insert_one(doc! { "what": "bolts", "many": 2 }).run()?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(db.collection::<Document>("orders").count_documents(doc! {}).run()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::WriteConflict`](crate::Error::WriteConflict) after a hundred attempts.
+    pub fn transaction<T>(&self, work: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+        transaction::run(&self.engine, work)
+    }
+
+    /// Begins a transaction that you commit yourself.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn begin(&self) -> Result<Transaction> {
+        Transaction::begin(&self.engine)
+    }
+
+    /// Records changes from now on, for [`Collection::watch`] and for reading the past; `None` stops that and drops what
+    /// was recorded.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn record_changes(&self, options: Option<ChangeLogOptions>) -> Result<()> {
+        Ok(self.engine.record_changes(options)?)
+    }
+
+    /// Verifies everything: pages, checksums, documents, and every index against its documents both ways.
+    ///
+    /// # Errors
+    /// The first disagreement found, and where.
+    pub fn check(&self) -> Result<DatabaseCheck> {
+        Ok(self.engine.check()?)
+    }
+
+    /// The key/value store underneath: statistics, checkpoints, backup, compaction, tables of your own. The tables named
+    /// `catalog`, `rows/..`, `index/..` and `changes..` are those of the collections.
+    pub fn store(&self) -> &Store {
+        self.engine.store()
+    }
+
+    /// Writes a checkpoint and closes the files, when this is the last handle. Dropping all handles is enough: what was
+    /// committed is recovered when the database is opened again.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn close(self) -> Result<()> {
+        Ok(self.engine.close()?)
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+/// The action of [`Database::create_collection`].
+#[must_use = "an action does nothing until it is run"]
+pub struct CreateCollection<'d> {
+    db: &'d Database,
+    name: String,
+    options: Document,
+}
+
+impl CreateCollection<'_> {
+    /// What its documents must match: a filter, or `doc! { "$jsonSchema": { .. } }`.
+    pub fn validator(mut self, validator: Document) -> Self {
+        self.options.insert("validator", validator);
+        self
+    }
+
+    /// How strings are compared where nothing else is said: `doc! { "locale": "en", "strength": 2 }`.
+    pub fn collation(mut self, collation: Document) -> Self {
+        self.options.insert("collation", collation);
+        self
+    }
+
+    /// Any of the options of MongoDB's `create` command.
+    pub fn options(mut self, options: Document) -> Self {
+        self.options.extend(options);
+        self
+    }
+
+    /// Creates the collection.
+    ///
+    /// # Errors
+    /// `NamespaceExists`, `InvalidNamespace`; those of the options.
+    pub fn run(self) -> Result<()> {
+        self.db.engine.create_collection(&self.name, self.options)?;
+        Ok(())
+    }
+}
