@@ -84,5 +84,5 @@ pub use watch::{ChangeStream, ChangeStreamEvent, FullDocument, FullDocumentBefor
 #[doc = include_str!("../../README.md")]
 struct Readme;
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/collections.md")]
-struct Collections;
+#[doc = include_str!("../../docs/library.md")]
+struct Library;
