@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 COUNTS = ROOT / "bench" / "instructions" / "counts.json"
 PROFILES = TARGET / "instructions"
-LIMIT = 3.0  # per cent
+LIMIT = 3.0  # per cent over its count that a path may take
 # Valgrind's start-up reads its client's environment, and so does the C library: the same few variables everywhere.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 # The one function that is counted; Rust's mangled names contain its path in either form.
@@ -81,7 +81,7 @@ def count(binary, name):
     return round(int(collected[1]) / operations, 1)
 
 
-def compare(known, now, descriptions):
+def compare(known, now, descriptions, limit):
     """Prints the table; returns how many paths are within the limit and how many are not."""
     passed = failed = 0
     print(f"{'path':22} {'checked in':>12} {'now':>12} {'difference':>10}  one operation is")
@@ -94,12 +94,12 @@ def compare(known, now, descriptions):
             print(f"{name:22} {'':12} {now[name]:12,.1f} {'':10}  FAILED: no count is checked in, run with --write {name}")
         elif name in now:
             change = 100 * (now[name] / known[name] - 1)
-            bad = change > LIMIT
+            bad = change > limit
             passed, failed = passed + (not bad), failed + bad
             print(f"{name:22} {known[name]:12,.1f} {now[name]:12,.1f} {change:+9.2f}%  {descriptions[name]}")
             if bad:
-                print(f"{'':22} FAILED: more than {LIMIT:g} % over its count")
-            elif change < -LIMIT:
+                print(f"{'':22} FAILED: more than {limit:g} % over its count")
+            elif change < -limit:
                 print(f"{'':22} better than its count: lower it with --write {name}, and say why in the commit")
     return passed, failed
 
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("paths", nargs="*", metavar="PATH")
     parser.add_argument("--write", action="store_true", help="write the counts instead of failing")
     parser.add_argument("--binary", type=pathlib.Path, help="a program built before")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="per cent over its count that a path may take (default: 3)")
     args = parser.parse_args()
     if not shutil.which("valgrind"):
         raise Failure("valgrind is missing: `make setup` installs it")
@@ -124,7 +125,7 @@ def main():
 
     file = json.loads(COUNTS.read_text()) if COUNTS.exists() else {"made_with": {}, "instructions": {}}
     known, with_what = file["instructions"], made_with()
-    passed, failed = compare(known, now, descriptions)
+    passed, failed = compare(known, now, descriptions, args.limit)
     for what, here in with_what.items():
         if file["made_with"].get(what, here) != here:
             print(f"summary: the counts were made with {what} {file['made_with'][what]}, this is {here}")
