@@ -7,7 +7,7 @@ SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
+.PHONY: instructions schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ bench: ## One suite beside its peers (SUITE=name, or all): a table, and bench/re
 
 bench-docs: ## Write docs/benchmarks.md from bench/results/
 	@cargo run -q --release -p bench -- docs
+
+instructions: setup ## Instructions of the hot paths under callgrind, against bench/instructions/counts.json
+	@scripts/instructions.py
 
 schedules: ## Thousands of orders in which threads may take their steps
 	@scripts/run_tests.py schedules

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and this machine lacks: PostgreSQL 15 with server headers, libclang for
-# the bindings, Python with venv for the driver tests; and the packages named as arguments. Installs nothing that is
-# there already.
+# the bindings, Python with venv for the driver tests, valgrind for the instruction counts; and the packages named as
+# arguments. Installs nothing that is there already.
 set -euo pipefail
 
 wanted=()
@@ -10,6 +10,7 @@ need postgresql-15
 need postgresql-server-dev-15
 need libclang-dev
 need build-essential
+command -v valgrind >/dev/null || need valgrind
 command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv
 command -v setpriv >/dev/null || need util-linux
 for package in "$@"; do need "$package"; done
