@@ -65,7 +65,7 @@ impl<'c, T> Watch<'c, T> {
     /// Opens the stream.
     ///
     /// # Errors
-    /// `IllegalOperation` if the database does not record changes; `ChangeStreamHistoryLost` if it no longer has those
+    /// `Location40573` if the database does not record changes; `ChangeStreamHistoryLost` if it no longer has those
     /// to resume with.
     pub fn run(mut self) -> Result<ChangeStream<T>> {
         self.deferred.check()?;

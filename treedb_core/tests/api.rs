@@ -1,0 +1,439 @@
+//! The public API, as a program uses it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use treedb_core::bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
+use treedb_core::{
+    AsOf, ChangeLogOptions, Collection, Database, Durability, Error, ErrorCode, FullDocument,
+    FullDocumentBeforeChange, IndexModel, Options, ReturnDocument, StorageError,
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Film {
+    #[serde(rename = "_id")]
+    id: i32,
+    title: String,
+    year: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rating: Option<f64>,
+}
+
+fn film(id: i32, title: &str, year: i32) -> Film {
+    Film { id, title: title.into(), year, rating: None }
+}
+
+fn films() -> (Database, Collection<Film>) {
+    let db = Database::in_memory().unwrap();
+    let films = db.collection::<Film>("films");
+    films
+        .insert_many([film(1, "Alien", 1979), film(2, "Heat", 1995), film(3, "Aliens", 1986)])
+        .run()
+        .unwrap();
+    (db, films)
+}
+
+fn titles(films: impl Iterator<Item = treedb_core::Result<Film>>) -> Vec<String> {
+    films.map(|film| film.unwrap().title).collect()
+}
+
+fn ignoring_case() -> Document {
+    doc! { "locale": "en", "strength": 2 }
+}
+
+#[test]
+fn values_of_a_type_come_back_as_they_went_in() {
+    let (_, films) = films();
+    let heat = Film { rating: Some(8.3), ..film(4, "Heat 2", 2027) };
+    assert_eq!(films.insert_one(&heat).run().unwrap().inserted_id, Bson::Int32(4));
+    assert_eq!(films.find_one(doc! { "_id": 4 }).run().unwrap(), Some(heat));
+    assert_eq!(films.find_one(rawdoc! { "_id": 5 }).run().unwrap(), None);
+    assert_eq!(films.estimated_document_count().unwrap(), 4);
+}
+
+#[test]
+fn a_find_is_sorted_cut_and_projected() {
+    let (_, films) = films();
+    let newest = films.find(doc! {}).sort(doc! { "year": -1 }).skip(1).limit(1).allow_disk_use(false);
+    assert_eq!(titles(newest.run().unwrap()), ["Aliens"]);
+    let oldest = films.find_one(doc! {}).sort(doc! { "year": 1 }).skip(1).run().unwrap().unwrap();
+    assert_eq!(oldest.title, "Aliens");
+    let names = films.clone_with_type::<Document>();
+    let names = names.find_one(doc! { "_id": 2 }).projection(doc! { "title": 1, "_id": 0 }).run().unwrap();
+    assert_eq!(names, Some(doc! { "title": "Heat" }));
+    let found = films.find(doc! { "title": "heat" }).collation(ignoring_case()).run().unwrap();
+    assert_eq!(titles(found), ["Heat"]);
+    let counted = films.count_documents(doc! { "title": "HEAT" }).collation(ignoring_case());
+    assert_eq!(counted.run().unwrap(), 1);
+    assert_eq!(films.count_documents(doc! {}).skip(1).limit(1).run().unwrap(), 1);
+}
+
+#[test]
+fn documents_are_read_one_by_one_or_without_a_copy() {
+    let (_, films) = films();
+    let mut cursor = films.find(doc! { "year": { "$lt": 1990 } }).sort(doc! { "year": 1 }).run().unwrap();
+    assert!(cursor.current().is_none());
+    assert_eq!(cursor.deserialize_current().unwrap_err().code(), ErrorCode::CursorNotFound);
+    assert!(cursor.advance().unwrap());
+    assert_eq!(cursor.current().unwrap().get_str("title").unwrap(), "Alien");
+    assert_eq!(cursor.deserialize_current().unwrap(), film(1, "Alien", 1979));
+    let mut rest = cursor.with_type::<Document>();
+    assert_eq!(rest.next().unwrap().unwrap().get_str("title").unwrap(), "Aliens");
+    assert!(rest.next().is_none());
+
+    let mut seen = Vec::new();
+    let visit = |document: &treedb_core::bson::RawDocument| {
+        seen.push(document.get_i32("_id").unwrap());
+        if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    films.find(doc! {}).hint("$natural").for_each(visit).unwrap();
+    assert_eq!(seen, [1, 2]);
+}
+
+#[test]
+fn updates_report_what_they_did() {
+    let (_, films) = films();
+    let old = doc! { "year": { "$lt": 1990 } };
+    let done = films.update_many(old, doc! { "$inc": { "year": 100 } }).run().unwrap();
+    assert_eq!((done.matched_count, done.modified_count, done.upserted_id), (2, 2, None));
+    let stages = [doc! { "$set": { "year": { "$add": ["$year", 1] } } }];
+    assert_eq!(films.update_one(doc! { "_id": 2 }, stages).run().unwrap().modified_count, 1);
+    let stages = vec![doc! { "$set": { "title": { "$concat": ["$title", "!"] } } }];
+    films.update_one(doc! { "title": "heat" }, stages).hint("_id_").collation(ignoring_case()).run().unwrap();
+    assert_eq!(films.find_one(doc! { "_id": 2 }).run().unwrap(), Some(film(2, "Heat!", 1996)));
+
+    let new = doc! { "$set": { "title": "Brazil", "year": 1985 } };
+    let upserted = films.update_one(doc! { "_id": 9 }, new).upsert(true).run().unwrap();
+    assert_eq!(upserted.upserted_id, Some(Bson::Int32(9)));
+    let replaced = films.replace_one(doc! { "_id": 9 }, film(9, "Brasil", 1985)).run().unwrap();
+    assert_eq!((replaced.matched_count, replaced.modified_count), (1, 1));
+    let ran = films.replace_one(doc! { "title": "Ran" }, film(10, "Ran", 1985)).upsert(true).hint("_id_");
+    assert_eq!(ran.collation(ignoring_case()).run().unwrap().upserted_id, Some(Bson::Int32(10)));
+
+    let lists: Collection = films.clone_with_type();
+    lists.insert_one(doc! { "_id": 20, "grades": [1, 5, 9] }).run().unwrap();
+    let update = doc! { "$set": { "grades.$[low]": 0 } };
+    let filters = [doc! { "low": { "$lt": 6 } }];
+    lists.update_one(doc! { "_id": 20 }, update).array_filters(filters).run().unwrap();
+    let grades = lists.find_one(doc! { "_id": 20 }).run().unwrap().unwrap();
+    assert_eq!(grades, doc! { "_id": 20, "grades": [0, 0, 9] });
+}
+
+#[test]
+fn an_update_needs_operators_and_a_replacement_has_none() {
+    let (_, films) = films();
+    let refused = films.update_one(doc! { "_id": 1 }, doc! { "title": "Alien" }).run().unwrap_err();
+    assert!(
+        refused.code() == ErrorCode::BadValue && refused.to_string().contains("replace_one"),
+        "{refused}"
+    );
+    let films: Collection = films.clone_with_type();
+    let refused = films.replace_one(doc! { "_id": 1 }, doc! { "$set": { "a": 1 } }).run().unwrap_err();
+    assert!(refused.code() == ErrorCode::BadValue && refused.to_string().contains("update_one"), "{refused}");
+    let refused = films.find_one_and_update(doc! {}, doc! { "a": 1 }).run().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::BadValue);
+}
+
+#[test]
+fn deletes_take_one_or_all() {
+    let (_, films) = films();
+    assert_eq!(films.delete_one(doc! { "year": { "$lt": 1990 } }).run().unwrap().deleted_count, 1);
+    let heat = films.delete_many(doc! { "title": "HEAT" }).collation(ignoring_case());
+    assert_eq!(heat.run().unwrap().deleted_count, 1);
+    assert_eq!(films.delete_many(doc! { "_id": 3 }).hint("_id_").run().unwrap().deleted_count, 1);
+    assert_eq!(films.estimated_document_count().unwrap(), 0);
+}
+
+#[test]
+fn one_document_is_changed_and_returned_at_once() {
+    let (_, films) = films();
+    let inc = doc! { "$inc": { "year": 1 } };
+    let before = films.find_one_and_update(doc! {}, inc.clone()).sort(doc! { "year": 1 }).run().unwrap();
+    assert_eq!(before, Some(film(1, "Alien", 1979)));
+    let after = films.find_one_and_update(doc! { "_id": 1 }, inc).return_document(ReturnDocument::After);
+    assert_eq!(after.hint("_id_").run().unwrap(), Some(film(1, "Alien", 1981)));
+    let replaced = films.find_one_and_replace(doc! { "_id": 1 }, film(1, "Alien", 1979));
+    assert_eq!(replaced.run().unwrap().unwrap().year, 1981);
+    let new = films.find_one_and_replace(doc! { "_id": 7 }, film(7, "Ran", 1985)).upsert(true);
+    assert_eq!(new.return_document(ReturnDocument::After).run().unwrap(), Some(film(7, "Ran", 1985)));
+    assert_eq!(films.find_one_and_delete(doc! { "_id": 7 }).run().unwrap().unwrap().title, "Ran");
+    assert_eq!(films.find_one_and_delete(doc! { "_id": 7 }).run().unwrap(), None);
+    let names: Collection = films.clone_with_type();
+    let gone = names.find_one_and_delete(doc! { "title": "heat" }).collation(ignoring_case());
+    assert_eq!(gone.projection(doc! { "year": 1 }).run().unwrap(), Some(doc! { "_id": 2, "year": 1995 }));
+    names.insert_one(doc! { "_id": 30, "grades": [1, 9] }).run().unwrap();
+    let update = names.find_one_and_update(doc! { "_id": 30 }, doc! { "$set": { "grades.$[low]": 0 } });
+    let update = update.array_filters(vec![doc! { "low": { "$lt": 6 } }]);
+    let after = update.return_document(ReturnDocument::After).run().unwrap();
+    assert_eq!(after, Some(doc! { "_id": 30, "grades": [0, 9] }));
+}
+
+#[test]
+fn pipelines_have_their_own_type_and_variables() {
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Decade {
+        _id: i32,
+        count: i32,
+    }
+    let (_, films) = films();
+    let decade = rawdoc! { "$subtract": ["$year", { "$mod": ["$year", 10] }] };
+    let stages = [
+        rawdoc! { "$match": { "$expr": { "$gte": ["$year", "$$since"] } } },
+        rawdoc! { "$group": { "_id": decade, "count": { "$sum": 1 } } },
+        rawdoc! { "$sort": { "_id": 1 } },
+    ];
+    let decades = films.aggregate(stages).let_vars(doc! { "since": 1980 }).allow_disk_use(false);
+    let decades = decades.max_time(Duration::from_secs(60)).with_type::<Decade>().run().unwrap();
+    let decades: Vec<Decade> = decades.map(Result::unwrap).collect();
+    assert_eq!(decades, [Decade { _id: 1980, count: 1 }, Decade { _id: 1990, count: 1 }]);
+    let matching = [doc! { "$match": { "title": "heat" } }];
+    let found = films.aggregate(&matching[..]).collation(ignoring_case()).hint("_id_");
+    assert_eq!(found.run().unwrap().count(), 1);
+    let shown =
+        films.aggregate(vec![doc! { "$match": { "_id": 1 } }, doc! { "$count": "n" }]).explain().unwrap();
+    assert!(shown.contains_key("queryPlanner") && !shown.get_array("stages").unwrap().is_empty(), "{shown}");
+}
+
+#[test]
+fn distinct_values_and_plans_are_shown() {
+    let (_, films) = films();
+    films.insert_one(film(4, "Heat", 1995)).run().unwrap();
+    let values = films.distinct("title", doc! { "year": { "$gt": 1980 } }).run().unwrap();
+    assert_eq!(values, [Bson::from("Heat"), Bson::from("Aliens")]);
+    assert_eq!(films.distinct("year", doc! {}).hint("_id_").run().unwrap().len(), 3);
+    films.create_index(doc! { "year": 1 }).run().unwrap();
+    let shown = films.find(doc! { "year": 1995 }).explain().unwrap();
+    let found = shown.get_document("executionStats").unwrap().get("nReturned").cloned();
+    assert!(matches!(found, Some(Bson::Int32(2) | Bson::Int64(2))), "{shown}");
+}
+
+#[test]
+fn indexes_are_created_listed_and_dropped() {
+    let (_, films) = films();
+    let with_mail = doc! { "mail": { "$exists": true } };
+    let created = films.create_indexes([
+        IndexModel::new(doc! { "title": 1, "year": -1 }),
+        IndexModel::new(doc! { "year": 1 }).name("by_year").sparse(),
+        IndexModel::new(doc! { "mail": 1 }).unique().partial_filter_expression(with_mail),
+        IndexModel::new(doc! { "seen": 1 }).expire_after(Duration::from_secs(60)).hidden(),
+        IndexModel::new(doc! { "$**": 1 }).wildcard_projection(doc! { "title": 0 }),
+        IndexModel::new(doc! { "place": 1 }).collation(doc! { "locale": "en", "strength": 1 }),
+    ]);
+    let names = ["title_1_year_-1", "by_year", "mail_1", "seen_1", "$**_1", "place_1"];
+    assert_eq!(created.run().unwrap(), names);
+    films.drop_index("by_year").unwrap();
+    assert_eq!(films.drop_index("by_year").unwrap_err().code(), ErrorCode::IndexNotFound);
+    let listed = films.list_indexes().unwrap();
+    let listed: Vec<_> = listed.iter().map(|index| index.get_str("name").unwrap()).collect();
+    assert_eq!(listed, ["_id_", "title_1_year_-1", "mail_1", "seen_1", "$**_1", "place_1"]);
+    films.drop().unwrap();
+    films.drop().unwrap();
+    assert_eq!(films.list_indexes().unwrap_err().code(), ErrorCode::NamespaceNotFound);
+}
+
+#[test]
+fn a_transaction_sees_its_own_changes_and_nobody_else_does_until_it_commits() {
+    let (db, films) = films();
+    let txn = db.begin().unwrap();
+    let inside = txn.collection::<Film>("films");
+    inside.insert_one(film(4, "Ran", 1985)).run().unwrap();
+    inside.insert_many([film(5, "Ikiru", 1952)]).run().unwrap();
+    inside.update_one(doc! { "_id": 1 }, doc! { "$set": { "year": 1 } }).run().unwrap();
+    assert_eq!(inside.find_one_and_delete(doc! { "_id": 2 }).run().unwrap().unwrap().title, "Heat");
+    inside.delete_many(doc! { "_id": 3 }).run().unwrap();
+    let by_id = |films: &Collection<Film>| titles(films.find(doc! {}).sort(doc! { "_id": 1 }).run().unwrap());
+    assert_eq!(by_id(&inside), ["Alien", "Ran", "Ikiru"]);
+    assert_eq!(inside.find_one(doc! { "_id": 4 }).run().unwrap(), Some(film(4, "Ran", 1985)));
+    assert_eq!(inside.count_documents(doc! {}).run().unwrap(), 3);
+    assert_eq!(inside.distinct("year", doc! {}).run().unwrap().len(), 3);
+    assert_eq!(inside.aggregate([doc! { "$count": "n" }]).run().unwrap().count(), 1);
+    let mut seen = 0;
+    let count = |_: &treedb_core::bson::RawDocument| {
+        seen += 1;
+        ControlFlow::Continue(())
+    };
+    inside.find(doc! {}).for_each(count).unwrap();
+    assert_eq!(seen, 3);
+    assert_eq!(by_id(&films), ["Alien", "Heat", "Aliens"]);
+    for refused in [
+        inside.create_index(doc! { "year": 1 }).run().unwrap_err(),
+        inside.estimated_document_count().unwrap_err(),
+        inside.watch().run().err().unwrap(),
+        inside.drop().unwrap_err(),
+        inside.find(doc! {}).json().err().unwrap(),
+    ] {
+        assert_eq!(refused.code(), ErrorCode::OperationNotSupportedInTransaction, "{refused}");
+    }
+    txn.commit_with(Durability::Durable).unwrap();
+    assert_eq!(by_id(&films), ["Alien", "Ran", "Ikiru"]);
+    assert_eq!(inside.find_one(doc! {}).run().unwrap_err().code(), ErrorCode::NoSuchTransaction);
+}
+
+#[test]
+fn an_aborted_transaction_changes_nothing_and_its_collections_are_over() {
+    let (db, films) = films();
+    for dropped in [false, true] {
+        let txn = db.begin().unwrap();
+        let inside = txn.collection::<Film>("films");
+        inside.delete_many(doc! { "_id": 1 }).run().unwrap();
+        let mut cursor = inside.find(doc! {}).run().unwrap();
+        if dropped {
+            drop(txn)
+        } else {
+            txn.abort()
+        }
+        assert_eq!(films.count_documents(doc! {}).run().unwrap(), 3);
+        let late = inside.insert_one(film(8, "x", 1)).run().unwrap_err();
+        assert_eq!(late.code(), ErrorCode::NoSuchTransaction);
+        assert_eq!(cursor.advance().unwrap_err().code(), ErrorCode::NoSuchTransaction);
+    }
+}
+
+#[test]
+fn money_moved_by_conflicting_closures_is_neither_made_nor_lost() {
+    let db = Database::in_memory().unwrap();
+    let accounts: Collection = db.collection("accounts");
+    accounts.insert_many((0..4).map(|id| doc! { "_id": id, "balance": 100 })).run().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for n in 0..50 {
+                    let moved = db.transaction(|txn| {
+                        let accounts = txn.collection::<Document>("accounts");
+                        for (who, change) in [((thread + n) % 4, -1), (n % 4, 1)] {
+                            let update = doc! { "$inc": { "balance": change } };
+                            accounts.update_one(doc! { "_id": who }, update).run()?;
+                        }
+                        Ok(())
+                    });
+                    moved.unwrap();
+                }
+            });
+        }
+    });
+    let balances = accounts.find(doc! {}).run().unwrap();
+    assert_eq!(balances.map(|account| account.unwrap().get_i32("balance").unwrap()).sum::<i32>(), 400);
+    let failed: treedb_core::Result<()> = db.transaction(|txn| {
+        txn.collection("accounts").insert_one(doc! { "_id": 99 }).run()?;
+        txn.collection("accounts").insert_one(doc! { "_id": 99 }).run()?;
+        Ok(())
+    });
+    assert!(matches!(failed, Err(Error::DuplicateKey { .. })));
+    assert_eq!(accounts.count_documents(doc! { "_id": 99 }).run().unwrap(), 0);
+}
+
+#[test]
+fn refused_documents_are_reported_and_the_others_are_inserted() {
+    let (_, films) = films();
+    let some = || [film(10, "a", 1), film(1, "b", 1), film(11, "c", 1), film(2, "d", 1), film(12, "e", 1)];
+    let Err(Error::InsertMany(ordered)) = films.insert_many(some()).run() else { panic!("not refused") };
+    assert_eq!(ordered.inserted_ids, BTreeMap::from([(0, Bson::Int32(10))]));
+    assert_eq!((ordered.errors.len(), ordered.errors[0].0, ordered.not_tried), (1, 1, 3));
+    let error = films.insert_many(some()).ordered(false).run().unwrap_err();
+    assert!(error.code() == ErrorCode::DuplicateKey && error.to_string().starts_with("3 of 5"), "{error}");
+    let Error::InsertMany(unordered) = error else { panic!("{error}") };
+    assert_eq!(unordered.inserted_ids.keys().copied().collect::<Vec<_>>(), [2, 4]);
+    assert_eq!((unordered.errors.len(), unordered.not_tried), (3, 0));
+    let without = films.clone_with_type::<Document>();
+    let ids = without.insert_many([doc! { "a": 1 }, doc! { "a": 2 }]).run().unwrap().inserted_ids;
+    assert!(ids.len() == 2 && ids.values().all(|id| matches!(id, Bson::ObjectId(_))));
+}
+
+#[test]
+fn errors_say_which_case_they_are() {
+    let (db, films) = films();
+    let Err(Error::DuplicateKey { key, message }) = films.insert_one(film(1, "x", 1)).run() else { panic!() };
+    assert!(key.index == "_id_" && message.starts_with("E11000"), "{message}");
+    db.create_collection("checked").validator(doc! { "n": { "$gt": 0 } }).run().unwrap();
+    let checked: Collection = db.collection("checked");
+    let Err(Error::Validation { details, .. }) = checked.insert_one(doc! { "n": 0 }).run() else { panic!() };
+    assert!(details.get("failingDocumentId").unwrap().is_some());
+    assert_eq!(checked.find_one(doc! { "n": { "$no": 1 } }).run().unwrap_err().code(), ErrorCode::BadValue);
+    assert_eq!(films.find_one(doc! { "a\0": 1 }).run().unwrap_err().code(), ErrorCode::InvalidBSON);
+    checked.insert_one(doc! { "n": 1 }).run().unwrap();
+    let wrong = checked.clone_with_type::<Film>().find_one(doc! {}).run().unwrap_err();
+    assert!(matches!(wrong, Error::Bson(_)), "{wrong}");
+    for name in ["", ".", "a..b", "$x", "a.system.x"] {
+        let refused = db.collection::<Film>(name).find_one(doc! {}).run().unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidNamespace, "{name}: {refused}");
+    }
+    let (one, two) = (db.begin().unwrap(), db.begin().unwrap());
+    let change = doc! { "$inc": { "year": 1 } };
+    one.collection::<Film>("films").update_one(doc! { "_id": 1 }, change.clone()).run().unwrap();
+    two.collection::<Film>("films").update_one(doc! { "_id": 1 }, change).run().unwrap();
+    one.commit().unwrap();
+    let conflict = two.commit().unwrap_err();
+    assert!(matches!(conflict, Error::WriteConflict { .. }) && conflict.code() == ErrorCode::WriteConflict);
+}
+
+#[test]
+fn changes_are_watched_as_values_and_the_past_is_read() {
+    let (db, films) = films();
+    assert_eq!(films.watch().run().err().unwrap().code(), ErrorCode::Location40573);
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    films.drop().unwrap();
+    let images = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
+    db.create_collection("films").options(images).run().unwrap();
+    let watch = films.watch().full_document(FullDocument::UpdateLookup);
+    let watch = watch.full_document_before_change(FullDocumentBeforeChange::WhenAvailable);
+    let mut changes =
+        watch.pipeline([doc! { "$match": { "operationType": { "$ne": "delete" } } }]).run().unwrap();
+    films.insert_one(film(1, "Alein", 1979)).run().unwrap();
+    films.update_one(doc! { "_id": 1 }, doc! { "$set": { "title": "Alien" } }).run().unwrap();
+    let inserted = changes.next().unwrap().unwrap();
+    assert_eq!(inserted.operation_type, "insert");
+    assert_eq!(inserted.full_document, Some(film(1, "Alein", 1979)));
+    assert_eq!(inserted.document_key, Some(doc! { "_id": 1 }));
+    let token = changes.resume_token();
+    let wait = Duration::from_secs(20);
+    let updated = changes.next_timeout(wait).unwrap().unwrap();
+    assert_eq!(updated.full_document_before_change, Some(film(1, "Alein", 1979)));
+    assert!(updated.raw.get("updateDescription").unwrap().is_some());
+    let again = films.watch().resume_after(token).run().unwrap().next_timeout(wait).unwrap().unwrap();
+    assert_eq!(again.operation_type, "update");
+    let since = inserted.raw.get_timestamp("clusterTime").unwrap();
+    let mut since = films.watch().start_at_operation_time(since).run().unwrap();
+    assert_eq!(since.next_timeout(wait).unwrap().unwrap().operation_type, "insert");
+
+    let versions = films.history(1).unwrap();
+    assert_eq!(versions.len(), 2);
+    let first = films.find_one(doc! {}).as_of(AsOf::Change(versions[0].change)).run().unwrap().unwrap();
+    assert_eq!(first.title, "Alein");
+}
+
+#[test]
+fn text_of_a_json_collection_comes_back_as_it_was_given() {
+    let db = Database::in_memory().unwrap();
+    let format = doc! { "storageEngine": { "treedb": { "format": "json" } } };
+    db.create_collection("notes").options(format).run().unwrap();
+    let notes: Collection = db.collection("notes");
+    let text = "{ \"_id\": 1,  \"text\" : \"as given\" }";
+    assert_eq!(notes.insert_json(text).unwrap(), Bson::Int32(1));
+    assert_eq!(notes.find(doc! {}).json().unwrap().map(Result::unwrap).collect::<Vec<_>>(), [text]);
+}
+
+#[test]
+fn a_database_in_a_directory_is_there_again_and_one_in_memory_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.durability = Durability::Relaxed;
+    let db = Database::open_with(dir.path(), options).unwrap();
+    let films = db.collection::<RawDocumentBuf>("cinema.films").with_durability(Durability::Durable);
+    assert_eq!(films.namespace(), "cinema.films");
+    films.insert_one(rawdoc! { "_id": 1, "title": "Heat" }).run().unwrap();
+    db.create_collection("places").collation(ignoring_case()).run().unwrap();
+    let busy = Database::open(dir.path()).unwrap_err();
+    assert!(matches!(busy, Error::Storage(StorageError::InUse { .. })), "{busy}");
+    drop(films);
+    db.close().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    assert_eq!(db.list_collection_names().unwrap(), ["cinema.films", "test.places"]);
+    assert_eq!(db.check().unwrap().collections.len(), 2);
+    db.store().checkpoint().unwrap();
+    assert_eq!(Database::in_memory().unwrap().list_collection_names().unwrap(), [""; 0]);
+}
