@@ -5,13 +5,12 @@
 
 use std::cmp::Ordering;
 
-use pgrx::pg_sys;
-
 use super::column::ArgumentType;
 use super::edge::Edge;
 use super::schema::Schema;
-use crate::shim::array;
+use crate::shim::datum::Datum;
 use crate::shim::error::{SqlState, fail};
+use crate::shim::index_scan::{Condition, ScanKey};
 
 /// Prefixes beyond that number are not multiplied out: later columns are checked entry by entry.
 const MOST_PREFIXES: usize = 10_000;
@@ -50,14 +49,10 @@ impl Wanted {
     }
 
     /// Reads the keys of a scan.
-    ///
-    /// # Safety
-    /// The keys are those the server passes to `amrescan`.
-    pub(super) unsafe fn read(schema: &Schema, keys: &[pg_sys::ScanKeyData]) -> Self {
+    pub(super) fn read<'k>(schema: &Schema, keys: impl Iterator<Item = ScanKey<'k>>) -> Self {
         let mut tests = Vec::new();
         for key in keys {
-            // SAFETY: the caller's.
-            match unsafe { read_key(schema, key) } {
+            match read_key(schema, key) {
                 Some(test) => tests.push(test),
                 // A comparison with NULL is true of no row.
                 None => return Wanted::default(),
@@ -103,66 +98,56 @@ impl Wanted {
 }
 
 /// One scan key as a test; `None` if it is true of no row.
-unsafe fn read_key(schema: &Schema, key: &pg_sys::ScanKeyData) -> Option<(usize, Test)> {
-    let number = usize::try_from(key.sk_attno).unwrap_or(0).wrapping_sub(1);
+fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<(usize, Test)> {
+    let number = key.column;
     let column = schema.columns.get(number)?;
-    let flags = key.sk_flags as u32;
-    if flags & pg_sys::SK_SEARCHNULL != 0 {
-        return Some((number, Test::Null));
-    }
-    if flags & pg_sys::SK_SEARCHNOTNULL != 0 {
-        return Some((number, Test::NotNull));
-    }
-    if flags & pg_sys::SK_ROW_HEADER != 0 {
-        fail(
-            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
-            "treedb_btree cannot compare rows",
-            "Compare the columns one by one.",
-        );
-    }
-    if flags & pg_sys::SK_ISNULL != 0 {
-        return None;
-    }
-    let other = (key.sk_subtype != pg_sys::InvalidOid).then_some(ArgumentType(key.sk_subtype));
-    let encode = |datum: pg_sys::Datum| {
+    let other = key.argument_type.map(ArgumentType);
+    let encode = |datum: Datum<'_>| {
         let mut bytes = Vec::new();
         column.encode_as(datum, other, &mut bytes);
         bytes
     };
-    if flags & pg_sys::SK_SEARCHARRAY != 0 {
-        let values = array::elements(key.sk_argument);
-        let mut values: Vec<Vec<u8>> = values.into_iter().flatten().map(encode).collect();
-        if values.is_empty() {
-            return None;
-        }
-        // `x > ANY (..)` is `x > the least`; `=` keeps all.
-        values.sort_by(|a, b| column.compare(a, b));
-        values.dedup_by(|a, b| column.compare(a, b) == Ordering::Equal);
-        let (least, greatest) = (values.first()?.clone(), values.last()?.clone());
-        let loosest = |less: bool| if less != column.descending { greatest.clone() } else { least.clone() };
-        return Some((
-            number,
-            match u32::from(key.sk_strategy) {
+    let test = match key.condition {
+        Condition::IsNull => Test::Null,
+        Condition::IsNotNull => Test::NotNull,
+        Condition::Never => return None,
+        Condition::Row => fail(
+            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "treedb_btree cannot compare rows",
+            "Compare the columns one by one.",
+        ),
+        Condition::CompareAny(values) => {
+            let mut values: Vec<Vec<u8>> = values.into_iter().map(encode).collect();
+            // `x > ANY (..)` is `x > the least`; `=` keeps all.
+            values.sort_by(|a, b| column.compare(a, b));
+            values.dedup_by(|a, b| column.compare(a, b) == Ordering::Equal);
+            let (least, greatest) = (values.first()?.clone(), values.last()?.clone());
+            let loosest =
+                |less: bool| if less != column.descending { greatest.clone() } else { least.clone() };
+            match key.strategy {
                 3 => Test::OneOf(values),
-                1 | 2 => inequality(column.descending, true, key.sk_strategy == 2, loosest(true)),
-                _ => inequality(column.descending, false, key.sk_strategy == 4, loosest(false)),
-            },
-        ));
-    }
-    let value = encode(key.sk_argument);
-    Some((
-        number,
-        match u32::from(key.sk_strategy) {
-            3 => Test::OneOf(vec![value]),
-            1 | 2 => inequality(column.descending, true, key.sk_strategy == 2, value),
-            4 | 5 => inequality(column.descending, false, key.sk_strategy == 4, value),
-            strategy => fail(
-                SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
-                format!("operator class of column {} has no strategy {strategy} in treedb_btree", number + 1),
-                "Strategies are 1 (<) to 5 (>), as in btree.",
-            ),
-        },
-    ))
+                1 | 2 => inequality(column.descending, true, key.strategy == 2, loosest(true)),
+                _ => inequality(column.descending, false, key.strategy == 4, loosest(false)),
+            }
+        }
+        Condition::Compare(value) => {
+            let value = encode(value);
+            match key.strategy {
+                3 => Test::OneOf(vec![value]),
+                1 | 2 => inequality(column.descending, true, key.strategy == 2, value),
+                4 | 5 => inequality(column.descending, false, key.strategy == 4, value),
+                strategy => fail(
+                    SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                    format!(
+                        "operator class of column {} has no strategy {strategy} in treedb_btree",
+                        number + 1
+                    ),
+                    "Strategies are 1 (<) to 5 (>), as in btree.",
+                ),
+            }
+        }
+    };
+    Some((number, test))
 }
 
 /// An inequality in the index's order: of a descending column, what is less comes behind.

@@ -9,17 +9,20 @@
 //! (or not at the rows at all), the page stays pinned: a vacuum that would remove the entries waits for that before
 //! it lets the table reuse the addresses.
 
-use std::ffi::c_void;
 use std::rc::Rc;
 
-use pgrx::{PgMemoryContexts, check_for_interrupts, pg_guard, pg_sys};
+use pgrx::{check_for_interrupts, pg_sys};
+use treedb_core::access::Way;
 
 use super::edge::Side;
 use super::range::Wanted;
 use super::schema::{Schema, row_of};
 use super::tree::{Reached, Tree};
-use crate::shim::buffer::{self, Lock};
-use crate::shim::{error, heap, server};
+use crate::shim::buffer::{self, Pin, Shared};
+use crate::shim::index_scan::{Bitmap, Scan};
+use crate::shim::relation::{Index, Relation};
+use crate::shim::snapshot::{self, Snapshot};
+use crate::shim::{error, heap};
 
 /// An entry to hand out.
 pub(super) struct Item {
@@ -45,41 +48,138 @@ pub(super) struct Loaded {
     next: Option<u32>,
 }
 
-/// Which way a scan goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Forward,
-    Backward,
-}
-
-/// Where a scan is.
-#[derive(Clone)]
+/// Where a scan is. Its pin is not released when this is dropped, see [`Place::leave`].
 pub(super) struct Place {
     pub(super) loaded: Rc<Loaded>,
     /// The item handed out last.
     pub(super) at: usize,
-    /// The pin that keeps a vacuum from the page, or 0.
-    pin: pg_sys::Buffer,
+    /// Keeps a vacuum from the page.
+    pin: Option<Pin>,
 }
 
-/// A scan. Pins are not released when this is dropped: `amendscan` does that, or the end of the transaction.
-struct Scan {
+impl Place {
+    /// The same place, pinned once more.
+    fn again(&self) -> Place {
+        Place { loaded: Rc::clone(&self.loaded), at: self.at, pin: self.pin.as_ref().map(Pin::again) }
+    }
+
+    /// Releases the pin.
+    fn leave(self) {
+        if let Some(pin) = self.pin {
+            pin.release();
+        }
+    }
+}
+
+/// A scan of the server's. It may be dropped after the transaction has been aborted, so it does not release its pins
+/// then: [`State::end`] does that, or the end of the transaction.
+pub(super) struct State {
     schema: Schema,
     wanted: Option<Wanted>,
     place: Option<Place>,
     marked: Option<Place>,
-    /// The last tuple of an index-only scan.
-    tuple: Vec<u64>,
 }
 
-impl Scan {
-    fn forget(&mut self, marked: bool) {
-        let place = if marked { self.marked.take() } else { self.place.take() };
-        if let Some(place) = place
-            && place.pin != 0
-        {
-            buffer::unpin(place.pin);
+impl State {
+    /// Begins a scan.
+    pub(super) fn begin(index: Index<'_>) -> State {
+        State { schema: Schema::of(index), wanted: None, place: None, marked: None }
+    }
+
+    /// Ends a scan, or makes it ready for other keys.
+    pub(super) fn end(&mut self) {
+        for place in [self.place.take(), self.marked.take()].into_iter().flatten() {
+            place.leave();
         }
+        self.wanted = None;
+    }
+
+    /// Reads the scan's keys, once.
+    fn prepare(&mut self, scan: &Scan<'_>) {
+        if self.wanted.is_none() {
+            self.wanted = Some(Wanted::read(&self.schema, scan.keys()));
+            scan.index().count_scan();
+        }
+    }
+
+    /// Goes to the next entry.
+    pub(super) fn next(&mut self, scan: &mut Scan<'_>, way: Way) -> bool {
+        self.prepare(scan);
+        let State { schema, wanted: Some(wanted), place, .. } = self else { return false };
+        let keys = scan.wants_entry();
+        let snapshot = scan.snapshot();
+        let ask = Ask {
+            tree: Tree::new(scan.index(), schema),
+            wanted,
+            keys,
+            // An MVCC snapshot is not deceived by an address that was reused.
+            pin: keys || !snapshot.is_some_and(Snapshot::is_mvcc),
+            snapshot,
+        };
+        *place = ask.next(place.take(), way);
+        let Some(place) = place else { return false };
+        let Some(item) = place.loaded.items.get(place.at) else { return false };
+        expect_row(scan.table(), &ask.tree, place.loaded.block, item.row);
+        scan.found(item.row);
+        if keys {
+            let part =
+                |(from, to): (u32, u32)| place.loaded.bytes.get(from as usize..to as usize).unwrap_or(&[]);
+            let (key, value) = (part(item.key), part(item.value));
+            let columns = schema.columns.iter().zip(schema.split(key)).enumerate();
+            scan.found_entry(columns.map(|(number, (column, bytes))| {
+                if value.contains(&(number as u8)) { Some(column.negative_zero()) } else { column.decode(bytes) }
+            }));
+        }
+        true
+    }
+
+    /// Puts all rows into a bitmap; returns how many.
+    pub(super) fn bitmap(&mut self, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64 {
+        self.prepare(scan);
+        let State { schema, wanted: Some(wanted), .. } = self else { return 0 };
+        let ask = Ask {
+            tree: Tree::new(scan.index(), schema),
+            wanted,
+            keys: false,
+            pin: false,
+            snapshot: scan.snapshot(),
+        };
+        let mut found = 0;
+        let mut place = ask.next(None, Way::Forward);
+        while let Some(mut here) = place {
+            let rows: Vec<pg_sys::ItemPointerData> = here.loaded.items.iter().map(|item| item.row).collect();
+            bitmap.add(&rows);
+            found += rows.len() as i64;
+            here.at = rows.len();
+            place = ask.next(Some(here), Way::Forward);
+        }
+        found
+    }
+
+    /// Remembers the entry that the scan is at.
+    pub(super) fn mark(&mut self) {
+        if let Some(marked) = self.marked.take() {
+            marked.leave();
+        }
+        self.marked = self.place.as_ref().map(Place::again);
+    }
+
+    /// Goes back to the entry remembered.
+    pub(super) fn restore(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.leave();
+        }
+        self.place = self.marked.as_ref().map(Place::again);
+    }
+}
+
+/// Raises an error if the table has no block that the row could be in: only a damaged entry says so, since a table is
+/// made shorter only when nobody scans it.
+fn expect_row(table: Option<Relation<'_>>, tree: &Tree<'_>, leaf: u32, row: pg_sys::ItemPointerData) {
+    let (block, offset) = heap::tid_parts(row);
+    if table.is_some_and(|table| !buffer::has_block(table, block)) {
+        let what = format!("an entry is of row ({block},{offset}), which is not in the table");
+        error::corrupted(&tree.name(), leaf, what);
     }
 }
 
@@ -91,27 +191,17 @@ pub(super) struct Ask<'s> {
     pub(super) keys: bool,
     /// Keep the page pinned.
     pub(super) pin: bool,
-    /// Whose entries these are; null if that is decided elsewhere.
-    pub(super) snapshot: pg_sys::Snapshot,
+    /// Whose entries these are; `None` if that is decided elsewhere.
+    pub(super) snapshot: Option<Snapshot<'s>>,
 }
 
 impl Ask<'_> {
     /// Reads the entries of range number `range` from a leaf. With `until`, the leaf counts only up to there.
-    fn load(&self, reached: Reached, range: usize, until: Option<Vec<u8>>) -> Option<Place> {
+    fn load(&self, reached: Reached<Shared>, range: usize, until: Option<Vec<u8>>) -> Option<Place> {
         let Reached { page, floor } = reached;
         let block = page.block();
-        // SAFETY: an open index, a latched page; the snapshot is the scan's, or null.
-        let standby = unsafe {
-            if pg_sys::old_snapshot_threshold >= 0 {
-                // Entries that this snapshot should see may have been removed.
-                pg_sys::TestForOldSnapshot(
-                    self.snapshot,
-                    self.tree.index,
-                    page.bytes().as_ptr().cast_mut().cast(),
-                );
-            }
-            pg_sys::RecoveryInProgress()
-        };
+        snapshot::expect_not_too_old(self.snapshot, self.tree.index, &page);
+        let standby = snapshot::in_recovery();
         let wanted = self.wanted.ranges.get(range)?;
         let schema = self.tree.schema;
         let (loaded, kept) = {
@@ -158,7 +248,7 @@ impl Ask<'_> {
             let kept = self.pin && !items.is_empty();
             (Loaded { block, items, bytes, range, floor, bound, next }, kept)
         };
-        let pin = if kept { page.into_pin() } else { 0 };
+        let pin = kept.then(|| page.into_pin());
         Some(Place { loaded: Rc::new(loaded), at: 0, pin })
     }
 
@@ -169,7 +259,7 @@ impl Ask<'_> {
             Way::Forward => (&wanted.low, Side::Behind),
             Way::Backward => (&wanted.high, Side::Before),
         };
-        self.load(self.tree.descend(edge, side, 0, Lock::Share, None, true), range, None)
+        self.load(self.tree.descend(edge, side, 0, None, true), range, None)
     }
 
     /// The leaf after or before the loaded one, if its range goes on there.
@@ -185,19 +275,13 @@ impl Ask<'_> {
                 let edge = schema.before_key(bound);
                 let reached = match loaded.next {
                     Some(next) => {
-                        let page = self.tree.read(next, Lock::Share);
+                        let page = self.tree.read(next);
                         let mut floor = Some(bound.to_vec());
-                        let page = self.tree.move_right(
-                            page,
-                            &edge,
-                            Side::Behind,
-                            Lock::Share,
-                            false,
-                            Some(&mut floor),
-                        );
+                        let page =
+                            self.tree.move_right(page, &edge, Side::Behind, false, Some(&mut floor));
                         Reached { page, floor }
                     }
-                    None => self.tree.descend(&edge, Side::Behind, 0, Lock::Share, None, true),
+                    None => self.tree.descend(&edge, Side::Behind, 0, None, true),
                 };
                 self.load(reached, loaded.range, None)
             }
@@ -207,7 +291,7 @@ impl Ask<'_> {
                     return None;
                 }
                 let edge = schema.before_key(floor);
-                let reached = self.tree.descend(&edge, Side::Before, 0, Lock::Share, None, true);
+                let reached = self.tree.descend(&edge, Side::Before, 0, None, true);
                 self.load(reached, loaded.range, Some(floor.to_vec()))
             }
         }
@@ -231,11 +315,12 @@ impl Ask<'_> {
                     place.at = at;
                     return Some(place);
                 }
-                if place.pin != 0 {
-                    buffer::unpin(place.pin);
+                let Place { loaded, pin, .. } = place;
+                if let Some(pin) = pin {
+                    pin.release();
                 }
-                range = place.loaded.range;
-                self.step(&place.loaded, way)
+                range = loaded.range;
+                self.step(&loaded, way)
             }
             None => self.first(range, way),
         };
@@ -262,240 +347,5 @@ impl Ask<'_> {
                 }
             }
         }
-    }
-}
-
-/// The scan behind the server's descriptor.
-unsafe fn state<'a>(scan: pg_sys::IndexScanDesc) -> &'a mut Scan {
-    // SAFETY: set by `begin_scan`, alive until the context of the scan goes away.
-    unsafe { &mut *(*scan).opaque.cast::<Scan>() }
-}
-
-/// `ambeginscan`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn begin_scan(
-    index: pg_sys::Relation,
-    keys: i32,
-    order_bys: i32,
-) -> pg_sys::IndexScanDesc {
-    // SAFETY: called by the server with an open index.
-    unsafe {
-        let scan = pg_sys::RelationGetIndexScan(index, keys, order_bys);
-        let state =
-            Scan { schema: Schema::of(index), wanted: None, place: None, marked: None, tuple: Vec::new() };
-        // Dropped with the context, whether or not the scan is ended.
-        (*scan).opaque =
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state).cast::<c_void>();
-        (*scan).xs_itupdesc = (*index).rd_att;
-        scan
-    }
-}
-
-/// `amrescan`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn rescan(
-    scan: pg_sys::IndexScanDesc,
-    keys: pg_sys::ScanKey,
-    _count: i32,
-    _order_bys: pg_sys::ScanKey,
-    _order_by_count: i32,
-) {
-    // SAFETY: a scan of `begin_scan`, which has room for its number of keys.
-    unsafe {
-        let state = state(scan);
-        state.forget(false);
-        state.forget(true);
-        state.wanted = None;
-        let count = usize::try_from((*scan).numberOfKeys).unwrap_or(0);
-        if !keys.is_null() && count > 0 {
-            std::ptr::copy(keys, (*scan).keyData, count);
-        }
-    }
-}
-
-/// `amendscan`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn end_scan(scan: pg_sys::IndexScanDesc) {
-    // SAFETY: a scan of `begin_scan`.
-    unsafe {
-        let state = state(scan);
-        state.forget(false);
-        state.forget(true);
-        state.wanted = None;
-        state.tuple = Vec::new();
-    }
-}
-
-/// Reads the scan's keys, once.
-unsafe fn prepare(scan: pg_sys::IndexScanDesc, state: &mut Scan) {
-    if state.wanted.is_none() {
-        // SAFETY: the descriptor has that many keys.
-        let keys = unsafe {
-            let count = usize::try_from((*scan).numberOfKeys).unwrap_or(0);
-            if count == 0 { &[] } else { std::slice::from_raw_parts((*scan).keyData, count) }
-        };
-        // SAFETY: the server's own keys.
-        state.wanted = Some(unsafe { Wanted::read(&state.schema, keys) });
-        // SAFETY: an open index.
-        server::count_index_scan(unsafe { (*scan).indexRelation });
-    }
-}
-
-/// Raises an error if the table has no block that the row could be in: only a damaged entry says so, since a table is
-/// made shorter only when nobody scans it.
-fn expect_row(table: pg_sys::Relation, tree: &Tree<'_>, leaf: u32, row: pg_sys::ItemPointerData) {
-    let (block, offset) = heap::tid_parts(row);
-    if !table.is_null() && !buffer::has_block(table, block) {
-        let what = format!("an entry is of row ({block},{offset}), which is not in the table");
-        error::corrupted(&tree.name(), leaf, what);
-    }
-}
-
-/// `amgettuple`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn get_tuple(
-    scan: pg_sys::IndexScanDesc,
-    direction: pg_sys::ScanDirection::Type,
-) -> bool {
-    // SAFETY: a scan of `begin_scan`, after `rescan`.
-    unsafe {
-        let state = state(scan);
-        prepare(scan, state);
-        let Scan { schema, wanted: Some(wanted), place, tuple, .. } = state else { return false };
-        let keys = (*scan).xs_want_itup;
-        let ask = Ask {
-            tree: Tree::new((*scan).indexRelation, schema),
-            wanted,
-            keys,
-            pin: keys || !is_mvcc((*scan).xs_snapshot),
-            snapshot: (*scan).xs_snapshot,
-        };
-        let way = if direction == pg_sys::ScanDirection::BackwardScanDirection {
-            Way::Backward
-        } else {
-            Way::Forward
-        };
-        *place = ask.next(place.take(), way);
-        let Some(place) = place else { return false };
-        let Some(item) = place.loaded.items.get(place.at) else { return false };
-        expect_row((*scan).heapRelation, &ask.tree, place.loaded.block, item.row);
-        (*scan).xs_heaptid = item.row;
-        (*scan).xs_recheck = false;
-        if keys {
-            let part =
-                |(from, to): (u32, u32)| place.loaded.bytes.get(from as usize..to as usize).unwrap_or(&[]);
-            form_tuple((*scan).xs_itupdesc, schema, part(item.key), part(item.value), tuple);
-            (*scan).xs_itup = tuple.as_mut_ptr().cast();
-        }
-        true
-    }
-}
-
-/// Whether visibility is decided by an MVCC snapshot, to which a reused address shows nothing wrong.
-unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: the scan's snapshot, or none (bitmap scans have theirs elsewhere).
-    unsafe {
-        snapshot.as_ref().is_some_and(|snapshot| {
-            matches!(
-                snapshot.snapshot_type,
-                pg_sys::SnapshotType::SNAPSHOT_MVCC | pg_sys::SnapshotType::SNAPSHOT_HISTORIC_MVCC
-            )
-        })
-    }
-}
-
-/// Makes the index tuple of an entry in `out`.
-unsafe fn form_tuple(
-    columns: pg_sys::TupleDesc,
-    schema: &Schema,
-    key: &[u8],
-    value: &[u8],
-    out: &mut Vec<u64>,
-) {
-    let count = schema.columns.len();
-    let mut values = vec![pg_sys::Datum::from(0usize); count];
-    let mut nulls = vec![true; count];
-    for (number, (column, bytes)) in schema.columns.iter().zip(schema.split(key)).enumerate() {
-        let datum =
-            if value.contains(&(number as u8)) { Some(column.negative_zero()) } else { column.decode(bytes) };
-        if let (Some(datum), Some(value), Some(null)) = (datum, values.get_mut(number), nulls.get_mut(number))
-        {
-            (*value, *null) = (datum, false);
-        }
-    }
-    // SAFETY: the arrays have an element for each column; the tuple is copied and freed, values by reference too.
-    unsafe {
-        let tuple = pg_sys::index_form_tuple(columns, values.as_mut_ptr(), nulls.as_mut_ptr());
-        let size = usize::from((*tuple).t_info) & pg_sys::INDEX_SIZE_MASK as usize;
-        out.clear();
-        out.resize(size.div_ceil(8), 0);
-        std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), out.as_mut_ptr().cast::<u8>(), size);
-        pg_sys::pfree(tuple.cast());
-        for (column, (value, null)) in schema.columns.iter().zip(values.iter().zip(&nulls)) {
-            if !null && column.by_reference() {
-                pg_sys::pfree(value.cast_mut_ptr());
-            }
-        }
-    }
-}
-
-/// `amgetbitmap`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn get_bitmap(
-    scan: pg_sys::IndexScanDesc,
-    bitmap: *mut pg_sys::TIDBitmap,
-) -> i64 {
-    // SAFETY: a scan of `begin_scan`, after `rescan`.
-    unsafe {
-        let state = state(scan);
-        prepare(scan, state);
-        let Scan { schema, wanted: Some(wanted), .. } = state else { return 0 };
-        let ask = Ask {
-            tree: Tree::new((*scan).indexRelation, schema),
-            wanted,
-            keys: false,
-            pin: false,
-            snapshot: (*scan).xs_snapshot,
-        };
-        let mut found = 0;
-        let mut place = ask.next(None, Way::Forward);
-        while let Some(mut here) = place {
-            let mut rows: Vec<pg_sys::ItemPointerData> =
-                here.loaded.items.iter().map(|item| item.row).collect();
-            pg_sys::tbm_add_tuples(bitmap, rows.as_mut_ptr(), rows.len() as i32, false);
-            found += rows.len() as i64;
-            here.at = rows.len();
-            place = ask.next(Some(here), Way::Forward);
-        }
-        found
-    }
-}
-
-/// `ammarkpos`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn mark(scan: pg_sys::IndexScanDesc) {
-    // SAFETY: a scan of `begin_scan`.
-    let state = unsafe { state(scan) };
-    state.forget(true);
-    state.marked = state.place.clone();
-    pin_again(state.marked.as_ref());
-}
-
-/// `amrestrpos`.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn restore(scan: pg_sys::IndexScanDesc) {
-    // SAFETY: a scan of `begin_scan`.
-    let state = unsafe { state(scan) };
-    state.forget(false);
-    state.place = state.marked.clone();
-    pin_again(state.place.as_ref());
-}
-
-fn pin_again(place: Option<&Place>) {
-    if let Some(place) = place
-        && place.pin != 0
-    {
-        // SAFETY: pinned by the place this is a copy of.
-        unsafe { pg_sys::IncrBufferRefCount(place.pin) };
     }
 }

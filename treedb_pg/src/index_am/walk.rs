@@ -11,10 +11,11 @@ use treedb_core::access::{KeyRange, Way, after_prefix};
 use super::edge::Edge;
 use super::meta::fact;
 use super::range::{Range, Wanted};
-use super::scan::{self, Ask};
+use super::scan::Ask;
 use super::schema::{ADDRESS, Schema, append_address, shortened};
 use super::tree::Tree;
-use crate::shim::server;
+use crate::shim::relation::Index;
+use crate::shim::snapshot::Snapshot;
 
 /// What is shown of each entry: row and key (shortened if it was too long to be stored).
 pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
@@ -28,7 +29,7 @@ pub(crate) struct Facts {
 }
 
 /// What is known of the entries of an open index.
-pub(crate) fn facts(index: pg_sys::Relation) -> Facts {
+pub(crate) fn facts(index: Index<'_>) -> Facts {
     let schema = Schema::of(index);
     let facts = Tree::new(index, &schema).meta().facts;
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
@@ -36,8 +37,8 @@ pub(crate) fn facts(index: pg_sys::Relation) -> Facts {
 
 /// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins behind that entry.
 pub(crate) fn walk<E>(
-    index: pg_sys::Relation,
-    snapshot: pg_sys::Snapshot,
+    index: Index<'_>,
+    snapshot: Snapshot<'_>,
     range: &KeyRange,
     way: Way,
     after: Option<(&[u8], pg_sys::ItemPointerData)>,
@@ -55,12 +56,8 @@ pub(crate) fn walk<E>(
         }
     }
     let wanted = Wanted::range(wanted);
-    server::count_index_scan(index);
-    let ask = Ask { tree: Tree::new(index, &schema), wanted: &wanted, keys: true, pin: false, snapshot };
-    let way = match way {
-        Way::Forward => scan::Way::Forward,
-        Way::Backward => scan::Way::Backward,
-    };
+    index.count_scan();
+    let ask = Ask { tree: Tree::new(index, &schema), wanted: &wanted, keys: true, pin: false, snapshot: Some(snapshot) };
     let mut place = ask.next(None, way);
     while let Some(here) = place {
         if let Some(item) = here.loaded.items.get(here.at) {

@@ -12,46 +12,35 @@
 
 use std::sync::OnceLock;
 
-use pgrx::{pg_guard, pg_sys};
-
 use crate::shim::function::pg_function;
+use crate::shim::rewrite::Copy;
+use crate::shim::table_method::{Handler, RangeBuild, Routine, TableMethod, Validation, handler};
 
 mod cluster;
 mod index_build;
 
-/// A routine that lives as long as the backend, as the server wants it.
-struct Routine(pg_sys::TableAmRoutine);
+/// The access method.
+struct Treedb;
 
-// SAFETY: a table of function pointers that is never written again.
-unsafe impl Sync for Routine {}
-// SAFETY: as above.
-unsafe impl Send for Routine {}
+impl TableMethod for Treedb {
+    fn build_range_scan(build: &mut RangeBuild<'_>) -> f64 {
+        index_build::build_range_scan(build)
+    }
+
+    fn validate_scan(validation: &mut Validation<'_>) {
+        index_build::validate_scan(validation)
+    }
+
+    fn copy_for_cluster(copy: &mut Copy<'_>) {
+        cluster::copy_for_cluster(copy)
+    }
+}
 
 static ROUTINE: OnceLock<Routine> = OnceLock::new();
 
-/// Heap's routine with this access method's callbacks in place of what heap does not lend.
-fn routine() -> &'static pg_sys::TableAmRoutine {
-    let routine = ROUTINE.get_or_init(|| {
-        // SAFETY: the server returns its static routine.
-        let mut own = unsafe { *pg_sys::GetHeapamTableAmRoutine() };
-        own.relation_toast_am = Some(toast_am);
-        own.index_build_range_scan = Some(index_build::build_range_scan);
-        own.index_validate_scan = Some(index_build::validate_scan);
-        own.relation_copy_for_cluster = Some(cluster::copy_for_cluster);
-        Routine(own)
-    });
-    &routine.0
-}
-
-/// TOAST tables are plain heap tables: the server's detoasting reads them directly.
-#[pg_guard]
-unsafe extern "C-unwind" fn toast_am(_relation: pg_sys::Relation) -> pg_sys::Oid {
-    pg_sys::HEAP_TABLE_AM_OID
-}
-
 pg_function! {
     /// Handler of `CREATE ACCESS METHOD treedb TYPE TABLE`.
-    fn treedb_table_handler(_args) {
-        pg_sys::Datum::from(std::ptr::from_ref(routine()))
+    fn treedb_table_handler(args: [Internal]) -> Handler {
+        handler::<Treedb>(&ROUTINE)
     }
 }
