@@ -1,7 +1,7 @@
-//! `treedb.aggregate`: pipelines over tables. [`Tables`] is the world that the engine's stages read.
+//! `treedb.aggregate`: pipelines over tables. [`Tables`] gives the engine's stages access to the session's collections.
 //!
-//! Stages name collections as `database.collection`. The database that names without one mean is [`HERE`]; such a name is
-//! looked for as SQL does, along the search path. Any other is a schema.
+//! Stages name collections as `database.collection`. A name without a database gets [`HERE`] for one, and is resolved
+//! along the search path, as in SQL. Any other database is a schema.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -160,7 +160,8 @@ struct FoundHere(ServerThread<Found>);
 
 impl FoundHere {
     fn get(&mut self) -> Result<&mut Found> {
-        let misplaced = || QueryError::new(ErrorCode::InternalError, "a table can only be read by the server's thread");
+        let misplaced =
+            || QueryError::new(ErrorCode::InternalError, "a table can only be read by the server's thread");
         self.0.get().ok_or_else(misplaced)
     }
 }
@@ -179,7 +180,7 @@ impl Found {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.ready.is_empty() && self.more {
             let Found { reader, execution, ready, more } = self;
-            // Nothing is handed out behind an error.
+            // Nothing is returned after an error.
             *more = false;
             *more = execution.run(reader, &mut |document| {
                 ready.push_back(document);

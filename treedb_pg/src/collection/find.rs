@@ -15,7 +15,7 @@ use crate::shim::rows::{Rows, Set};
 use crate::types::bson;
 
 /// The collection and the query of a call: name, filter, options.
-fn asked(args: &Args, allowed: &[&str]) -> (Reader, Query) {
+fn parse_call(args: &Args, allowed: &[&str]) -> (Reader, Query) {
     let (filter, options) = (args.bytes(1), args.bytes(2));
     let options = accept(Options::read(bson::document(&options), allowed));
     let query = accept(options.query(bson::document(&filter)));
@@ -26,7 +26,7 @@ pg_function! {
     /// `treedb.find(collection, filter, options)`: the documents that match.
     fn treedb_find(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
-        let (reader, query) = asked(args, &["sort", "projection", "skip", "limit", "hint"]);
+        let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
         let mut execution = accept(Execution::new(&reader, query));
         accept(execution.run(&reader, &mut |document| {
             rows.put(document.as_bytes());
@@ -39,7 +39,7 @@ pg_function! {
 pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
-        let (reader, query) = asked(args, &["skip", "limit", "hint"]);
+        let (reader, query) = parse_call(args, &["skip", "limit", "hint"]);
         accept(count(&reader, &query)) as i64
     }
 }
@@ -47,7 +47,7 @@ pg_function! {
 pg_function! {
     /// `treedb.explain(collection, filter, options)`: how the query is carried out, and the work it took.
     fn treedb_explain(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
-        let (reader, query) = asked(args, &["sort", "projection", "skip", "limit", "hint"]);
+        let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
         let mut execution = accept(Execution::new(&reader, query));
         accept(execution.run(&reader, &mut |_| Flow::Continue(())));
         let plan = execution.plan();

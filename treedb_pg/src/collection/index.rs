@@ -16,7 +16,7 @@ use treedb_core::access::IndexInfo;
 use treedb_core::index::ordered::IndexDef;
 
 use super::table::Table;
-use crate::index_am::walk;
+use crate::index_am::keyset_scan;
 use crate::shim::expression::ColumnCall;
 use crate::shim::relation::{LockMode, OpenIndex};
 use crate::shim::{catalog, text};
@@ -62,7 +62,8 @@ impl Index {
             let name = index.shown();
             let prefix = format!("{}_", text::lossy(&table.name()));
             let name = name.strip_prefix(&prefix).unwrap_or(&name);
-            // What is no pattern the function would have refused; an index over no rows may have one all the same.
+            // The function raises an error for an invalid pattern, but only when it is called: an index on an empty
+            // table may have one.
             IndexDef::parse(bson::document(&call.constant), Some(name), unique).ok()
         };
         let access_method = index.access_method();
@@ -79,7 +80,7 @@ impl Index {
         let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
         let mut info = IndexInfo { def, multikey: false, ordered: true };
         if kind == Kind::KeySets && usable {
-            let facts = walk::facts(index);
+            let facts = keyset_scan::facts(index);
             info.multikey = facts.multikey;
             info.ordered = facts.ordered;
         }

@@ -14,7 +14,7 @@ use treedb_core::{ErrorCode, QueryError};
 
 use super::index::{Index, Kind};
 use super::table::Table;
-use crate::index_am::walk;
+use crate::index_am::keyset_scan;
 use crate::shim::btree_scan::{BtreeKey, BtreeScan};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
@@ -129,7 +129,7 @@ impl Source for Reader {
                 let (tree, snapshot) = (index.relation.get(), self.snapshot.get());
                 snapshot.lock_predicate(*tree);
                 let after = after.map(|(key, row)| (key, address(row)));
-                walk::walk(tree, snapshot, range, way, after, &mut |tid, key| {
+                keyset_scan::scan(tree, snapshot, range, way, after, &mut |tid, key| {
                     check_for_interrupts!();
                     visit(row_id(tid), key)
                 })
@@ -194,11 +194,16 @@ impl Reader {
         let (low, high) = (range.low.as_slice(), range.high.as_deref());
         let values = index.kind == Kind::Values;
         let from = if values { BtreeKey::ValueFrom(low) } else { BtreeKey::BytesFrom(low) };
-        let below = high.map(|high| if values { BtreeKey::ValueBelow(high) } else { BtreeKey::BytesBelow(high) });
+        let below =
+            high.map(|high| if values { BtreeKey::ValueBelow(high) } else { BtreeKey::BytesBelow(high) });
         let keys: Vec<BtreeKey<'_>> = [Some(from), below].into_iter().flatten().collect();
         self.entries(index, &keys, way, after, visit, &|datum, out| {
             let Some(datum) = datum else { return };
-            if values { value::encode_key(&datum.bytes(), out) } else { out.extend_from_slice(&datum.bytes()) }
+            if values {
+                value::encode_key(&datum.bytes(), out)
+            } else {
+                out.extend_from_slice(&datum.bytes())
+            }
         })
     }
 

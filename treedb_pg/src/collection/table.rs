@@ -8,7 +8,7 @@ use treedb_core::{ErrorCode, QueryError};
 use crate::shim::catalog::{self, RelationName};
 use crate::shim::datum::Bytes;
 use crate::shim::error::{SqlState, fail, refuse};
-use crate::shim::relation::{LockMode, OpenTable, OpenRelation};
+use crate::shim::relation::{LockMode, OpenRelation, OpenTable};
 use crate::shim::text;
 
 /// What the caller is going to do, and so what it must be allowed to.

@@ -56,7 +56,7 @@ pg_function! {
 }
 
 pg_function! {
-    /// The same of JSON: an array of documents, or documents one behind the other.
+    /// The same of JSON: an array of documents, or documents one after the other.
     fn treedb_insert_json(args: [Varlena, Varlena]) -> i64 {
         let bytes = args.bytes(1);
         let documents = match json::documents_from_json(&text::to_utf8(&bytes)) {

@@ -1,8 +1,8 @@
 //! A table of documents being written: [`Sink`] through the server's executor.
 //!
 //! Rows go the way of any INSERT, UPDATE and DELETE: triggers, generated columns, constraints, the table access
-//! method, every index. Before a row is changed it is locked; under READ COMMITTED the newest version is what is
-//! shown and changed, under the stricter levels a row that somebody else has changed is a serialization failure.
+//! method, every index. Before a row is changed it is locked; under READ COMMITTED the newest version is
+//! read and changed, under the stricter levels a row changed by another transaction is a serialization failure.
 //!
 //! All changes of a writer belong to one command: it does not see them itself.
 

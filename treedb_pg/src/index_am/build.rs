@@ -45,7 +45,7 @@ impl<'s> Loader<'s> {
         let mut loader = Loader { tree, levels: Vec::new(), entries: 0 };
         let mut payload = vec![0; ROOM];
         let made = LeafMut::init(&mut payload, tree.schema.keys).map(|_| ());
-        loader.tree.sound_node(1, made);
+        loader.tree.checked_node(1, made);
         let block = loader.extend();
         loader.levels.push(Open { block, payload, count: 0, compacted: 0 });
         loader
@@ -70,8 +70,8 @@ impl<'s> Loader<'s> {
     ) {
         let mut page = Page::overwrite(self.tree.index, block);
         let mut view = ViewMut::init(page.bytes_mut(), level, flags, next);
-        self.tree.sound_node(block, fill(view.payload()));
-        self.tree.sound(block, view.finish());
+        self.tree.checked_node(block, fill(view.payload()));
+        self.tree.checked(block, view.finish());
     }
 
     /// Adds the next entry.
@@ -102,7 +102,7 @@ impl<'s> Loader<'s> {
                     Ok(_) => leaf.insert(count, key, value),
                     Err(damage) => Err(damage),
                 };
-                if self.tree.sound_node(block, inserted) {
+                if self.tree.checked_node(block, inserted) {
                     open.count += 1;
                     return;
                 }
@@ -110,18 +110,18 @@ impl<'s> Loader<'s> {
             let new_block = self.extend();
             let Some(open) = self.levels.first() else { return };
             let (block, old) = (open.block, open.payload.clone());
-            let leaf = self.tree.sound_node(block, Leaf::open(&old));
-            let mut plan = self.tree.sound_node(block, leaf.split(open.count, false, key, value));
-            let whole = self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            let leaf = self.tree.checked_node(block, Leaf::open(&old));
+            let mut plan = self.tree.checked_node(block, leaf.split(open.count, false, key, value));
+            let whole = self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             if !whole {
-                plan = self.tree.sound_node(block, leaf.divide());
-                self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+                plan = self.tree.checked_node(block, leaf.divide());
+                self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             }
-            self.tree.sound_node(block, plan.separator(&mut bound));
+            self.tree.checked_node(block, plan.separator(&mut bound));
             self.write(block, 0, 0, Some((new_block, &bound)), |payload| plan.left(payload));
             let mut payload = vec![0; ROOM];
-            self.tree.sound_node(block, plan.right(&mut payload));
-            let count = self.tree.sound_node(block, Leaf::open(&payload).map(|leaf| leaf.count()));
+            self.tree.checked_node(block, plan.right(&mut payload));
+            let count = self.tree.checked_node(block, Leaf::open(&payload).map(|leaf| leaf.count()));
             if let Some(open) = self.levels.first_mut() {
                 *open = Open { block: new_block, payload, count, compacted: count };
             }
@@ -132,12 +132,12 @@ impl<'s> Loader<'s> {
         }
     }
 
-    /// Tells level `level` that `right` follows `left`, parted by `separator`.
+    /// Adds `right` to level `level`, after `left` and with `separator` between them.
     fn add_child(&mut self, level: usize, left: u32, separator: &[u8], right: u32) {
         if self.levels.len() == level {
             let mut payload = vec![0; ROOM];
             let made = BranchMut::init(&mut payload, self.keys(), left).map(|_| ());
-            self.tree.sound_node(left, made);
+            self.tree.checked_node(left, made);
             let block = self.extend();
             self.levels.push(Open { block, payload, count: 0, compacted: 0 });
         }
@@ -151,7 +151,7 @@ impl<'s> Loader<'s> {
                 }
                 branch.insert(count, separator, right)
             });
-            if self.tree.sound_node(block, inserted) {
+            if self.tree.checked_node(block, inserted) {
                 if let Some(open) = self.levels.get_mut(level) {
                     open.count += 1;
                 }
@@ -160,19 +160,19 @@ impl<'s> Loader<'s> {
             let new_block = self.extend();
             let Some(open) = self.levels.get(level) else { return };
             let old = open.payload.clone();
-            let branch = self.tree.sound_node(block, Branch::open(&old));
-            let mut plan = self.tree.sound_node(block, branch.split(count, separator, right));
-            let whole = self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            let branch = self.tree.checked_node(block, Branch::open(&old));
+            let mut plan = self.tree.checked_node(block, branch.split(count, separator, right));
+            let whole = self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             if !whole {
-                plan = self.tree.sound_node(block, branch.divide());
-                self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+                plan = self.tree.checked_node(block, branch.divide());
+                self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             }
             let mut bound = Vec::new();
-            self.tree.sound_node(block, plan.separator(&mut bound));
+            self.tree.checked_node(block, plan.separator(&mut bound));
             self.write(block, level as u16, 0, Some((new_block, &bound)), |payload| plan.left(payload));
             let mut payload = vec![0; ROOM];
-            self.tree.sound_node(block, plan.right(&mut payload));
-            let count = self.tree.sound_node(block, Branch::open(&payload).map(|branch| branch.count()));
+            self.tree.checked_node(block, plan.right(&mut payload));
+            let count = self.tree.checked_node(block, Branch::open(&payload).map(|branch| branch.count()));
             if let Some(open) = self.levels.get_mut(level) {
                 *open = Open { block: new_block, payload, count, compacted: count };
             }
@@ -210,11 +210,7 @@ impl<'s> Loader<'s> {
 pub(super) fn build(build: &mut Build<'_>) -> u64 {
     let index = build.index();
     if index.blocks() != 0 {
-        error::corrupted(
-            &index.shown(),
-            0,
-            "expected an empty relation to build an index in, found pages",
-        );
+        error::corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
     }
     let schema = Schema::of(index);
     let mut sorter = Sorter::new(&schema, maintenance_memory());
@@ -235,8 +231,8 @@ pub(super) fn build_empty(index: Index<'_>) {
     Meta { root: 1, level: 0, facts: 0, deleted: 0 }.init(meta.bytes_mut());
     let mut root: Page<Exclusive> = Page::extend(index, Fork::Init);
     let mut view = ViewMut::init(root.bytes_mut(), 0, flag::ROOT, None);
-    tree.sound_node(1, LeafMut::init(view.payload(), schema.keys).map(|_| ()));
-    tree.sound(1, view.finish());
+    tree.checked_node(1, LeafMut::init(view.payload(), schema.keys).map(|_| ()));
+    tree.checked(1, view.finish());
     meta.log();
     root.log();
 }

@@ -1,15 +1,15 @@
-//! `treedb.check(regclass)`: whether an index is a sound tree, and says of its table what the table says.
+//! `treedb.check(regclass)`: whether an index is a valid tree, and agrees with its table.
 //!
 //! The table is locked against changes. Of the tree: every page is reached once, levels and flags are right, keys
-//! rise and lie within their page's limits, parents and children agree. Of the entries: every row that anybody can
-//! see has its entries; every other entry leads to a row that nobody sees any more, or to none that is in use.
+//! rise and lie within their page's limits, parents and children agree. Of the entries: every row that is
+//! visible to some snapshot has its entries; every other entry points to a row that no snapshot sees any more.
 
 use std::collections::HashSet;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_core::btree::node::{Branch, Leaf};
 
-use super::edge::{Edge, Side};
+use super::boundary::{Boundary, Side};
 use super::meta::Meta;
 use super::page::{Damage, View, flag};
 use super::schema::{Entry, Schema, row_of};
@@ -25,28 +25,28 @@ use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot};
 use crate::shim::{catalog, heap};
 
-/// No more problems than these are told of one index.
-const MOST_PROBLEMS: usize = 100;
+/// No more problems than these are reported for one index.
+const MAX_PROBLEMS: usize = 100;
 
 /// What is wrong with an index.
 struct Problems {
     name: String,
-    found: Vec<String>,
+    messages: Vec<String>,
 }
 
 impl Problems {
-    fn tell(&mut self, what: impl FnOnce() -> String) {
-        if self.found.len() < MOST_PROBLEMS {
-            self.found.push(format!("{}: {}", self.name, what()));
+    fn report(&mut self, what: impl FnOnce() -> String) {
+        if self.messages.len() < MAX_PROBLEMS {
+            self.messages.push(format!("{}: {}", self.name, what()));
         }
     }
 }
 
 /// A page of a level, as its parent and its neighbours must know it.
-struct Known {
+struct CheckedPage {
     block: u32,
     bound: Option<Vec<u8>>,
-    /// Split, and the parent was not told of its right neighbour.
+    /// Split, and its right neighbour has no downlink in the parent yet.
     incomplete: bool,
 }
 
@@ -63,7 +63,7 @@ impl Structure<'_> {
         let page: Page<Shared> = Page::read(self.tree.index, 0);
         let meta = match Meta::read(page.bytes()) {
             Ok(meta) => meta,
-            Err(damage) => return self.problems.tell(|| format!("block 0: {damage}")),
+            Err(damage) => return self.problems.report(|| format!("block 0: {damage}")),
         };
         drop(page);
         self.seen.insert(0);
@@ -85,42 +85,43 @@ impl Structure<'_> {
                 let page: Page<Shared> = Page::read(self.tree.index, block);
                 let unused = page.bytes().get(14..16) == Some(&[0, 0]);
                 if !unused && !View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED)) {
-                    self.problems.tell(|| format!("block {block} is in use, but no page leads to it"));
+                    self.problems.report(|| format!("block {block} is in use, but no page leads to it"));
                 }
             }
         }
     }
 
-    /// Checks the pages of a level; `children` gets what its branches say of the level below. `None` if the level
-    /// cannot be walked to its end.
+    /// Checks the pages of a level; `children` gets its downlinks to the level below. `None` if the level
+    /// cannot be read to its end.
     fn level(
         &mut self,
         first: u32,
         level: u16,
         root: u32,
         children: &mut Vec<(u32, Option<Vec<u8>>)>,
-    ) -> Option<Vec<Known>> {
+    ) -> Option<Vec<CheckedPage>> {
         let mut chain = Vec::new();
-        let (mut block, mut floor) = (first, None::<Vec<u8>>);
+        let (mut block, mut lower_bound) = (first, None::<Vec<u8>>);
         loop {
             check_for_interrupts!();
             if block == 0 || block >= self.blocks {
-                self.problems
-                    .tell(|| format!("level {level} leads to block {block}, which the index does not have"));
+                self.problems.report(|| {
+                    format!("level {level} leads to block {block}, which the index does not have")
+                });
                 return None;
             }
             if !self.seen.insert(block) {
-                self.problems.tell(|| format!("block {block} is reached twice"));
+                self.problems.report(|| format!("block {block} is reached twice"));
                 return None;
             }
             let page: Page<Shared> = Page::read(self.tree.index, block);
-            match self.page(page.bytes(), block, level, root, floor.as_deref(), children) {
+            match self.page(page.bytes(), block, level, root, lower_bound.as_deref(), children) {
                 Err(damage) => {
-                    self.problems.tell(|| format!("block {block}: {damage}"));
+                    self.problems.report(|| format!("block {block}: {damage}"));
                     return None;
                 }
                 Ok((known, next)) => {
-                    floor.clone_from(&known.bound);
+                    lower_bound.clone_from(&known.bound);
                     chain.push(known);
                     match next {
                         Some(next) => block = next,
@@ -138,9 +139,9 @@ impl Structure<'_> {
         block: u32,
         level: u16,
         root: u32,
-        floor: Option<&[u8]>,
+        lower_bound: Option<&[u8]>,
         children: &mut Vec<(u32, Option<Vec<u8>>)>,
-    ) -> Result<(Known, Option<u32>), Damage> {
+    ) -> Result<(CheckedPage, Option<u32>), Damage> {
         let schema = self.tree.schema;
         let view = View::open(bytes)?;
         if view.level() != level {
@@ -186,8 +187,8 @@ impl Structure<'_> {
                 return Err(Damage::new("rising keys", "one that is not above the one before it"));
             }
         }
-        if let (Some(floor), Some(key)) = (floor, keys.first())
-            && schema.compare(key, floor) == std::cmp::Ordering::Less
+        if let (Some(lower_bound), Some(key)) = (lower_bound, keys.first())
+            && schema.compare(key, lower_bound) == std::cmp::Ordering::Less
         {
             return Err(Damage::new("keys from the left neighbour's bound on", "one below it"));
         }
@@ -196,40 +197,40 @@ impl Structure<'_> {
         {
             return Err(Damage::new("keys below the page's bound", "one that is not"));
         }
-        Ok((Known { block, bound, incomplete: view.has(flag::INCOMPLETE) }, view.next()))
+        Ok((CheckedPage { block, bound, incomplete: view.has(flag::INCOMPLETE) }, view.next()))
     }
 
-    /// Compares what the parents say of a level with the level.
-    fn compare(&mut self, expected: &[(u32, Option<Vec<u8>>)], chain: &[Known], level: u16) {
+    /// Compares the parents' downlinks to a level with the level.
+    fn compare(&mut self, expected: &[(u32, Option<Vec<u8>>)], chain: &[CheckedPage], level: u16) {
         let mut pages = chain.iter();
         for (block, upper) in expected {
             let Some(mut page) = pages.next() else {
                 return self
                     .problems
-                    .tell(|| format!("parents of level {level} know block {block}, which is not there"));
+                    .report(|| format!("parents of level {level} know block {block}, which is not there"));
             };
             if page.block != *block {
-                return self.problems.tell(|| {
+                return self.problems.report(|| {
                     format!("parents of level {level} know block {block} where block {} is", page.block)
                 });
             }
-            // Pages that the parent was not told of belong to the page they were split from.
+            // Pages without a downlink belong to the page they were split from.
             while page.incomplete {
                 let Some(next) = pages.next() else { break };
                 page = next;
             }
             if page.bound != *upper {
-                self.problems.tell(|| format!("block {} does not end where its parent says", page.block));
+                self.problems.report(|| format!("block {} does not end where its parent says", page.block));
             }
         }
         if let Some(page) = pages.next() {
-            self.problems.tell(|| format!("block {} of level {level} has no parent", page.block));
+            self.problems.report(|| format!("block {} of level {level} has no parent", page.block));
         }
     }
 }
 
 /// Reads the entries of a tree one by one.
-struct Walk<'t> {
+struct EntryCursor<'t> {
     tree: Tree<'t>,
     bytes: Vec<u8>,
     block: u32,
@@ -237,13 +238,13 @@ struct Walk<'t> {
     key: Vec<u8>,
 }
 
-impl<'t> Walk<'t> {
+impl<'t> EntryCursor<'t> {
     fn new(tree: Tree<'t>) -> Self {
-        let page: Page<Shared> = tree.descend(&Edge::Start, Side::Behind, 0, None, false).page;
+        let page: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
         let (bytes, block) = (page.bytes().to_vec(), page.block());
-        let mut walk = Walk { tree, bytes, block, at: 0, key: Vec::new() };
-        walk.read();
-        walk
+        let mut cursor = EntryCursor { tree, bytes, block, at: 0, key: Vec::new() };
+        cursor.read();
+        cursor
     }
 
     /// Puts the entry at the current place into `key`, going on to the next page where the current one ends; leaves
@@ -253,10 +254,10 @@ impl<'t> Walk<'t> {
             check_for_interrupts!();
             self.key.clear();
             let next = {
-                let view = self.tree.sound(self.block, View::open(&self.bytes));
-                let leaf = self.tree.sound(self.block, view.leaf(self.tree.schema.keys));
+                let view = self.tree.checked(self.block, View::open(&self.bytes));
+                let leaf = self.tree.checked(self.block, view.leaf(self.tree.schema.keys));
                 if self.at < leaf.count() {
-                    self.tree.sound_node(self.block, leaf.key_into(self.at, &mut self.key));
+                    self.tree.checked_node(self.block, leaf.key_into(self.at, &mut self.key));
                     return;
                 }
                 view.next()
@@ -278,35 +279,35 @@ impl<'t> Walk<'t> {
 /// Compares the entries with the table's rows.
 fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
     let schema = tree.schema;
-    // The entries that rows ask for, with 1 for the value where somebody can see the row.
+    // The entries that the rows must have, with value 1 where the row is visible to some snapshot.
     let mut sorter = Sorter::new(schema, maintenance_memory());
     scan_table(table.get(), tree.index, |row, alive| {
         schema.entries(row, |entry| sorter.add(&Entry { key: entry.key, value: vec![u8::from(alive)] }));
     });
-    let mut walk = Walk::new(tree);
+    let mut cursor = EntryCursor::new(tree);
     let mut lookup = Lookup::new(table);
     let show = |key: &[u8]| {
         let (block, offset) = row_of(key).map_or((0, 0), heap::tid_parts);
         format!("({block},{offset})")
     };
     sorter.drain(|key, alive| {
-        while !walk.key.is_empty() && schema.compare(&walk.key, key) == std::cmp::Ordering::Less {
-            lookup.superfluous(&walk.key, problems);
-            walk.advance();
+        while !cursor.key.is_empty() && schema.compare(&cursor.key, key) == std::cmp::Ordering::Less {
+            lookup.check_unexpected(&cursor.key, problems);
+            cursor.advance();
         }
-        if walk.key == key {
-            walk.advance();
+        if cursor.key == key {
+            cursor.advance();
         } else if alive == [1] {
-            problems.tell(|| format!("row {} has no entry", show(key)));
+            problems.report(|| format!("row {} has no entry", show(key)));
         }
     });
-    while !walk.key.is_empty() {
-        lookup.superfluous(&walk.key, problems);
-        walk.advance();
+    while !cursor.key.is_empty() {
+        lookup.check_unexpected(&cursor.key, problems);
+        cursor.advance();
     }
 }
 
-/// Looks rows up that entries lead to.
+/// Looks up the rows that entries point to.
 struct Lookup {
     table: OpenTable,
     blocks: u32,
@@ -326,21 +327,21 @@ impl Lookup {
         }
     }
 
-    /// An entry that no row asks for: it must not lead to one that is to be seen, nor to a place that may be reused.
-    fn superfluous(&mut self, key: &[u8], problems: &mut Problems) {
-        let Some(row) = row_of(key) else { return problems.tell(|| "an entry is too short".into()) };
+    /// Checks an entry that no row must have: it must not point to a visible row, nor to an address that may be reused.
+    fn check_unexpected(&mut self, key: &[u8], problems: &mut Problems) {
+        let Some(row) = row_of(key) else { return problems.report(|| "an entry is too short".into()) };
         let (block, offset) = heap::tid_parts(row);
         if block >= self.blocks {
             return problems
-                .tell(|| format!("an entry leads to row ({block},{offset}), behind the table's end"));
+                .report(|| format!("an entry points to row ({block},{offset}), after the table's end"));
         }
         if heap::is_reusable(self.table.get(), row) {
             return problems
-                .tell(|| format!("an entry leads to row ({block},{offset}), which is free for reuse"));
+                .report(|| format!("an entry points to row ({block},{offset}), which is free for reuse"));
         }
         let mut dead = false;
         if self.fetch.chain(row, self.snapshot.get(), &mut self.slot, Some(&mut dead)) {
-            problems.tell(|| format!("an entry leads to row ({block},{offset}), which has other values"));
+            problems.report(|| format!("an entry points to row ({block},{offset}), which has other values"));
         }
         self.slot.clear();
     }
@@ -351,19 +352,19 @@ fn check_index(index_oid: pg_sys::Oid, problems: &mut Vec<String>) {
     let table = OpenTable::open(catalog::table_of_index(index_oid), LockMode::Share);
     let open = OpenIndex::open(index_oid, LockMode::AccessShare);
     let index = open.get();
-    // What CREATE INDEX CONCURRENTLY left when it was stopped in its first pass: nobody reads or writes it.
+    // Left over from a CREATE INDEX CONCURRENTLY that failed in its first pass: it is neither read nor written.
     if !index.is_ready() {
         return;
     }
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
-    let mut told = Problems { name: tree.name(), found: Vec::new() };
-    Structure { tree, problems: &mut told, seen: HashSet::new(), blocks: index.blocks() }.check();
-    // A tree that cannot be walked says nothing of the table.
-    if told.found.is_empty() && index.is_valid() {
-        content(&table, tree, &mut told);
+    let mut found = Problems { name: tree.name(), messages: Vec::new() };
+    Structure { tree, problems: &mut found, seen: HashSet::new(), blocks: index.blocks() }.check();
+    // A tree that cannot be read to its end cannot be compared with the table.
+    if found.messages.is_empty() && index.is_valid() {
+        content(&table, tree, &mut found);
     }
-    problems.append(&mut told.found);
+    problems.append(&mut found.messages);
 }
 
 /// The indexes of a relation that are ours: itself, or all those of a table.
@@ -372,9 +373,9 @@ fn indexes_of(relation: pg_sys::Oid) -> Vec<pg_sys::Oid> {
         let index = OpenRelation::open(oid, LockMode::AccessShare);
         Some(index.get().access_method()) == catalog::index_access_method(c"treedb_btree")
     };
-    let is_index = OpenRelation::open(relation, LockMode::AccessShare).get().kind() == pg_sys::RELKIND_INDEX;
-    if !is_index {
-        let mut indexes = OpenTable::open(relation, LockMode::AccessShare).get().indexes();
+    let open = OpenRelation::open(relation, LockMode::AccessShare);
+    if open.get().kind() != pg_sys::RELKIND_INDEX {
+        let mut indexes = open.get().indexes();
         indexes.retain(|oid| is_own(*oid));
         return indexes;
     }

@@ -10,15 +10,15 @@
 //!
 //! | type | value |
 //! |---|---|
-//! | int2, int4, int8, timestamptz | 8 bytes big-endian, sign bit turned |
-//! | float4, float8 | 8 bytes: the double's bits, turned so that they order; NaN greatest; -0 as 0 |
+//! | int2, int4, int8, timestamptz | 8 bytes big-endian, sign bit inverted |
+//! | float4, float8 | 8 bytes: the double's bits, transformed so that they order; NaN greatest; -0 as 0 |
 //! | uuid | its 16 bytes |
 //! | text | its bytes, then 0 (text has no 0 byte) |
 //! | treedb.bson_value | its key of [`treedb_core::doc::key`], each 0 as 0 255, then 0 0 |
 //! | treedb.keyset | one of its keys as it is; always the only column |
 //!
-//! A descending column's value has all bits turned. Every encoding says itself where it ends, so columns can be put
-//! one behind the other, and the bytes of one are never a beginning of the bytes of another.
+//! A descending column's value has all bits inverted. Every encoding is self-delimiting, so columns can be
+//! concatenated, and the bytes of one are never a prefix of the bytes of another.
 
 use std::cmp::Ordering;
 
@@ -36,7 +36,7 @@ const VALUE: u8 = 1;
 /// Marker of a NULL that comes after all values.
 const NULL_LAST: u8 = 2;
 
-/// What an operator class says of its type: the result of its support function 1.
+/// The type that an operator class is for: the result of its support function 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Int2,
@@ -106,12 +106,7 @@ impl Column {
     }
 
     /// Appends a value of another type of the same family.
-    pub(super) fn encode_as(
-        &self,
-        datum: Datum<'_>,
-        other: Option<ArgumentType>,
-        out: &mut Vec<u8>,
-    ) -> bool {
+    pub(super) fn encode_as(&self, datum: Datum<'_>, other: Option<ArgumentType>, out: &mut Vec<u8>) -> bool {
         out.push(VALUE);
         let from = out.len();
         let kind = other.map_or(self.kind, |other| match other.0 {
@@ -197,7 +192,7 @@ impl Column {
         }
     }
 
-    /// The text of an encoded value behind its marker.
+    /// The text of an encoded value without its marker.
     fn text<'a>(&self, value: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         let bytes = value.split_last().map_or(value, |(_, bytes)| bytes);
         if self.descending { bytes.iter().map(|byte| !byte).collect::<Vec<_>>().into() } else { bytes.into() }

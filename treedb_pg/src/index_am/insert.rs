@@ -1,30 +1,30 @@
 //! Inserting entries, and splitting pages that are full.
 //!
-//! A split is two WAL records: one parts the page and marks the left half [`flag::INCOMPLETE`], the other tells the
-//! parent (or makes a new root) and takes the mark away. A crash in between leaves a tree in which every search
-//! still finds everything by moving right; the next insert that meets the mark does the second part. Pages of which
-//! the parent was not told can be split in their turn: what the parent is told of must then be told from left to
-//! right, beginning at the page that it does know.
+//! A split is two WAL records: one divides the page and marks the left half [`flag::INCOMPLETE`], the other inserts the
+//! right half into the parent (or makes a new root) and clears the mark. A crash in between leaves a tree in which
+//! every search still finds everything by moving right; the next insert that finds the mark does the second part.
+//! Pages without a downlink in the parent can be split in their turn: downlinks must then be inserted from left to
+//! right, beginning after the page that has one.
 //!
 //! Latches are taken from the bottom up and from left to right.
 
 use pgrx::check_for_interrupts;
 use treedb_core::btree::node::{Branch, BranchMut, Leaf, LeafMut, Value};
 
-use super::edge::Side;
+use super::boundary::Side;
 use super::meta::Meta;
 use super::page::{ROOM, View, ViewMut, flag};
 use super::schema::{Entry, Schema};
-use super::tree::{MOST_MOVES, Tree};
+use super::tree::{MAX_MOVES, Tree};
 use crate::shim::buffer::{Exclusive, Page, free_space};
 use crate::shim::index_build::IndexRow;
 use crate::shim::relation::Index;
 use crate::shim::wal::{Change, Content};
 use crate::shim::{error, fault, snapshot};
 
-/// How often the parent of a page is looked for again because others split pages on its left meanwhile. More is
-/// damage.
-const PATIENCE: u32 = 20;
+/// How often the parent of a page is searched for again because other backends split pages to its left meanwhile. More
+/// is damage.
+const MAX_PARENT_RETRIES: u32 = 20;
 
 /// Inserts the entries of a row.
 pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>) {
@@ -42,23 +42,23 @@ pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>) {
 impl Tree<'_> {
     /// Inserts an entry. One that is there already stays.
     pub(super) fn insert(&self, entry: &Entry) {
-        let edge = self.schema.before_key(&entry.key);
+        let boundary = self.schema.before_key(&entry.key);
         loop {
             check_for_interrupts!();
             let mut stack = Vec::new();
             let mut page: Page<Exclusive> =
-                self.descend(&edge, Side::Behind, 0, Some(&mut stack), false).page;
+                self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
             let block = page.block();
             let view = self.view(&page);
             if view.has(flag::INCOMPLETE) {
-                self.tell_parent(page, &mut stack, PATIENCE);
+                self.finish_split(page, &mut stack, MAX_PARENT_RETRIES);
                 continue;
             }
-            let leaf = self.sound(block, view.leaf(self.schema.keys));
-            let place = self.sound_node(block, self.schema.place(&leaf, &edge));
+            let leaf = self.checked(block, view.leaf(self.schema.keys));
+            let place = self.checked_node(block, self.schema.position(&leaf, &boundary));
             if place < leaf.count() {
                 let mut there = Vec::new();
-                self.sound_node(block, leaf.key_into(place, &mut there));
+                self.checked_node(block, leaf.key_into(place, &mut there));
                 if there == entry.key {
                     return;
                 }
@@ -66,11 +66,11 @@ impl Tree<'_> {
             let value = Value::inline(&entry.value);
             let mut change = Change::begin(self.index);
             let [copy] = change.pages([(&mut page, Content::Edited)]);
-            let mut copy = self.sound(block, ViewMut::open(copy));
+            let mut copy = self.checked(block, ViewMut::open(copy));
             let fits =
                 LeafMut::open(copy.payload()).and_then(|mut leaf| leaf.insert(place, &entry.key, value));
-            if self.sound_node(block, fits) {
-                self.sound(block, copy.finish());
+            if self.checked_node(block, fits) {
+                self.checked(block, copy.finish());
                 change.commit();
                 return;
             }
@@ -83,18 +83,24 @@ impl Tree<'_> {
 
     /// Splits a full leaf into which an entry goes at `place`. False if the leaf had to be parted without the entry
     /// (a key that shares nothing with a long common prefix): then there is room for it now.
-    fn split_leaf(&self, mut page: Page<Exclusive>, place: usize, entry: &Entry, stack: &mut Vec<u32>) -> bool {
+    fn split_leaf(
+        &self,
+        mut page: Page<Exclusive>,
+        place: usize,
+        entry: &Entry,
+        stack: &mut Vec<u32>,
+    ) -> bool {
         let block = page.block();
         let old = page.bytes().to_vec();
-        let view = self.sound(block, View::open(&old));
+        let view = self.checked(block, View::open(&old));
         let room = view.payload().len();
-        let leaf = self.sound_node(block, Leaf::open(view.payload()));
+        let leaf = self.checked_node(block, Leaf::open(view.payload()));
         let value = Value::inline(&entry.value);
-        let mut plan = self.sound_node(block, leaf.split(place, false, &entry.key, value));
-        let whole = self.sound_node(block, plan.fit_beside(ROOM, room));
+        let mut plan = self.checked_node(block, leaf.split(place, false, &entry.key, value));
+        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
         if !whole {
-            plan = self.sound_node(block, leaf.divide());
-            if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
+            plan = self.checked_node(block, leaf.divide());
+            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
                 error::corrupted(
                     &self.name(),
                     block,
@@ -103,29 +109,29 @@ impl Tree<'_> {
             }
         }
         let mut bound = Vec::new();
-        self.sound_node(block, plan.separator(&mut bound));
+        self.checked_node(block, plan.separator(&mut bound));
         let mut right = self.allocate();
         let right_block = right.block();
         let mut change = Change::begin(self.index);
         let [left_copy, right_copy] =
             change.pages([(&mut page, Content::Edited), (&mut right, Content::Replaced)]);
         let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(&view));
-        self.sound_node(block, plan.right(right_copy.payload()));
-        self.sound(block, right_copy.finish());
+        self.checked_node(block, plan.right(right_copy.payload()));
+        self.checked(block, right_copy.finish());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
         let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, &bound)));
-        self.sound_node(block, plan.left(left_copy.payload()));
-        self.sound(block, left_copy.finish());
+        self.checked_node(block, plan.left(left_copy.payload()));
+        self.checked(block, left_copy.finish());
         change.commit();
         drop(right);
         fault::point("leaf_split");
-        self.tell_parent(page, stack, PATIENCE);
+        self.finish_split(page, stack, MAX_PARENT_RETRIES);
         whole
     }
 
     /// Inserts the right neighbour of `page`, which is marked incomplete, into the parent. `stack` has the blocks
     /// above the page, the parent last, or is empty.
-    fn tell_parent(&self, mut page: Page<Exclusive>, stack: &mut Vec<u32>, patience: u32) {
+    fn finish_split(&self, mut page: Page<Exclusive>, stack: &mut Vec<u32>, retries: u32) {
         let block = page.block();
         let (right, bound, level, is_root) = {
             let view = self.view(&page);
@@ -148,23 +154,23 @@ impl Tree<'_> {
                 Err(root) => {
                     // The old root was split, and that split broke off before there was a page above it.
                     drop(page);
-                    return self.finish_chain(root, block, level, patience);
+                    return self.finish_chain(root, block, level, retries);
                 }
             };
             let parent_block = parent.block();
             let view = self.view(&parent);
             if view.has(flag::INCOMPLETE) {
-                self.tell_parent(parent, stack, PATIENCE);
+                self.finish_split(parent, stack, MAX_PARENT_RETRIES);
                 // What is left of the stack belongs to levels further up.
                 stack.clear();
                 continue;
             }
-            let branch = self.sound(parent_block, view.branch(self.schema.keys));
-            let edge = self.schema.before_key(&bound);
-            let place = self.sound_node(parent_block, self.schema.child(&branch, &edge, Side::Behind));
-            let child = self.sound_node(parent_block, branch.child(place));
+            let branch = self.checked(parent_block, view.branch(self.schema.keys));
+            let boundary = self.schema.before_key(&bound);
+            let place = self.checked_node(parent_block, self.schema.child(&branch, &boundary, Side::After));
+            let child = self.checked_node(parent_block, branch.child(place));
             if child != block {
-                let Some(patience) = patience.checked_sub(1) else {
+                let Some(retries) = retries.checked_sub(1) else {
                     error::corrupted(
                         &self.name(),
                         parent_block,
@@ -174,16 +180,17 @@ impl Tree<'_> {
                 // The parent knows neither the right half nor this page: an earlier split was not finished.
                 drop(parent);
                 drop(page);
-                return self.finish_chain(child, block, level, patience);
+                return self.finish_chain(child, block, level, retries);
             }
             let mut change = Change::begin(self.index);
-            let [parent_copy, page_copy] = change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
-            let mut parent_copy = self.sound(parent_block, ViewMut::open(parent_copy));
+            let [parent_copy, page_copy] =
+                change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
+            let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
             let fits =
                 BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
-            if self.sound_node(parent_block, fits) {
-                self.sound(parent_block, parent_copy.finish());
-                self.sound(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
+            if self.checked_node(parent_block, fits) {
+                self.checked(parent_block, parent_copy.finish());
+                self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
                 change.commit();
                 return;
             }
@@ -196,9 +203,9 @@ impl Tree<'_> {
     }
 
     /// Finishes the splits of pages from `from`, which the parent knows, to `to`, which hangs on it.
-    fn finish_chain(&self, from: u32, to: u32, level: u16, patience: u32) {
+    fn finish_chain(&self, from: u32, to: u32, level: u16, retries: u32) {
         let mut at = from;
-        for _ in 0..MOST_MOVES {
+        for _ in 0..MAX_MOVES {
             let page: Page<Exclusive> = self.read(at);
             let view = self.view(&page);
             let next = view.next();
@@ -209,9 +216,9 @@ impl Tree<'_> {
                     format!("expected a page of level {level}, found {}", view.level()),
                 );
             }
-            // Somebody else may have been quicker.
+            // Another backend may have finished it already.
             if view.has(flag::INCOMPLETE) {
-                self.tell_parent(page, &mut Vec::new(), patience);
+                self.finish_split(page, &mut Vec::new(), retries);
             }
             match next {
                 _ if at == to => return,
@@ -225,17 +232,17 @@ impl Tree<'_> {
     /// The page of the level above `level` where `bound` belongs, latched exclusively; or the root, if it is of
     /// `level` itself.
     fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Result<Page<Exclusive>, u32> {
-        let edge = self.schema.before_key(bound);
+        let boundary = self.schema.before_key(bound);
         // Branches are never deleted, so the block is still one of that level.
         if let Some(block) = stack.pop() {
-            return Ok(self.move_right(self.read(block), &edge, Side::Behind, false, None));
+            return Ok(self.move_right(self.read(block), &boundary, Side::After, false, None));
         }
         // The page was the root when the walk began and is not any more, or it is on the right of one.
         let meta = self.meta();
         if meta.level == level {
             return Err(meta.root);
         }
-        Ok(self.descend(&edge, Side::Behind, level + 1, Some(stack), false).page)
+        Ok(self.descend(&boundary, Side::After, level + 1, Some(stack), false).page)
     }
 
     /// Splits a full branch into which a separator goes at `place`, telling of the split of `child`. False if the
@@ -251,14 +258,14 @@ impl Tree<'_> {
     ) -> bool {
         let block = page.block();
         let old = page.bytes().to_vec();
-        let view = self.sound(block, View::open(&old));
+        let view = self.checked(block, View::open(&old));
         let (room, level) = (view.payload().len(), view.level());
-        let branch = self.sound_node(block, Branch::open(view.payload()));
-        let mut plan = self.sound_node(block, branch.split(place, separator, right_child));
-        let whole = self.sound_node(block, plan.fit_beside(ROOM, room));
+        let branch = self.checked_node(block, Branch::open(view.payload()));
+        let mut plan = self.checked_node(block, branch.split(place, separator, right_child));
+        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
         if !whole {
-            plan = self.sound_node(block, branch.divide());
-            if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
+            plan = self.checked_node(block, branch.divide());
+            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
                 error::corrupted(
                     &self.name(),
                     block,
@@ -267,7 +274,7 @@ impl Tree<'_> {
             }
         }
         let mut bound = Vec::new();
-        self.sound_node(block, plan.separator(&mut bound));
+        self.checked_node(block, plan.separator(&mut bound));
         let mut right = self.allocate();
         let (right_block, child_block) = (right.block(), child.block());
         let mut change = Change::begin(self.index);
@@ -277,19 +284,19 @@ impl Tree<'_> {
             (child, Content::Edited),
         ]);
         let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
-        self.sound_node(block, plan.right(right_copy.payload()));
-        self.sound(block, right_copy.finish());
+        self.checked_node(block, plan.right(right_copy.payload()));
+        self.checked(block, right_copy.finish());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
         let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right_block, &bound)));
-        self.sound_node(block, plan.left(left_copy.payload()));
-        self.sound(block, left_copy.finish());
+        self.checked_node(block, plan.left(left_copy.payload()));
+        self.checked(block, left_copy.finish());
         if whole {
-            self.sound(child_block, ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
+            self.checked(child_block, ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
         }
         change.commit();
         drop(right);
         fault::point("branch_split");
-        self.tell_parent(page, stack, PATIENCE);
+        self.finish_split(page, stack, MAX_PARENT_RETRIES);
         whole
     }
 
@@ -297,7 +304,7 @@ impl Tree<'_> {
     fn new_root(&self, page: &mut Page<Exclusive>, right: u32, bound: &[u8], level: u16) {
         let block = page.block();
         let mut meta_page: Page<Exclusive> = Page::read(self.index, 0);
-        let meta = self.sound(0, Meta::read(meta_page.bytes()));
+        let meta = self.checked(0, Meta::read(meta_page.bytes()));
         if meta.root != block || meta.level != level {
             error::corrupted(&self.name(), 0, format!("expected root {block}, found {}", meta.root));
         }
@@ -312,17 +319,17 @@ impl Tree<'_> {
         let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
         let made = BranchMut::init(root_copy.payload(), self.schema.keys, block)
             .and_then(|mut branch| branch.insert(0, bound, right));
-        if !self.sound_node(root_block, made) {
+        if !self.checked_node(root_block, made) {
             error::corrupted(
                 &self.name(),
                 block,
                 "expected a bound that fits a new root, found a longer one",
             );
         }
-        self.sound(root_block, root_copy.finish());
-        self.sound(block, ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
+        self.checked(root_block, root_copy.finish());
+        self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
         let meta = Meta { root: root_block, level: level + 1, ..meta };
-        meta.write(&mut self.sound(0, ViewMut::open(meta_copy)));
+        meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
         change.commit();
     }
 
@@ -332,10 +339,10 @@ impl Tree<'_> {
             return;
         }
         let mut page: Page<Exclusive> = Page::read(self.index, 0);
-        let meta = self.sound(0, Meta::read(page.bytes()));
+        let meta = self.checked(0, Meta::read(page.bytes()));
         let mut change = Change::begin(self.index);
         let [copy] = change.pages([(&mut page, Content::Edited)]);
-        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.sound(0, ViewMut::open(copy)));
+        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
         change.commit();
     }
 
@@ -345,8 +352,8 @@ impl Tree<'_> {
             let Some(block) = free_space::take(self.index) else {
                 return Page::extend_shared(self.index);
             };
-            // The free space map is only a hint: it may name a page that is in use. A page that somebody has latched
-            // is one of those; waiting for it could be waiting for ourselves.
+            // The free space map is only a hint: it may name a page that is in use. A latched page
+            // is in use; waiting for it could be a deadlock with ourselves.
             if let Some(page) = Page::try_read(self.index, block)
                 && reusable(page.bytes())
             {
@@ -361,10 +368,10 @@ fn next_of<'a>(view: &View<'a>) -> Option<(u32, &'a [u8])> {
     view.next().zip(view.bound())
 }
 
-/// True if nobody can be on the way to this page any more: it was never used, or deleted before every transaction
-/// that runs now began.
+/// True if no backend can be on its way to this page any more: it was never used, or was deleted before every running
+/// transaction began.
 pub(super) fn reusable(page: &[u8]) -> bool {
-    // A page that the server has extended but nobody has written has no upper limit of its free space.
+    // A page that the server has added but that was never written has no upper limit of its free space.
     if page.get(14..16) == Some(&[0, 0]) {
         return true;
     }

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`page`], [`meta`] | the bytes of a page around the node, and of block 0 |
 //! | [`column`], [`schema`] | values as bytes that order, entries, comparison |
-//! | [`edge`] | places between entries, found in nodes |
-//! | [`tree`] | walking down and right under latches |
+//! | [`boundary`] | positions between entries, found in nodes |
+//! | [`tree`] | descending and moving right under latches |
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`range`], [`scan`] | conditions as ranges, reading them both ways |
-//! | [`walk`] | reading an index of key sets for queries over documents |
+//! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
 //!
@@ -29,11 +29,12 @@ use crate::shim::relation::Index;
 use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;
 
+mod boundary;
 mod build;
 mod check;
 mod column;
-mod edge;
 mod insert;
+pub(crate) mod keyset_scan;
 mod meta;
 mod page;
 mod range;
@@ -42,7 +43,6 @@ mod schema;
 mod sorter;
 mod tree;
 mod vacuum;
-pub(crate) mod walk;
 
 use schema::Schema;
 
@@ -115,7 +115,7 @@ impl IndexMethod for Btree {
 
     /// An index of key sets has rows more than once: only `treedb.find()` knows how to read it.
     fn is_plannable(index: Index<'_>) -> bool {
-        !Schema::of(index).multi()
+        !Schema::of(index).is_multikey()
     }
 
     /// An operator class is valid if its support function says a kind of column that there is.

@@ -1,31 +1,31 @@
-//! What a scan looks for: conditions on columns turned into ranges of entries.
+//! The conditions of a scan, turned into ranges of entries.
 //!
-//! Equalities on leading columns (`=`, `= ANY`, IS NULL) become prefixes, the first inequality behind them the ends of
+//! Equalities on leading columns (`=`, `= ANY`, IS NULL) become prefixes, the first inequality after them the ends of
 //! ranges; whatever remains is checked entry by entry. Ranges are disjoint and in the index's order.
 
 use std::cmp::Ordering;
 
+use super::boundary::Boundary;
 use super::column::ArgumentType;
-use super::edge::Edge;
 use super::schema::Schema;
 use crate::shim::datum::Datum;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::index_scan::{Condition, ScanKey};
 
 /// Prefixes beyond that number are not multiplied out: later columns are checked entry by entry.
-const MOST_PREFIXES: usize = 10_000;
+const MAX_PREFIXES: usize = 10_000;
 
-/// Entries between two places.
+/// Entries between two boundaries.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
-    pub(super) low: Edge,
-    pub(super) high: Edge,
+    pub(super) low: Boundary,
+    pub(super) high: Boundary,
 }
 
 /// A condition on one encoded column.
 #[derive(Clone, Debug)]
 enum Test {
-    /// In the index's order (a descending column's conditions are turned round), and never NULL.
+    /// In the index's order (a descending column's conditions are reversed), and never NULL.
     Less(Vec<u8>, bool),
     Greater(Vec<u8>, bool),
     /// One of these, sorted.
@@ -34,18 +34,18 @@ enum Test {
     NotNull,
 }
 
-/// What a scan looks for.
+/// The conditions of a scan.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct Conditions {
     pub(super) ranges: Vec<Range>,
     /// Column and condition.
     tests: Vec<(usize, Test)>,
 }
 
-impl Wanted {
+impl Conditions {
     /// The entries of one range.
     pub(super) fn range(range: Range) -> Self {
-        Wanted { ranges: vec![range], tests: Vec::new() }
+        Conditions { ranges: vec![range], tests: Vec::new() }
     }
 
     /// Reads the keys of a scan.
@@ -55,21 +55,21 @@ impl Wanted {
             match read_key(schema, key) {
                 Some(test) => tests.push(test),
                 // A comparison with NULL is true of no row.
-                None => return Wanted::default(),
+                None => return Conditions::default(),
             }
         }
-        if schema.multi() {
+        if schema.is_multikey() {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
                 "an index of key sets has no operators",
-                "Ask it through treedb.find().",
+                "EntryReader it through treedb.find().",
             );
         }
         plan(schema, tests)
     }
 
-    /// Whether an entry in a range is one that is wanted.
-    pub(super) fn holds(&self, schema: &Schema, key: &[u8]) -> bool {
+    /// Whether an entry in a range fulfils the conditions that the ranges do not express.
+    pub(super) fn matches(&self, schema: &Schema, key: &[u8]) -> bool {
         if self.tests.is_empty() {
             return true;
         }
@@ -150,13 +150,13 @@ fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<(usize, Test)> {
     Some((number, test))
 }
 
-/// An inequality in the index's order: of a descending column, what is less comes behind.
+/// An inequality in the index's order: in a descending column, lesser values come later.
 fn inequality(descending: bool, less: bool, included: bool, value: Vec<u8>) -> Test {
     if less != descending { Test::Less(value, included) } else { Test::Greater(value, included) }
 }
 
-/// Turns conditions into ranges and what is left to check.
-fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
+/// Turns conditions into ranges and the conditions that remain to be checked for each entry.
+fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Conditions {
     let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
     let mut used = 0;
     let mut ends: Option<Ends> = None;
@@ -172,7 +172,7 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
             _ => None,
         });
         if let Some(values) = equal.min_by_key(Vec::len)
-            && values.len() * prefixes.len() <= MOST_PREFIXES
+            && values.len() * prefixes.len() <= MAX_PREFIXES
         {
             prefixes = prefixes
                 .iter()
@@ -188,11 +188,11 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
         .into_iter()
         .map(|prefix| match &ends {
             Some(ends) => ends.range(schema, &prefix, used),
-            None if used == 0 => Range { low: Edge::Start, high: Edge::End },
-            None => Range { low: schema.before(prefix.clone(), used), high: schema.behind(prefix, used) },
+            None if used == 0 => Range { low: Boundary::Start, high: Boundary::End },
+            None => Range { low: schema.before(prefix.clone(), used), high: schema.after(prefix, used) },
         })
         .collect();
-    // What the ranges say exactly needs no second look.
+    // Conditions that the ranges express exactly need not be checked again.
     let mut left: Vec<(usize, Test)> = Vec::new();
     for (number, test) in &tests {
         let alone = tests.iter().filter(|(of, _)| of == number).count() == 1;
@@ -205,10 +205,10 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
             left.push((*number, test.clone()));
         }
     }
-    Wanted { ranges, tests: left }
+    Conditions { ranges, tests: left }
 }
 
-/// The ends of a range on the column behind the prefix.
+/// The ends of a range on the column after the prefix.
 struct Ends {
     low: (Vec<u8>, bool),
     high: (Vec<u8>, bool),
@@ -269,11 +269,11 @@ impl Ends {
 
     /// The range of entries that begin with `prefix`, which has `used` columns.
     fn range(&self, schema: &Schema, prefix: &[u8], used: usize) -> Range {
-        let edge = |(value, included): &(Vec<u8>, bool), low: bool| {
+        let boundary = |(value, included): &(Vec<u8>, bool), low: bool| {
             let key = [prefix, value].concat();
-            // Before the values that are in, behind those that are out; at the upper end the other way round.
-            if *included == low { schema.before(key, used + 1) } else { schema.behind(key, used + 1) }
+            // Before values that are included, after those that are excluded; at the upper end the other way round.
+            if *included == low { schema.before(key, used + 1) } else { schema.after(key, used + 1) }
         };
-        Range { low: edge(&self.low, true), high: edge(&self.high, false) }
+        Range { low: boundary(&self.low, true), high: boundary(&self.high, false) }
     }
 }

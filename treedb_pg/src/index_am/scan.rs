@@ -1,21 +1,21 @@
 //! Reading an index in order.
 //!
-//! A scan reads a leaf's wanted entries at once and hands them out one by one. Forward it goes on by the page's right
-//! neighbour, backward by a new walk down to what lies before the page. Either way it remembers the keys at which the
-//! page began and ended, so that it can go on whatever happened to the page in between: entries move only to the
-//! right, and only within those limits.
+//! A scan copies a leaf's matching entries at once and returns them one by one. Forward it continues at the page's
+//! right neighbour, backward by a new descent to the position before the page. Either way it remembers the keys at
+//! which the page began and ended, so that it can continue whatever happened to the page in between: entries move only
+//! to the right, and only within those limits.
 //!
-//! While entries of a page are handed out to a scan that does not look at the rows' visibility by an MVCC snapshot
-//! (or not at the rows at all), the page stays pinned: a vacuum that would remove the entries waits for that before
-//! it lets the table reuse the addresses.
+//! While entries of a page are returned to a scan that does not check the rows' visibility with an MVCC snapshot
+//! (or does not read the rows at all), the page stays pinned: a vacuum that would remove the entries waits for the pin
+//! before it lets the table reuse the addresses.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_core::access::Way;
 
-use super::edge::Side;
-use super::range::Wanted;
+use super::boundary::Side;
+use super::range::Conditions;
 use super::schema::{Schema, row_of};
 use super::tree::{Reached, Tree};
 use crate::shim::buffer::{self, Pin, Shared};
@@ -24,16 +24,16 @@ use crate::shim::relation::{Index, Relation};
 use crate::shim::snapshot::{self, Snapshot};
 use crate::shim::{error, heap};
 
-/// An entry to hand out.
+/// An entry to be returned.
 pub(super) struct Item {
     pub(super) row: pg_sys::ItemPointerData,
-    /// Where its key and value are in the page's `bytes`; empty unless they are asked for.
+    /// Where its key and value are in the page's `bytes`; empty unless the reader returns keys.
     pub(super) key: (u32, u32),
     value: (u32, u32),
 }
 
-/// The wanted entries of one leaf.
-pub(super) struct Loaded {
+/// The matching entries of one leaf.
+pub(super) struct LeafEntries {
     /// The leaf's block, for messages.
     block: u32,
     pub(super) items: Vec<Item>,
@@ -41,26 +41,26 @@ pub(super) struct Loaded {
     /// Number of the range they are of.
     range: usize,
     /// Where the leaf's keys begin; `None` at the left end of the index.
-    floor: Option<Vec<u8>>,
+    lower_bound: Option<Vec<u8>>,
     /// Where they end; `None` at the right end.
     bound: Option<Vec<u8>>,
     /// The right neighbour when the leaf was read, if `bound` is the leaf's own.
     next: Option<u32>,
 }
 
-/// Where a scan is. Its pin is not released when this is dropped, see [`Place::leave`].
-pub(super) struct Place {
-    pub(super) loaded: Rc<Loaded>,
-    /// The item handed out last.
+/// A scan's position. Its pin is not released when this is dropped, see [`Cursor::leave`].
+pub(super) struct Cursor {
+    pub(super) leaf: Arc<LeafEntries>,
+    /// The item returned last.
     pub(super) at: usize,
     /// Keeps a vacuum from the page.
     pin: Option<Pin>,
 }
 
-impl Place {
-    /// The same place, pinned once more.
-    fn again(&self) -> Place {
-        Place { loaded: Rc::clone(&self.loaded), at: self.at, pin: self.pin.as_ref().map(Pin::again) }
+impl Cursor {
+    /// The same cursor, pinned once more.
+    fn again(&self) -> Cursor {
+        Cursor { leaf: Arc::clone(&self.leaf), at: self.at, pin: self.pin.as_ref().map(Pin::again) }
     }
 
     /// Releases the pin.
@@ -75,29 +75,29 @@ impl Place {
 /// then: [`State::end`] does that, or the end of the transaction.
 pub(super) struct State {
     schema: Schema,
-    wanted: Option<Wanted>,
-    place: Option<Place>,
-    marked: Option<Place>,
+    conditions: Option<Conditions>,
+    cursor: Option<Cursor>,
+    marked: Option<Cursor>,
 }
 
 impl State {
     /// Begins a scan.
     pub(super) fn begin(index: Index<'_>) -> State {
-        State { schema: Schema::of(index), wanted: None, place: None, marked: None }
+        State { schema: Schema::of(index), conditions: None, cursor: None, marked: None }
     }
 
     /// Ends a scan, or makes it ready for other keys.
     pub(super) fn end(&mut self) {
-        for place in [self.place.take(), self.marked.take()].into_iter().flatten() {
-            place.leave();
+        for cursor in [self.cursor.take(), self.marked.take()].into_iter().flatten() {
+            cursor.leave();
         }
-        self.wanted = None;
+        self.conditions = None;
     }
 
     /// Reads the scan's keys, once.
     fn prepare(&mut self, scan: &Scan<'_>) {
-        if self.wanted.is_none() {
-            self.wanted = Some(Wanted::read(&self.schema, scan.keys()));
+        if self.conditions.is_none() {
+            self.conditions = Some(Conditions::read(&self.schema, scan.keys()));
             scan.index().count_scan();
         }
     }
@@ -105,29 +105,33 @@ impl State {
     /// Goes to the next entry.
     pub(super) fn next(&mut self, scan: &mut Scan<'_>, way: Way) -> bool {
         self.prepare(scan);
-        let State { schema, wanted: Some(wanted), place, .. } = self else { return false };
+        let State { schema, conditions: Some(conditions), cursor, .. } = self else { return false };
         let keys = scan.wants_entry();
         let snapshot = scan.snapshot();
-        let ask = Ask {
+        let reader = EntryReader {
             tree: Tree::new(scan.index(), schema),
-            wanted,
+            conditions,
             keys,
             // An MVCC snapshot is not deceived by an address that was reused.
             pin: keys || !snapshot.is_some_and(Snapshot::is_mvcc),
             snapshot,
         };
-        *place = ask.next(place.take(), way);
-        let Some(place) = place else { return false };
-        let Some(item) = place.loaded.items.get(place.at) else { return false };
-        expect_row(scan.table(), &ask.tree, place.loaded.block, item.row);
+        *cursor = reader.next(cursor.take(), way);
+        let Some(cursor) = cursor else { return false };
+        let Some(item) = cursor.leaf.items.get(cursor.at) else { return false };
+        expect_row(scan.table(), &reader.tree, cursor.leaf.block, item.row);
         scan.found(item.row);
         if keys {
             let part =
-                |(from, to): (u32, u32)| place.loaded.bytes.get(from as usize..to as usize).unwrap_or(&[]);
+                |(from, to): (u32, u32)| cursor.leaf.bytes.get(from as usize..to as usize).unwrap_or(&[]);
             let (key, value) = (part(item.key), part(item.value));
             let columns = schema.columns.iter().zip(schema.split(key)).enumerate();
             scan.found_entry(columns.map(|(number, (column, bytes))| {
-                if value.contains(&(number as u8)) { Some(column.negative_zero()) } else { column.decode(bytes) }
+                if value.contains(&(number as u8)) {
+                    Some(column.negative_zero())
+                } else {
+                    column.decode(bytes)
+                }
             }));
         }
         true
@@ -136,22 +140,22 @@ impl State {
     /// Puts all rows into a bitmap; returns how many.
     pub(super) fn bitmap(&mut self, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64 {
         self.prepare(scan);
-        let State { schema, wanted: Some(wanted), .. } = self else { return 0 };
-        let ask = Ask {
+        let State { schema, conditions: Some(conditions), .. } = self else { return 0 };
+        let reader = EntryReader {
             tree: Tree::new(scan.index(), schema),
-            wanted,
+            conditions,
             keys: false,
             pin: false,
             snapshot: scan.snapshot(),
         };
         let mut found = 0;
-        let mut place = ask.next(None, Way::Forward);
-        while let Some(mut here) = place {
-            let rows: Vec<pg_sys::ItemPointerData> = here.loaded.items.iter().map(|item| item.row).collect();
+        let mut cursor = reader.next(None, Way::Forward);
+        while let Some(mut here) = cursor {
+            let rows: Vec<pg_sys::ItemPointerData> = here.leaf.items.iter().map(|item| item.row).collect();
             bitmap.add(&rows);
             found += rows.len() as i64;
             here.at = rows.len();
-            place = ask.next(Some(here), Way::Forward);
+            cursor = reader.next(Some(here), Way::Forward);
         }
         found
     }
@@ -161,20 +165,20 @@ impl State {
         if let Some(marked) = self.marked.take() {
             marked.leave();
         }
-        self.marked = self.place.as_ref().map(Place::again);
+        self.marked = self.cursor.as_ref().map(Cursor::again);
     }
 
     /// Goes back to the entry remembered.
     pub(super) fn restore(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.leave();
+        if let Some(cursor) = self.cursor.take() {
+            cursor.leave();
         }
-        self.place = self.marked.as_ref().map(Place::again);
+        self.cursor = self.marked.as_ref().map(Cursor::again);
     }
 }
 
-/// Raises an error if the table has no block that the row could be in: only a damaged entry says so, since a table is
-/// made shorter only when nobody scans it.
+/// Raises an error if the table has no block that the row could be in: only a damaged entry can point
+/// there, since a table is truncated only while no other backend reads it.
 fn expect_row(table: Option<Relation<'_>>, tree: &Tree<'_>, leaf: u32, row: pg_sys::ItemPointerData) {
     let (block, offset) = heap::tid_parts(row);
     if table.is_some_and(|table| !buffer::has_block(table, block)) {
@@ -183,11 +187,11 @@ fn expect_row(table: Option<Relation<'_>>, tree: &Tree<'_>, leaf: u32, row: pg_s
     }
 }
 
-/// What a scan wants of a page.
-pub(super) struct Ask<'s> {
+/// Reads the entries that match a scan's conditions.
+pub(super) struct EntryReader<'s> {
     pub(super) tree: Tree<'s>,
-    pub(super) wanted: &'s Wanted,
-    /// Keys and values are handed out, not only rows.
+    pub(super) conditions: &'s Conditions,
+    /// Keys and values are returned, not only rows.
     pub(super) keys: bool,
     /// Keep the page pinned.
     pub(super) pin: bool,
@@ -195,26 +199,26 @@ pub(super) struct Ask<'s> {
     pub(super) snapshot: Option<Snapshot<'s>>,
 }
 
-impl Ask<'_> {
+impl EntryReader<'_> {
     /// Reads the entries of range number `range` from a leaf. With `until`, the leaf counts only up to there.
-    fn load(&self, reached: Reached<Shared>, range: usize, until: Option<Vec<u8>>) -> Option<Place> {
-        let Reached { page, floor } = reached;
+    fn load(&self, reached: Reached<Shared>, range: usize, until: Option<Vec<u8>>) -> Option<Cursor> {
+        let Reached { page, lower_bound } = reached;
         let block = page.block();
         snapshot::expect_not_too_old(self.snapshot, self.tree.index, &page);
         let standby = snapshot::in_recovery();
-        let wanted = self.wanted.ranges.get(range)?;
+        let bounds = self.conditions.ranges.get(range)?;
         let schema = self.tree.schema;
-        let (loaded, kept) = {
+        let (leaf, kept) = {
             let view = self.tree.view(&page);
-            let leaf = self.tree.sound(block, view.leaf(schema.keys));
-            let from = self.tree.sound_node(block, schema.place(&leaf, &wanted.low));
-            let mut to = self.tree.sound_node(block, schema.place(&leaf, &wanted.high));
-            // On a standby the neighbour may be reused as soon as the latch is gone.
+            let leaf = self.tree.checked(block, view.leaf(schema.keys));
+            let from = self.tree.checked_node(block, schema.position(&leaf, &bounds.low));
+            let mut to = self.tree.checked_node(block, schema.position(&leaf, &bounds.high));
+            // On a standby the neighbour may be reused as soon as the latch is released.
             let mut next = view.next().filter(|_| !standby);
             let mut bound = view.bound().map(<[u8]>::to_vec);
             if let Some(until) = until {
-                let edge = schema.before_key(&until);
-                to = to.min(self.tree.sound_node(block, schema.place(&leaf, &edge)));
+                let boundary = schema.before_key(&until);
+                to = to.min(self.tree.checked_node(block, schema.position(&leaf, &boundary)));
                 bound = Some(until);
                 next = None;
             }
@@ -222,8 +226,8 @@ impl Ask<'_> {
             let mut bytes = Vec::new();
             let mut key = Vec::new();
             for i in from..to {
-                self.tree.sound_node(block, leaf.key_into(i, &mut key));
-                if !self.wanted.holds(schema, &key) {
+                self.tree.checked_node(block, leaf.key_into(i, &mut key));
+                if !self.conditions.matches(schema, &key) {
                     continue;
                 }
                 let Some(row) = row_of(&key) else {
@@ -235,7 +239,7 @@ impl Ask<'_> {
                 };
                 let mut item = Item { row, key: (0, 0), value: (0, 0) };
                 if self.keys {
-                    let value = self.tree.sound_node(block, leaf.value(i)).bytes;
+                    let value = self.tree.checked_node(block, leaf.value(i)).bytes;
                     let start = bytes.len() as u32;
                     bytes.extend_from_slice(&key);
                     let middle = bytes.len() as u32;
@@ -246,104 +250,104 @@ impl Ask<'_> {
                 items.push(item);
             }
             let kept = self.pin && !items.is_empty();
-            (Loaded { block, items, bytes, range, floor, bound, next }, kept)
+            (LeafEntries { block, items, bytes, range, lower_bound, bound, next }, kept)
         };
         let pin = kept.then(|| page.into_pin());
-        Some(Place { loaded: Rc::new(loaded), at: 0, pin })
+        Some(Cursor { leaf: Arc::new(leaf), at: 0, pin })
     }
 
     /// The leaf where range number `range` begins (forward) or ends.
-    fn first(&self, range: usize, way: Way) -> Option<Place> {
-        let wanted = self.wanted.ranges.get(range)?;
-        let (edge, side) = match way {
-            Way::Forward => (&wanted.low, Side::Behind),
-            Way::Backward => (&wanted.high, Side::Before),
+    fn first(&self, range: usize, way: Way) -> Option<Cursor> {
+        let bounds = self.conditions.ranges.get(range)?;
+        let (boundary, side) = match way {
+            Way::Forward => (&bounds.low, Side::After),
+            Way::Backward => (&bounds.high, Side::Before),
         };
-        self.load(self.tree.descend(edge, side, 0, None, true), range, None)
+        self.load(self.tree.descend(boundary, side, 0, None, true), range, None)
     }
 
-    /// The leaf after or before the loaded one, if its range goes on there.
-    fn step(&self, loaded: &Loaded, way: Way) -> Option<Place> {
-        let wanted = self.wanted.ranges.get(loaded.range)?;
+    /// The leaf after or before the leaf one, if its range goes on there.
+    fn step(&self, leaf: &LeafEntries, way: Way) -> Option<Cursor> {
+        let bounds = self.conditions.ranges.get(leaf.range)?;
         let schema = self.tree.schema;
         match way {
             Way::Forward => {
-                let bound = loaded.bound.as_deref()?;
-                if schema.order(bound, &wanted.high) != std::cmp::Ordering::Less {
+                let bound = leaf.bound.as_deref()?;
+                if schema.order(bound, &bounds.high) != std::cmp::Ordering::Less {
                     return None;
                 }
-                let edge = schema.before_key(bound);
-                let reached = match loaded.next {
+                let boundary = schema.before_key(bound);
+                let reached = match leaf.next {
                     Some(next) => {
                         let page = self.tree.read(next);
-                        let mut floor = Some(bound.to_vec());
+                        let mut lower_bound = Some(bound.to_vec());
                         let page =
-                            self.tree.move_right(page, &edge, Side::Behind, false, Some(&mut floor));
-                        Reached { page, floor }
+                            self.tree.move_right(page, &boundary, Side::After, false, Some(&mut lower_bound));
+                        Reached { page, lower_bound }
                     }
-                    None => self.tree.descend(&edge, Side::Behind, 0, None, true),
+                    None => self.tree.descend(&boundary, Side::After, 0, None, true),
                 };
-                self.load(reached, loaded.range, None)
+                self.load(reached, leaf.range, None)
             }
             Way::Backward => {
-                let floor = loaded.floor.as_deref()?;
-                if schema.order(floor, &wanted.low) != std::cmp::Ordering::Greater {
+                let lower_bound = leaf.lower_bound.as_deref()?;
+                if schema.order(lower_bound, &bounds.low) != std::cmp::Ordering::Greater {
                     return None;
                 }
-                let edge = schema.before_key(floor);
-                let reached = self.tree.descend(&edge, Side::Before, 0, None, true);
-                self.load(reached, loaded.range, Some(floor.to_vec()))
+                let boundary = schema.before_key(lower_bound);
+                let reached = self.tree.descend(&boundary, Side::Before, 0, None, true);
+                self.load(reached, leaf.range, Some(lower_bound.to_vec()))
             }
         }
     }
 
-    /// The next entry from `place` (or from the beginning), on whatever page it is.
-    pub(super) fn next(&self, place: Option<Place>, way: Way) -> Option<Place> {
+    /// The next entry from `cursor` (or from the beginning), on whatever page it is.
+    pub(super) fn next(&self, cursor: Option<Cursor>, way: Way) -> Option<Cursor> {
         let mut range = match way {
             Way::Forward => 0,
-            Way::Backward => self.wanted.ranges.len().checked_sub(1)?,
+            Way::Backward => self.conditions.ranges.len().checked_sub(1)?,
         };
-        let mut place = match place {
-            Some(mut place) => {
+        let mut cursor = match cursor {
+            Some(mut cursor) => {
                 let next = match way {
-                    Way::Forward => place.at.checked_add(1),
-                    Way::Backward => place.at.checked_sub(1),
+                    Way::Forward => cursor.at.checked_add(1),
+                    Way::Backward => cursor.at.checked_sub(1),
                 };
                 if let Some(at) = next
-                    && at < place.loaded.items.len()
+                    && at < cursor.leaf.items.len()
                 {
-                    place.at = at;
-                    return Some(place);
+                    cursor.at = at;
+                    return Some(cursor);
                 }
-                let Place { loaded, pin, .. } = place;
+                let Cursor { leaf, pin, .. } = cursor;
                 if let Some(pin) = pin {
                     pin.release();
                 }
-                range = loaded.range;
-                self.step(&loaded, way)
+                range = leaf.range;
+                self.step(&leaf, way)
             }
             None => self.first(range, way),
         };
         loop {
             check_for_interrupts!();
-            match place {
-                Some(mut found) if !found.loaded.items.is_empty() => {
+            match cursor {
+                Some(mut found) if !found.leaf.items.is_empty() => {
                     found.at = match way {
                         Way::Forward => 0,
-                        Way::Backward => found.loaded.items.len() - 1,
+                        Way::Backward => found.leaf.items.len() - 1,
                     };
                     return Some(found);
                 }
-                Some(empty) => place = self.step(&empty.loaded, way),
+                Some(empty) => cursor = self.step(&empty.leaf, way),
                 None => {
                     range = match way {
                         Way::Forward => range + 1,
                         Way::Backward => range.checked_sub(1)?,
                     };
-                    if range >= self.wanted.ranges.len() {
+                    if range >= self.conditions.ranges.len() {
                         return None;
                     }
-                    place = self.first(range, way);
+                    cursor = self.first(range, way);
                 }
             }
         }

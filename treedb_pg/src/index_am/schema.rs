@@ -63,13 +63,13 @@ impl Schema {
     }
 
     /// Whether the index has several entries for a row.
-    pub(super) fn multi(&self) -> bool {
+    pub(super) fn is_multikey(&self) -> bool {
         self.columns.first().is_some_and(|column| column.kind == Kind::Keys)
     }
 
     /// The entries of a row, and the facts they are evidence of.
     pub(super) fn entries(&self, row: &IndexRow<'_>, mut each: impl FnMut(Entry)) -> u32 {
-        if self.multi() {
+        if self.is_multikey() {
             let Some(value) = row.value(0) else { return 0 };
             let bytes = value.bytes();
             let set = keyset::read(&bytes);

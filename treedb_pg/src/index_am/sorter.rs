@@ -1,7 +1,7 @@
 //! Sorting the entries of a build: in memory up to a budget, in temporary files beyond it.
 //!
-//! Entries lie one behind the other in an arena: length of the key (2 bytes), length of the value (1), key, value.
-//! When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
+//! Entries are stored one after the other in an arena: length of the key (2 bytes), length of the value (1), key,
+//! value. When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
 //! merged. Temporary files count against `temp_file_limit` and go away with the transaction.
 
 use std::cmp::Ordering;
@@ -85,7 +85,7 @@ impl<'s> Sorter<'s> {
             Keys::Bytewise => {
                 self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))))
             }
-            // Comparing by a collation is slow enough for somebody to lose patience.
+            // Comparing by a collation is slow enough to need to be interruptible.
             Keys::Custom => self.slots.sort_unstable_by(|a, b| {
                 check_for_interrupts!();
                 schema.compare(key(a), key(b))

@@ -1,18 +1,18 @@
-//! Walking down and along a tree of latched pages (a B-link tree).
+//! Descending and moving right in a tree of latched pages (a B-link tree).
 //!
 //! Every page but the rightmost of a level has a bound and a right neighbour. A reader holds one latch at a time: when
-//! it comes to a page that was split after it read the parent, what it looks for is beyond the bound, and it moves
-//! right. Pages that were deleted keep pointing to the neighbour that took their keys over; they are not reused
-//! before every transaction that could be on its way to them has ended.
+//! it reaches a page that was split after it read the parent, its key is beyond the page's bound, and it moves
+//! right. Deleted pages keep pointing to the neighbour that took their keys over; they are not reused before every
+//! transaction that could be on its way to them has ended.
 //!
-//! On a standby, redo of generic WAL records waits for nobody, so that last promise does not hold there. Readers
+//! On a standby, redo of generic WAL records does not wait for readers, so that guarantee does not hold there. Readers
 //! keep the parent latched until they have the child instead, and never follow what they read earlier. (On a primary
 //! that would deadlock with splits, which latch from the bottom up.)
 
 use pgrx::check_for_interrupts;
 use treedb_core::btree::node::NodeDamage;
 
-use super::edge::{Edge, Side};
+use super::boundary::{Boundary, Side};
 use super::meta::Meta;
 use super::page::{Damage, View, flag};
 use super::schema::Schema;
@@ -20,8 +20,8 @@ use crate::shim::buffer::{self, LockMode, Page, Shared};
 use crate::shim::relation::Index;
 use crate::shim::{error, snapshot};
 
-/// No walk along a level takes more steps than that before it is taken for one in a ring.
-pub(super) const MOST_MOVES: u32 = 1_000_000;
+/// After this many steps to the right, a level is taken to be a ring.
+pub(super) const MAX_MOVES: u32 = 1_000_000;
 
 /// An open index and its columns.
 #[derive(Clone, Copy)]
@@ -30,12 +30,12 @@ pub(super) struct Tree<'s> {
     pub(super) schema: &'s Schema,
 }
 
-/// Where a walk down ended.
+/// Where a descent ended.
 pub(super) struct Reached<L: LockMode> {
     /// The page, latched.
     pub(super) page: Page<L>,
     /// Where its keys begin: the bound of its left neighbour. `None` on the leftmost page.
-    pub(super) floor: Option<Vec<u8>>,
+    pub(super) lower_bound: Option<Vec<u8>>,
 }
 
 impl<'s> Tree<'s> {
@@ -48,8 +48,8 @@ impl<'s> Tree<'s> {
         self.index.shown()
     }
 
-    /// What was read of a page, or an SQL error that the page is damaged.
-    pub(super) fn sound<T>(&self, block: u32, read: Result<T, Damage>) -> T {
+    /// The value read from a page, or an SQL error that the page is damaged.
+    pub(super) fn checked<T>(&self, block: u32, read: Result<T, Damage>) -> T {
         match read {
             Ok(read) => read,
             Err(damage) => error::corrupted(&self.name(), block, damage),
@@ -57,8 +57,8 @@ impl<'s> Tree<'s> {
     }
 
     /// The same for a node.
-    pub(super) fn sound_node<T>(&self, block: u32, read: Result<T, NodeDamage>) -> T {
-        self.sound(block, read.map_err(Damage::from))
+    pub(super) fn checked_node<T>(&self, block: u32, read: Result<T, NodeDamage>) -> T {
+        self.checked(block, read.map_err(Damage::from))
     }
 
     /// Reads and latches a page.
@@ -80,28 +80,29 @@ impl<'s> Tree<'s> {
 
     /// A latched page for reading.
     pub(super) fn view<'p, L: LockMode>(&self, page: &'p Page<L>) -> View<'p> {
-        self.sound(page.block(), View::open(page.bytes()))
+        self.checked(page.block(), View::open(page.bytes()))
     }
 
     /// The meta page.
     pub(super) fn meta(&self) -> Meta {
         let page: Page<Shared> = Page::read(self.index, 0);
-        self.sound(0, Meta::read(page.bytes()))
+        self.checked(0, Meta::read(page.bytes()))
     }
 
-    /// Goes down to level `level` (0 for a leaf), to the page where `edge` is, which is latched as `L` says. `stack`, if
-    /// any, gets the blocks of the pages above, topmost first. `want_floor` asks for where the page's keys begin.
+    /// Descends to level `level` (0 for a leaf), to the page where `boundary` is, which is latched as `L` says. `stack`,
+    /// if any, gets the blocks of the pages above, topmost first. `want_lower_bound` asks for where the page's keys
+    /// begin.
     pub(super) fn descend<L: LockMode>(
         &self,
-        edge: &Edge,
+        boundary: &Boundary,
         side: Side,
         level: u16,
         mut stack: Option<&mut Vec<u32>>,
-        want_floor: bool,
+        want_lower_bound: bool,
     ) -> Reached<L> {
         let standby = snapshot::in_recovery();
         let meta_page: Page<Shared> = Page::read(self.index, 0);
-        let meta = self.sound(0, Meta::read(meta_page.bytes()));
+        let meta = self.checked(0, Meta::read(meta_page.bytes()));
         if meta.level < level {
             error::corrupted(
                 &self.name(),
@@ -109,21 +110,21 @@ impl<'s> Tree<'s> {
                 format!("expected a root of level {level} or more, found {}", meta.level),
             );
         }
-        let mut floor: Option<Vec<u8>> = None;
+        let mut lower_bound: Option<Vec<u8>> = None;
         let (mut at, mut block, mut above) = (meta.level, meta.root, meta_page);
         while at > level {
             let page = self.step_down(above, block, standby);
             let page: Page<Shared> =
-                self.move_right(page, edge, side, standby, want_floor.then_some(&mut floor));
+                self.move_right(page, boundary, side, standby, want_lower_bound.then_some(&mut lower_bound));
             block = page.block();
             let view = self.view(&page);
             self.expect_level(block, &view, at);
-            let branch = self.sound(block, view.branch(self.schema.keys));
-            let place = self.sound_node(block, self.schema.child(&branch, edge, side));
-            let child = self.sound_node(block, branch.child(place));
-            if want_floor && place > 0 {
-                let separator = floor.get_or_insert_default();
-                self.sound_node(block, branch.separator_into(place - 1, separator));
+            let branch = self.checked(block, view.branch(self.schema.keys));
+            let place = self.checked_node(block, self.schema.child(&branch, boundary, side));
+            let child = self.checked_node(block, branch.child(place));
+            if want_lower_bound && place > 0 {
+                let separator = lower_bound.get_or_insert_default();
+                self.checked_node(block, branch.separator_into(place - 1, separator));
             }
             if let Some(stack) = stack.as_deref_mut() {
                 stack.push(block);
@@ -131,9 +132,10 @@ impl<'s> Tree<'s> {
             (at, block, above) = (at - 1, child, page);
         }
         let page = self.step_down(above, block, standby);
-        let page = self.move_right(page, edge, side, standby, want_floor.then_some(&mut floor));
+        let page =
+            self.move_right(page, boundary, side, standby, want_lower_bound.then_some(&mut lower_bound));
         self.expect_level(page.block(), &self.view(&page), level);
-        Reached { page, floor }
+        Reached { page, lower_bound }
     }
 
     /// Reads and latches a child. The latch of `above` is released before, on a standby after it.
@@ -158,22 +160,22 @@ impl<'s> Tree<'s> {
         }
     }
 
-    /// Goes right from a page as long as what is wanted lies beyond its bound, or the page is deleted. `floor` gets
-    /// the bound of the last page that was left behind.
+    /// Moves right as long as the boundary lies beyond the page's bound, or the page is deleted. `lower_bound` gets
+    /// the bound of the last page that was left.
     pub(super) fn move_right<L: LockMode>(
         &self,
         mut page: Page<L>,
-        edge: &Edge,
+        boundary: &Boundary,
         side: Side,
         standby: bool,
-        mut floor: Option<&mut Option<Vec<u8>>>,
+        mut lower_bound: Option<&mut Option<Vec<u8>>>,
     ) -> Page<L> {
         let mut moves = 0_u32;
         loop {
             let block = page.block();
             let view = self.view(&page);
             let deleted = view.has(flag::DELETED);
-            if !deleted && !self.schema.beyond(view.bound(), edge, side) {
+            if !deleted && !self.schema.beyond(view.bound(), boundary, side) {
                 return page;
             }
             let Some(next) = view.next() else {
@@ -183,8 +185,10 @@ impl<'s> Tree<'s> {
                     "expected a right neighbour of a deleted page, found none",
                 );
             };
-            if let (Some(floor), Some(bound), false) = (floor.as_deref_mut(), view.bound(), deleted) {
-                *floor = Some(bound.to_vec());
+            if let (Some(lower_bound), Some(bound), false) =
+                (lower_bound.as_deref_mut(), view.bound(), deleted)
+            {
+                *lower_bound = Some(bound.to_vec());
             }
             if standby {
                 page = self.read(next);
@@ -194,7 +198,7 @@ impl<'s> Tree<'s> {
                 check_for_interrupts!();
             }
             moves += 1;
-            if moves > MOST_MOVES {
+            if moves > MAX_MOVES {
                 error::corrupted(
                     &self.name(),
                     block,

@@ -1,16 +1,17 @@
 //! Removing entries of rows that are gone, and pages that have become empty.
 //!
 //! Entries are removed leaf by leaf along the right neighbours: what a split moves meanwhile moves to the right, so
-//! none is missed. Each leaf is latched when nobody has it pinned: after that no scan can hand out what is removed.
+//! none is missed. Each leaf is latched when no other backend has it pinned: after that no scan can return what is
+//! removed.
 //!
-//! A leaf that has become empty is taken out of the tree in one WAL record: its parent forgets it, its left neighbour
-//! points past it, and its right neighbour has its keys from then on. It is reused when every transaction that could
+//! A leaf that has become empty is unlinked in one WAL record: its parent's downlink is removed, its left neighbour
+//! points past it, and its right neighbour takes over its key range. It is reused when every transaction that could
 //! be on its way to it has ended. The rightmost child of a parent stays, empty or not.
 
 use pgrx::pg_sys;
 use treedb_core::btree::node::{BranchMut, LeafMut};
 
-use super::edge::{Edge, Side};
+use super::boundary::{Boundary, Side};
 use super::insert::reusable;
 use super::meta::Meta;
 use super::page::{View, ViewMut, flag};
@@ -34,22 +35,22 @@ impl Tree<'_> {
         let mut page: Page<Exclusive> = self.read(block);
         let (right, bound) = {
             let view = self.view(&page);
-            let leaf = self.sound(block, view.leaf(self.schema.keys));
+            let leaf = self.checked(block, view.leaf(self.schema.keys));
             let (Some(right), Some(bound)) = (view.next(), view.bound()) else { return false };
             if leaf.count() > 0 || view.has(flag::DELETED | flag::INCOMPLETE | flag::ROOT) {
                 return false;
             }
             (right, bound.to_vec())
         };
-        let edge = self.schema.before_key(&bound);
-        let mut parent: Page<Exclusive> = self.descend(&edge, Side::Before, 1, None, false).page;
+        let boundary = self.schema.before_key(&bound);
+        let mut parent: Page<Exclusive> = self.descend(&boundary, Side::Before, 1, None, false).page;
         let parent_block = parent.block();
         let place = {
-            let branch = self.sound(parent_block, self.view(&parent).branch(self.schema.keys));
-            let place = self.sound_node(parent_block, self.schema.child(&branch, &edge, Side::Before));
-            if self.sound_node(parent_block, branch.child(place)) != block
+            let branch = self.checked(parent_block, self.view(&parent).branch(self.schema.keys));
+            let place = self.checked_node(parent_block, self.schema.child(&branch, &boundary, Side::Before));
+            if self.checked_node(parent_block, branch.child(place)) != block
                 || place >= branch.count()
-                || self.sound_node(parent_block, branch.child(place + 1)) != right
+                || self.checked_node(parent_block, branch.child(place + 1)) != right
             {
                 return false;
             }
@@ -72,17 +73,17 @@ impl Tree<'_> {
             }
         };
         // The right neighbour takes the place over, and with it the keys.
-        let mut parent_copy = self.sound(parent_block, ViewMut::open(parent_copy));
+        let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
         let moved = BranchMut::open(parent_copy.payload()).and_then(|mut branch| {
             branch.remove_child(place + 1)?;
             branch.set_child(place, right)
         });
-        self.sound_node(parent_block, moved);
-        self.sound(parent_block, parent_copy.finish());
+        self.checked_node(parent_block, moved);
+        self.checked(parent_block, parent_copy.finish());
         if let Some(left_copy) = left_copy {
-            self.sound(block, ViewMut::open(left_copy)).set_next(right);
+            self.checked(block, ViewMut::open(left_copy)).set_next(right);
         }
-        self.sound(block, ViewMut::open(copy)).delete(snapshot::next_transaction());
+        self.checked(block, ViewMut::open(copy)).delete(snapshot::next_transaction());
         change.commit();
         true
     }
@@ -90,23 +91,20 @@ impl Tree<'_> {
     /// Changes the count of deleted pages.
     fn record_deleted(&self, count: impl FnOnce(u32) -> u32) {
         let mut page: Page<Exclusive> = Page::read(self.index, 0);
-        let meta = self.sound(0, Meta::read(page.bytes()));
+        let meta = self.checked(0, Meta::read(page.bytes()));
         let deleted = count(meta.deleted);
         if deleted == meta.deleted {
             return;
         }
         let mut change = Change::begin(self.index);
         let [copy] = change.pages([(&mut page, Content::Edited)]);
-        Meta { deleted, ..meta }.write(&mut self.sound(0, ViewMut::open(copy)));
+        Meta { deleted, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
         change.commit();
     }
 }
 
 /// Removes the entries of rows that are gone.
-pub(super) fn bulk_delete(
-    vacuum: &mut Vacuum<'_>,
-    is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool,
-) {
+pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool) {
     let index = vacuum.index();
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
@@ -114,7 +112,7 @@ pub(super) fn bulk_delete(
     vacuum.stats.num_index_tuples = 0.0;
     let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
     let mut left = None;
-    let first: Page<Shared> = tree.descend(&Edge::Start, Side::Behind, 0, None, false).page;
+    let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
     let mut next = Some(first.block());
     drop(first);
     while let Some(block) = next {
@@ -122,7 +120,7 @@ pub(super) fn bulk_delete(
         tree.expect_block(block);
         visited += 1;
         if visited > blocks {
-            // Pages are added meanwhile, but no page is come to twice.
+            // Pages are added meanwhile, but no page is visited twice.
             blocks = index.blocks();
             if visited > blocks {
                 error::corrupted(
@@ -138,11 +136,11 @@ pub(super) fn bulk_delete(
         if view.has(flag::DELETED) {
             continue;
         }
-        let leaf = tree.sound(block, view.leaf(schema.keys));
+        let leaf = tree.checked(block, view.leaf(schema.keys));
         let (count, mut gone) = (leaf.count(), Vec::new());
         let mut key = Vec::new();
         for i in 0..count {
-            tree.sound_node(block, leaf.key_into(i, &mut key));
+            tree.checked_node(block, leaf.key_into(i, &mut key));
             let Some(row) = row_of(&key) else {
                 error::corrupted(
                     &tree.name(),
@@ -157,13 +155,13 @@ pub(super) fn bulk_delete(
         if !gone.is_empty() {
             let mut change = Change::begin(index);
             let [copy] = change.pages([(&mut page, Content::Edited)]);
-            let mut copy = tree.sound(block, ViewMut::open(copy));
+            let mut copy = tree.checked(block, ViewMut::open(copy));
             let removed = LeafMut::open(copy.payload()).and_then(|mut leaf| {
                 gone.iter().rev().try_for_each(|i| leaf.remove(*i))?;
                 leaf.compact()
             });
-            tree.sound_node(block, removed);
-            tree.sound(block, copy.finish());
+            tree.checked_node(block, removed);
+            tree.checked(block, copy.finish());
             change.commit();
         }
         vacuum.stats.tuples_removed += gone.len() as f64;
@@ -187,8 +185,8 @@ pub(super) fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
     let index = vacuum.index();
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
-    // Below this number no page is one that somebody has just added, but not latched yet: it would be taken for one
-    // to be reused, while its owner is about to write to it.
+    // No page below this number has been added by another backend that has not latched it yet: such a page would
+    // look free, while its owner is about to write to it.
     let blocks = settled_blocks(index);
     vacuum.stats.num_pages = blocks;
     if tree.meta().deleted == 0 {

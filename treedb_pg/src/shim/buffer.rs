@@ -59,7 +59,8 @@ impl Strategy<'_> {
 /// A page, pinned and locked.
 pub(crate) struct Page<L: LockMode> {
     buffer: pg_sys::Buffer,
-    lock: PhantomData<L>,
+    /// A raw pointer, so that a page is not `Send`, and cannot be kept where only what is `Send` can.
+    lock: PhantomData<(L, *mut ())>,
 }
 
 impl<L: LockMode> Page<L> {
@@ -86,7 +87,9 @@ impl<L: LockMode> Page<L> {
     /// The same through a ring of buffers, for passes over a whole index.
     pub(crate) fn read_with(index: Index<'_>, block: u32, strategy: Strategy<'_>) -> Page<L> {
         // SAFETY: as above.
-        unsafe { Page::lock(buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw)) }
+        unsafe {
+            Page::lock(buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw))
+        }
     }
 
     /// The block's number.
@@ -123,7 +126,8 @@ impl Page<Exclusive> {
     pub(crate) fn read_for_cleanup(index: Index<'_>, block: u32, strategy: Strategy<'_>) -> Page<Exclusive> {
         // SAFETY: as `read`.
         unsafe {
-            let buffer = buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw);
+            let buffer =
+                buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw);
             pg_sys::LockBufferForCleanup(buffer);
             Page { buffer, lock: PhantomData }
         }
@@ -146,7 +150,12 @@ impl Page<Exclusive> {
     pub(crate) fn overwrite(index: Index<'_>, block: u32) -> Page<Exclusive> {
         let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
         // SAFETY: as `read`; this mode locks the buffer exclusively.
-        unsafe { Page { buffer: buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut()), lock: PhantomData } }
+        unsafe {
+            Page {
+                buffer: buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut()),
+                lock: PhantomData,
+            }
+        }
     }
 
     /// A new block at the end of `fork`, zero-filled and locked. Only for an index that nobody else adds blocks to.

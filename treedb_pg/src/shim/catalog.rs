@@ -141,9 +141,8 @@ impl RelationName {
         unsafe {
             let list = pg_sys::textToQualifiedNameList(name);
             let range = &*pg_sys::makeRangeVarFromNameList(list);
-            let copy = |name: *mut std::ffi::c_char| {
-                (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
-            };
+            let copy =
+                |name: *mut std::ffi::c_char| (!name.is_null()).then(|| CStr::from_ptr(name).to_owned());
             RelationName {
                 catalog: copy(range.catalogname),
                 schema: copy(range.schemaname),
@@ -175,7 +174,13 @@ impl RelationName {
         let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
         // SAFETY: the server reads the range variable during the call.
         let oid = unsafe {
-            pg_sys::RangeVarGetRelidExtended(&raw const range, lock.number(), missing_ok, None, std::ptr::null_mut())
+            pg_sys::RangeVarGetRelidExtended(
+                &raw const range,
+                lock.number(),
+                missing_ok,
+                None,
+                std::ptr::null_mut(),
+            )
         };
         (oid != pg_sys::InvalidOid).then_some(oid)
     }

@@ -75,11 +75,6 @@ impl<'m> Datum<'m> {
         Datum { raw, layout, memory: PhantomData }
     }
 
-    /// The server's form.
-    pub(super) fn raw(self) -> pg_sys::Datum {
-        self.raw
-    }
-
     fn expect(self, layout: Layout) {
         if self.layout != layout {
             fail(

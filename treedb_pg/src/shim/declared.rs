@@ -138,9 +138,10 @@ pub(crate) const fn check(symbol: &str, arguments: &[Class], result: Class, set:
                 }
                 open = at + 1;
             }
-            b'\'' if stands_at(at + 1, symbol)
-                && at + 1 + symbol.len() < SQL.len()
-                && SQL[at + 1 + symbol.len()] == b'\'' =>
+            b'\''
+                if stands_at(at + 1, symbol)
+                    && at + 1 + symbol.len() < SQL.len()
+                    && SQL[at + 1 + symbol.len()] == b'\'' =>
             {
                 compare(open, arguments, result, set);
                 declarations += 1;

@@ -130,7 +130,9 @@ impl Args {
     pub(crate) fn cstring(&self, n: usize) -> Cow<'_, str> {
         match self.get(n, &[Class::CString]) {
             // SAFETY: declared as cstring; arguments live as long as the call.
-            Some(datum) => text::to_utf8(unsafe { Datum::from_raw(datum, Layout::CString) }.cstring().to_bytes()),
+            Some(datum) => {
+                text::to_utf8(unsafe { Datum::from_raw(datum, Layout::CString) }.cstring().to_bytes())
+            }
             None => Cow::Borrowed(""),
         }
     }
@@ -164,8 +166,9 @@ impl Args {
         unsafe { Memory::current() }
     }
 
-    /// Calls `with` with what this call site keeps from one call to the next, made by `T::default` at the first.
-    pub(crate) fn with_kept<T: Default + 'static, R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
+    /// Calls `with` with what this call site keeps from one call to the next, made by `T::default` at the first. It is
+    /// `Send`, so it holds no handle of the server's, which would not outlive the statement.
+    pub(crate) fn with_kept<T: Default + Send + 'static, R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
         // Taken out of its place meanwhile: `with` may come to the same call site again.
         let place = self.place();
         // SAFETY: the place lives as long as the call site.

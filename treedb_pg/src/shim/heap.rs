@@ -114,9 +114,9 @@ impl<'r> Deref for HeapTable<'r> {
 /// What a row version is to transactions that run now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RowState {
-    /// Nobody can see it.
+    /// Visible to no snapshot.
     Dead,
-    /// Deleted, but somebody may still see it.
+    /// Deleted, but visible to some older snapshot.
     RecentlyDead,
     Live,
     /// Inserted by this transaction, which has not ended.

@@ -86,8 +86,8 @@ impl<'c> Build<'c> {
     }
 }
 
-/// Shows every row that the index of a table must have to `each`, and whether it is visible to anybody (as opposed to
-/// deleted, but not long ago). Nothing is built, and nothing is recorded of broken HOT chains.
+/// Shows every row that the index of a table must have to `each`, and whether it is live (as opposed to
+/// deleted, but visible to some older snapshot). Nothing is built, and nothing is recorded of broken HOT chains.
 pub(crate) fn scan_table(table: Table<'_>, index: Index<'_>, each: impl FnMut(&IndexRow<'_>, bool)) {
     if index.table_oid() != table.oid() {
         fail(

@@ -39,10 +39,11 @@ pub(crate) trait IndexMethod: 'static {
     const NAME: &'static str;
     const CAPABILITIES: Capabilities;
 
-    /// What is kept of an index while rows are inserted by one statement.
-    type Inserting: 'static;
-    /// A scan.
-    type Scan: 'static;
+    /// What is kept of an index while rows are inserted by one statement. It is `Send`, so it holds no handle of the
+    /// server's: the context that drops it may outlive the transaction.
+    type Inserting: Send + 'static;
+    /// A scan, which is `Send` for the same reason.
+    type Scan: Send + 'static;
 
     /// Fills a new index; returns how many entries it has.
     fn build(build: &mut Build<'_>) -> u64;
@@ -207,8 +208,11 @@ unsafe extern "C-unwind" fn bulk_delete<M: IndexMethod>(
     guarded(|| {
         // SAFETY: see above; the callback is the server's, to be called with its own state.
         unsafe {
-            let stats =
-                if stats.is_null() { PgBox::<pg_sys::IndexBulkDeleteResult>::alloc0().into_pg() } else { stats };
+            let stats = if stats.is_null() {
+                PgBox::<pg_sys::IndexBulkDeleteResult>::alloc0().into_pg()
+            } else {
+                stats
+            };
             if let Some(callback) = callback {
                 M::bulk_delete(&mut Vacuum::from_raw(info, stats), &mut |mut row| {
                     pg_sys::ffi::pg_guard_ffi_boundary(|| callback(&raw mut row, state))
@@ -277,7 +281,10 @@ unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
     })
 }
 
-unsafe extern "C-unwind" fn options<M: IndexMethod>(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
+unsafe extern "C-unwind" fn options<M: IndexMethod>(
+    options: pg_sys::Datum,
+    validate: bool,
+) -> *mut pg_sys::bytea {
     guarded(|| {
         if validate && options.value() != 0 {
             fail(

@@ -83,7 +83,9 @@ impl ColumnValue<'_> {
                 }
                 _ => fail(
                     SqlState::ERRCODE_DATATYPE_MISMATCH,
-                    format!("an index entry has a value for a column stored as {layout:?} that is stored otherwise"),
+                    format!(
+                        "an index entry has a value for a column stored as {layout:?} that is stored otherwise"
+                    ),
                     "Drop indexes with operator classes that the extension did not create.",
                 ),
             }
@@ -215,7 +217,9 @@ fn key_of<'c>(index: Index<'c>, key: &'c pg_sys::ScanKeyData) -> ScanKey<'c> {
         let layout = match argument_type {
             Some(oid) => Layout::of_type(oid),
             // SAFETY: an element for each key column.
-            None if column < index.key_count() => Layout::of_type(unsafe { *(*index.raw()).rd_opcintype.add(column) }),
+            None if column < index.key_count() => {
+                Layout::of_type(unsafe { *(*index.raw()).rd_opcintype.add(column) })
+            }
             None => Layout::Word,
         };
         // SAFETY: the argument is of that type, and lives as long as the scan's keys.

@@ -5,8 +5,8 @@
 //! whether they may be written, handles release what they hold. The callbacks and SQL-callable functions that the
 //! server calls begin here, in one place for each kind, and hand such types to the rest of the extension.
 //!
-//! Handles belong to the statement that made them: none may be kept in a `static` or `thread_local`, which the types
-//! cannot express.
+//! Handles belong to the statement that made them. They are not `Send`, so they can be kept neither in a `static` nor
+//! in the state of a call site or scan; that none is put into a `thread_local` the types cannot express.
 //!
 //! * [`function`], [`declared`]: SQL-callable functions, and their SQL declarations compared at compile time
 //! * [`trigger`]: trigger functions

@@ -149,7 +149,10 @@ impl RowWriter {
                 let schema = text::lossy(&catalog::schema_name(table.schema()));
                 fail(
                     SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
-                    format!("collection \"{schema}.{}\" has a trigger with a transition table", table.shown()),
+                    format!(
+                        "collection \"{schema}.{}\" has a trigger with a transition table",
+                        table.shown()
+                    ),
                     "Change it in SQL, which fills them: UPDATE .. SET doc = ..; or write the trigger for each row.",
                 );
             }
@@ -337,8 +340,13 @@ impl RowWriter {
     }
 
     /// Locks the row at `tid` and puts its newest version into `slot`. Under the stricter isolation levels a row that
-    /// somebody else has changed is an SQL error.
-    pub(crate) fn lock(&self, mut tid: pg_sys::ItemPointerData, snapshot: Snapshot<'_>, slot: &mut Slot) -> Locked {
+    /// another transaction has changed is an SQL error.
+    pub(crate) fn lock(
+        &self,
+        mut tid: pg_sys::ItemPointerData,
+        snapshot: Snapshot<'_>,
+        slot: &mut Slot,
+    ) -> Locked {
         slot.expect_table(&self.table);
         // SAFETY: slot and snapshot are of this table; the level is the transaction's.
         let (outcome, strict) = unsafe {

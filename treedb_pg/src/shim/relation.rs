@@ -1,8 +1,8 @@
 //! Relations: open tables and indexes.
 //!
-//! [`Relation`], [`Table`] and [`Index`] are views of a relation that somebody keeps open and locked for their
-//! lifetime: the server, while it calls us, or an [`OpenTable`] or [`OpenIndex`] of our own. A lock that was taken
-//! here stays until the end of the transaction.
+//! [`Relation`], [`Table`] and [`Index`] are views of a relation that stays open and locked for their lifetime: kept so
+//! by the server while it calls us, or by an [`OpenTable`] or [`OpenIndex`] of our own. A lock that was taken here stays
+//! until the end of the transaction.
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
@@ -83,6 +83,18 @@ impl<'r> Relation<'r> {
         Some(self.class().reltuples).filter(|rows| *rows >= 0.0)
     }
 
+    /// The indexes of a table; none of a relation of another kind.
+    pub(crate) fn indexes(self) -> Vec<pg_sys::Oid> {
+        // SAFETY: the server returns a list of its own with the numbers of the indexes.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(self.raw);
+            let count = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+            let oids = (0..count).map(|i| (*(*list).elements.add(i)).oid_value).collect();
+            pg_sys::list_free(list);
+            oids
+        }
+    }
+
     /// How many blocks the main fork has.
     pub(crate) fn blocks(self) -> u32 {
         // SAFETY: open; an SQL error for a relation without storage.
@@ -106,7 +118,7 @@ impl<'r> Relation<'r> {
         }
     }
 
-    /// Whether nobody else can see it yet, so that only this backend adds blocks to it.
+    /// Whether no other backend can see it yet, so that only this one adds blocks to it.
     pub(super) fn is_own(self) -> bool {
         // SAFETY: open.
         unsafe { (*self.raw).rd_islocaltemp || (*self.raw).rd_createSubid != 0 }
@@ -141,18 +153,6 @@ impl<'r> Table<'r> {
     pub(super) unsafe fn from_raw(raw: pg_sys::Relation) -> Table<'r> {
         // SAFETY: the caller's.
         Table(unsafe { Relation::from_raw(raw) })
-    }
-
-    /// The indexes of the table.
-    pub(crate) fn indexes(self) -> Vec<pg_sys::Oid> {
-        // SAFETY: the server returns a list of its own with the numbers of the indexes.
-        unsafe {
-            let list = pg_sys::RelationGetIndexList(self.raw());
-            let count = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
-            let oids = (0..count).map(|i| (*(*list).elements.add(i)).oid_value).collect();
-            pg_sys::list_free(list);
-            oids
-        }
     }
 }
 

@@ -320,6 +320,10 @@ impl Rewrite<'_> {
 /// Rows of another table have other columns.
 fn expect_table(wanted: HeapTable<'_>, found: HeapTable<'_>) {
     if !ptr::eq(wanted.raw(), found.raw()) {
-        fail(SqlState::ERRCODE_INTERNAL_ERROR, "a row is of another table", "Report this as a bug of treedb.");
+        fail(
+            SqlState::ERRCODE_INTERNAL_ERROR,
+            "a row is of another table",
+            "Report this as a bug of treedb.",
+        );
     }
 }

@@ -67,14 +67,22 @@ pub(crate) struct RowForm<'c> {
 
 /// A row's values in an index, until the next row's are formed.
 pub(crate) struct FormedRow<'f> {
+    info: *const pg_sys::IndexInfo,
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
     lifetime: PhantomData<&'f mut ()>,
 }
 
 impl FormedRow<'_> {
-    /// Values and flags, an element for each column.
-    pub(super) fn raw(&self) -> (*mut pg_sys::Datum, *mut bool) {
+    /// Values and flags, an element for each column of the index that `info` describes.
+    pub(super) fn raw(&self, info: IndexInfo<'_>) -> (*mut pg_sys::Datum, *mut bool) {
+        if !ptr::eq(self.info, info.raw) {
+            fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                "a row was formed for another index",
+                "Report this as a bug of treedb.",
+            );
+        }
         (self.values, self.nulls)
     }
 }
@@ -103,7 +111,11 @@ impl<'c> RowForm<'c> {
     /// The values of a row; `None` if a partial index leaves it out.
     pub(crate) fn form<'f>(&'f mut self, row: &'f HeapRow<'_>) -> Option<FormedRow<'f>> {
         if !ptr::eq(row.table().raw(), self.table.raw()) {
-            fail(SqlState::ERRCODE_INTERNAL_ERROR, "a row is of another table", "Report this as a bug of treedb.");
+            fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                "a row is of another table",
+                "Report this as a bug of treedb.",
+            );
         }
         // SAFETY: the slot holds a row of the table, whose page is pinned; values of the last row are not used any
         // more, as they borrowed `self`.
@@ -115,7 +127,7 @@ impl<'c> RowForm<'c> {
             }
             let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
             pg_sys::FormIndexDatum(self.info.raw, row.slot(), self.estate, values, nulls);
-            Some(FormedRow { values, nulls, lifetime: PhantomData })
+            Some(FormedRow { info: self.info.raw, values, nulls, lifetime: PhantomData })
         }
     }
 }

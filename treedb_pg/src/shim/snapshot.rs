@@ -40,10 +40,7 @@ impl Snapshot<'_> {
     pub(crate) fn is_mvcc(self) -> bool {
         // SAFETY: alive.
         let kind = unsafe { (*self.raw).snapshot_type };
-        matches!(
-            kind,
-            pg_sys::SnapshotType::SNAPSHOT_MVCC | pg_sys::SnapshotType::SNAPSHOT_HISTORIC_MVCC
-        )
+        matches!(kind, pg_sys::SnapshotType::SNAPSHOT_MVCC | pg_sys::SnapshotType::SNAPSHOT_HISTORIC_MVCC)
     }
 
     /// Notes that a serializable transaction has read all of a relation.
@@ -62,10 +59,15 @@ fn any() -> pg_sys::Snapshot {
 pub(crate) struct Registered(pg_sys::Snapshot);
 
 impl Registered {
-    /// The snapshot of the running statement.
+    /// The snapshot of the running statement; that of the transaction if it has none.
     pub(crate) fn active() -> Registered {
-        // SAFETY: a function that is called by SQL runs under an active snapshot.
-        Registered(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot()) })
+        // SAFETY: there is an active snapshot, which the server copies or counts a reference of.
+        unsafe {
+            if pg_sys::ActiveSnapshotSet() {
+                return Registered(pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot()));
+            }
+        }
+        Registered::transaction()
     }
 
     /// The snapshot of the transaction, or a new one where each statement has its own.
@@ -115,7 +117,11 @@ pub(crate) fn is_before_every_snapshot(transaction: u64) -> bool {
 }
 
 /// Raises an error if entries that the snapshot should see may have been removed from a page.
-pub(crate) fn expect_not_too_old<L: LockMode>(snapshot: Option<Snapshot<'_>>, index: Index<'_>, page: &Page<L>) {
+pub(crate) fn expect_not_too_old<L: LockMode>(
+    snapshot: Option<Snapshot<'_>>,
+    index: Index<'_>,
+    page: &Page<L>,
+) {
     // SAFETY: an open index; the server reads the log position of a pinned page. A null snapshot is never too old.
     unsafe {
         if pg_sys::old_snapshot_threshold >= 0 {

@@ -130,7 +130,12 @@ impl Fetch {
         let mut at = tid;
         // SAFETY: as above.
         unsafe {
-            pg_sys::table_tuple_fetch_row_version(self.table.get().raw(), &raw mut at, snapshot.raw(), slot.raw())
+            pg_sys::table_tuple_fetch_row_version(
+                self.table.get().raw(),
+                &raw mut at,
+                snapshot.raw(),
+                slot.raw(),
+            )
         }
     }
 }
@@ -180,14 +185,16 @@ impl<'s> TableScan<'s> {
         if !able {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
-                format!("the access method of table \"{}\" has no scans of a range of rows", table.get().shown()),
+                format!(
+                    "the access method of table \"{}\" has no scans of a range of rows",
+                    table.get().shown()
+                ),
                 "Move the collection to a table USING heap.",
             );
         }
         // SAFETY: as `all`; the server copies the addresses.
-        let scan = unsafe {
-            pg_sys::table_beginscan_tidrange(raw, snapshot.raw(), &raw mut low, &raw mut high)
-        };
+        let scan =
+            unsafe { pg_sys::table_beginscan_tidrange(raw, snapshot.raw(), &raw mut low, &raw mut high) };
         TableScan { scan, table: table.clone(), range: true, snapshot: PhantomData }
     }
 

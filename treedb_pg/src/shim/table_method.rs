@@ -157,7 +157,10 @@ impl<'c> RangeBuild<'c> {
                     let snapshot = registered.as_ref().map_or(Snapshot::any(), Registered::get).raw();
                     let table = self.table.raw();
                     let sync = self.allow_sync;
-                    (pg_sys::table_beginscan_strat(table, snapshot, 0, ptr::null_mut(), true, sync), registered)
+                    (
+                        pg_sys::table_beginscan_strat(table, snapshot, 0, ptr::null_mut(), true, sync),
+                        registered,
+                    )
                 }
             };
             if !self.allow_sync {
@@ -173,9 +176,9 @@ impl<'c> RangeBuild<'c> {
         unsafe { RowForm::new(self.table, self.info) }
     }
 
-    /// Hands a row to the index; `alive` if it is not a dead one that somebody may still see.
+    /// Hands a row to the index; `alive` if it is not a deleted one that older snapshots see.
     pub(crate) fn hand_over(&mut self, mut tid: pg_sys::ItemPointerData, row: &FormedRow<'_>, alive: bool) {
-        let (values, nulls) = row.raw();
+        let (values, nulls) = row.raw(self.info);
         // SAFETY: the server's callback with its own state; errors that it raises are passed on.
         unsafe {
             pg_sys::ffi::pg_guard_ffi_boundary(|| {
@@ -258,7 +261,7 @@ impl<'c> Validation<'c> {
 
     /// Inserts a row into the index.
     pub(crate) fn insert(&mut self, mut tid: pg_sys::ItemPointerData, row: &FormedRow<'_>) {
-        let (values, nulls) = row.raw();
+        let (values, nulls) = row.raw(self.info);
         let unique = if self.info.is_unique() {
             pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
         } else {

@@ -34,7 +34,10 @@ pub(crate) struct Row<'c> {
 
 /// A column of the trigger's table, of a variable-length type.
 #[derive(Clone, Copy)]
-pub(crate) struct Column(i32);
+pub(crate) struct Column<'c> {
+    number: i32,
+    table: PhantomData<&'c ()>,
+}
 
 impl<'c> Trigger<'c> {
     /// The trigger that a function was called as; `None` if it was called otherwise.
@@ -92,29 +95,30 @@ impl<'c> Trigger<'c> {
     }
 
     /// The column of a name; `None` if there is none, or if its type is not one of variable length.
-    pub(crate) fn column(self, name: &CStr) -> Option<Column> {
+    pub(crate) fn column(self, name: &CStr) -> Option<Column<'c>> {
         // SAFETY: the number found is that of an attribute of the description.
         unsafe {
             let number = pg_sys::SPI_fnumber(self.columns(), name.as_ptr());
             let at = usize::try_from(number).ok()?.checked_sub(1)?;
             let attribute = &*(*self.columns()).attrs.as_ptr().add(at);
-            (Layout::of_attribute(attribute) == Layout::Varlena).then_some(Column(number))
+            (Layout::of_attribute(attribute) == Layout::Varlena)
+                .then_some(Column { number, table: PhantomData })
         }
     }
 
     /// The value of a column in a row of the table; `None` for NULL.
-    pub(crate) fn value(self, row: Row<'c>, column: Column) -> Option<Datum<'c>> {
+    pub(crate) fn value(self, row: Row<'c>, column: Column<'c>) -> Option<Datum<'c>> {
         let mut null = false;
         // SAFETY: row and column are of the trigger's table: both have been found through `self`.
         unsafe {
-            let datum = pg_sys::SPI_getbinval(row.tuple, self.columns(), column.0, &raw mut null);
+            let datum = pg_sys::SPI_getbinval(row.tuple, self.columns(), column.number, &raw mut null);
             (!null).then(|| Datum::from_raw(datum, Layout::Varlena))
         }
     }
 
     /// The row with another value in a column.
-    pub(crate) fn with_value(self, row: Row<'c>, column: Column, value: Varlena<'c>) -> Row<'c> {
-        let (mut number, mut value, mut null) = (column.0, value.raw(), false);
+    pub(crate) fn with_value(self, row: Row<'c>, column: Column<'c>, value: Varlena<'c>) -> Row<'c> {
+        let (mut number, mut value, mut null) = (column.number, value.raw(), false);
         // SAFETY: as `value`; the new row is in the caller's memory, as a trigger's is to be.
         let tuple = unsafe {
             pg_sys::heap_modify_tuple_by_cols(

@@ -99,9 +99,9 @@ fn phase(number: u32) {
 
 /// What becomes of a row version.
 enum Fate {
-    /// Nobody can see it: left out.
+    /// Visible to no snapshot: left out.
     Dead,
-    /// Deleted, but somebody may still see it: copied.
+    /// Deleted, but visible to some older snapshot: copied.
     RecentlyDead,
     /// Copied.
     Live,

@@ -26,7 +26,7 @@ impl RootMap {
         RootMap { block: pg_sys::InvalidBlockNumber, roots: [0; heap::MAX_TUPLES_PER_PAGE] }
     }
 
-    /// Reads the map when the scan has come to another page; true if it has.
+    /// Reads the map when the scan has reached another page; true if it has.
     fn follow(&mut self, row: &HeapRow<'_>) -> bool {
         let (block, _) = heap::tid_parts(row.tid());
         let moved = block != self.block;
@@ -76,7 +76,7 @@ struct Decision {
 }
 
 /// Decides about one row version where all are shown, waiting for other transactions where their outcome decides.
-struct Judge<'c> {
+struct RowFilter<'c> {
     table: HeapTable<'c>,
     info: IndexInfo<'c>,
     oldest_xmin: pg_sys::TransactionId,
@@ -85,7 +85,7 @@ struct Judge<'c> {
     catalog: bool,
 }
 
-impl Judge<'_> {
+impl RowFilter<'_> {
     fn decide(&self, row: &HeapRow<'_>) -> Decision {
         loop {
             let seen = row.visibility(self.oldest_xmin);
@@ -141,7 +141,7 @@ impl Judge<'_> {
 /// Shows a table's rows to the build of an index; returns how many live rows there are.
 pub(super) fn build_range_scan(build: &mut RangeBuild<'_>) -> f64 {
     let table = build.table;
-    let judge = Judge {
+    let filter = RowFilter {
         table,
         info: build.info,
         oldest_xmin: build.oldest_xmin(),
@@ -166,7 +166,7 @@ pub(super) fn build_range_scan(build: &mut RangeBuild<'_>) -> f64 {
         }
         let mut alive = true;
         if all {
-            let decision = judge.decide(&row);
+            let decision = filter.decide(&row);
             if decision.count {
                 rows += 1.0;
             }

@@ -1,8 +1,7 @@
-//! Access method `treedb` for tables.
+//! Access method `treedb` for tables: heap's routine with four callbacks replaced. It stores, reads and logs nothing
+//! differently; it is here for the sealed pages to come, which will need callbacks of their own.
 //!
-//! Rows lie in heap's page format and are written, locked, pruned, frozen, logged and decoded by the server's own
-//! exported functions; that is what makes UPDATE, ON CONFLICT, SSI, logical decoding, VACUUM and standby conflicts
-//! right here. The routine is heap's, with the callbacks replaced that heap cannot lend to another access method:
+//! The four are those that heap cannot lend to another access method:
 //!
 //! * [`index_build`]: `index_build_range_scan` and `index_validate_scan` (heap's refuse any other routine pointer)
 //! * [`cluster`]: `relation_copy_for_cluster`, the same
