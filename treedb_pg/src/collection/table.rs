@@ -78,7 +78,7 @@ impl Table {
         if OpenRelation::open(oid, LockMode::Held).get().kind() != pg_sys::RELKIND_RELATION {
             not_a_collection();
         }
-        let (doc, column_type) = catalog::column(oid, c"doc").unwrap_or_else(|| not_a_collection());
+        let Some((doc, column_type)) = catalog::column(oid, c"doc") else { not_a_collection() };
         if column_type != catalog::own_type(c"bson") {
             not_a_collection();
         }

@@ -128,13 +128,10 @@ impl Args {
 
     /// Argument number `n`, a cstring, as UTF-8.
     pub(crate) fn cstring(&self, n: usize) -> Cow<'_, str> {
-        match self.get(n, &[Class::CString]) {
-            // SAFETY: declared as cstring; arguments live as long as the call.
-            Some(datum) => {
-                text::to_utf8(unsafe { Datum::from_raw(datum, Layout::CString) }.cstring().to_bytes())
-            }
-            None => Cow::Borrowed(""),
-        }
+        let Some(datum) = self.get(n, &[Class::CString]) else { return Cow::Borrowed("") };
+        // SAFETY: declared as cstring; arguments live as long as the call.
+        let datum = unsafe { Datum::from_raw(datum, Layout::CString) };
+        text::to_utf8(datum.cstring().to_bytes())
     }
 
     /// Argument number `n`, an integer of 64 bits.

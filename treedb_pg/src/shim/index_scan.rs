@@ -216,8 +216,8 @@ fn key_of<'c>(index: Index<'c>, key: &'c pg_sys::ScanKeyData) -> ScanKey<'c> {
     } else {
         let layout = match argument_type {
             Some(oid) => Layout::of_type(oid),
-            // SAFETY: an element for each key column.
             None if column < index.key_count() => {
+                // SAFETY: an element for each key column.
                 Layout::of_type(unsafe { *(*index.raw()).rd_opcintype.add(column) })
             }
             None => Layout::Word,

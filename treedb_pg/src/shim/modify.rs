@@ -40,13 +40,13 @@ impl Command {
 }
 
 /// A unique index that refused a row.
-pub(crate) struct UniqueViolation(CaughtError);
+pub(crate) struct UniqueViolation(Box<CaughtError>);
 
 impl UniqueViolation {
     /// Whether the server's message names this index.
     pub(crate) fn names(&self, index: &str) -> bool {
         // The message has the name in quotes, whatever its language.
-        matches!(&self.0, CaughtError::PostgresError(report) if report.message().contains(&format!("\"{index}\"")))
+        matches!(&*self.0, CaughtError::PostgresError(report) if report.message().contains(&format!("\"{index}\"")))
     }
 
     /// Raises the error again.
@@ -283,7 +283,7 @@ impl RowWriter {
         // SAFETY: the context that was current.
         unsafe { pg_sys::MemoryContextSwitchTo(outer) };
         if let Some(caught) = caught {
-            return Err(UniqueViolation(caught));
+            return Err(UniqueViolation(Box::new(caught)));
         }
         // SAFETY: nothing of the row is used any more: `work` is of this module, and keeps nothing.
         unsafe {
