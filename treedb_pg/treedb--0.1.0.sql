@@ -7,7 +7,7 @@ CREATE FUNCTION table_handler(internal) RETURNS table_am_handler
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_table_handler';
 
 CREATE ACCESS METHOD treedb TYPE TABLE HANDLER table_handler;
-COMMENT ON ACCESS METHOD treedb IS 'rows in heap page format, read by TreeDB';
+COMMENT ON ACCESS METHOD treedb IS 'the routine of heap, with its callbacks for index builds, CLUSTER and TOAST tables replaced';
 
 -- Indexes --------------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ COMMENT ON FUNCTION get_text(bson, text) IS 'the same as text: strings without q
 
 CREATE FUNCTION matches(document bson, filter bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME', 'treedb_matches';
 CREATE OPERATOR @@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = matches, RESTRICT = contsel, JOIN = contjoinsel);
-COMMENT ON FUNCTION matches(bson, bson) IS 'whether a document matches a filter as MongoDB has them';
+COMMENT ON FUNCTION matches(bson, bson) IS 'whether a document matches a MongoDB filter';
 
 -- Index keys -----------------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ CREATE FUNCTION delete_one(collection text, filter bson) RETURNS int8 LANGUAGE c
 CREATE FUNCTION delete_many(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_many';
 COMMENT ON FUNCTION insert_one(text, bson) IS 'inserts a document and returns its _id';
 COMMENT ON FUNCTION insert_many(text, bson[]) IS 'inserts documents, all or none, and returns their number';
-COMMENT ON FUNCTION insert_many(text, text) IS 'the same of a JSON array, or of JSON documents one behind the other';
+COMMENT ON FUNCTION insert_many(text, text) IS 'the same of a JSON array, or of JSON documents one after the other';
 COMMENT ON FUNCTION update_one(text, bson, bson_value, bson) IS 'changes the first document found that matches, by operators, a new document or an array of stages; options: upsert, hint, arrayFilters';
 COMMENT ON FUNCTION update_many(text, bson, bson_value, bson) IS 'changes the documents that match, by operators or an array of stages; options: upsert, hint, arrayFilters';
 COMMENT ON FUNCTION delete_many(text, bson) IS 'deletes the documents that match and returns their number';
@@ -276,4 +276,4 @@ CREATE FUNCTION treedb.count(collection text, filter bson, options bson DEFAULT 
 CREATE FUNCTION treedb.explain(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_explain';
 COMMENT ON FUNCTION find(text, bson, bson) IS 'the documents that match; options: sort, projection, skip, limit, hint';
 COMMENT ON FUNCTION treedb.count(text, bson, bson) IS 'how many documents match; options: skip, limit, hint';
-COMMENT ON FUNCTION treedb.explain(text, bson, bson) IS 'how find would go about it, and the work it takes';
+COMMENT ON FUNCTION treedb.explain(text, bson, bson) IS 'the plan of find, and the work that executing it took';

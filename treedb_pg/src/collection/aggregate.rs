@@ -1,14 +1,13 @@
-//! `treedb.aggregate`: pipelines over tables. [`Tables`] is the world that the engine's stages read.
+//! `treedb.aggregate`: pipelines over tables. [`Tables`] gives the engine's stages access to the session's collections.
 //!
-//! Stages name collections as `database.collection`. The database that names without one mean is [`HERE`]; such a name is
-//! looked for as SQL does, along the search path. Any other is a schema.
+//! Stages name collections as `database.collection`. A name without a database gets [`HERE`] for one, and is resolved
+//! along the search path, as in SQL. Any other database is a schema.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::sync::Arc;
 
 use ::bson::{RawDocumentBuf, rawdoc};
-use pgrx::pg_sys;
 use treedb_query::access::{Flow, Scratch, Source};
 use treedb_query::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
 use treedb_query::query::expr::{Globals, Names};
@@ -17,12 +16,13 @@ use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
 use super::reader::Reader;
-use super::table::{Name, Need, Table};
+use super::table::{Need, Table};
+use crate::shim::catalog::RelationName;
 use crate::shim::error::accept;
 use crate::shim::function::pg_function;
-use crate::shim::rows::Rows;
+use crate::shim::rows::{Rows, Set};
 use crate::shim::text;
-use crate::shim::varlena::Bytes;
+use crate::shim::thread::ServerThread;
 use crate::types::{bson, value};
 
 /// The database of names without one: what no schema is called.
@@ -32,8 +32,8 @@ const BATCH: usize = 128;
 
 pg_function! {
     /// `treedb.aggregate(collection, pipeline, options)`: the documents that the pipeline gives.
-    fn treedb_aggregate(args) {
-        let mut rows = Rows::begin(args.raw(), true);
+    fn treedb_aggregate(args: [Varlena, Varlena, Varlena]) -> Set {
+        let mut rows = Rows::begin(args);
         let (name, stages, options) = (args.bytes(0), args.bytes(1), args.bytes(2));
         let options = accept(Options::read(bson::document(&options), &["hint"]));
         let pipeline = accept(Pipeline::parse(value::decode(&stages), &Names::default()));
@@ -54,16 +54,13 @@ pg_function! {
             // What the server gives us it gives to this thread.
             threads: Some(1),
         };
-        let namespace = format!("{HERE}.{}", text::of_text(&name));
+        let namespace = format!("{HERE}.{}", text::to_utf8(&name));
         let mut documents = accept(pipeline.open_with_hint(&namespace, options.hint, &context));
         while let Some(document) = accept(documents.next()) {
             pgrx::check_for_interrupts!();
-            let datum = bson::datum(&document);
-            rows.put([Some(datum)]);
-            // SAFETY: the store has its own copy.
-            unsafe { pg_sys::pfree(datum.cast_mut_ptr()) };
+            rows.put(document.as_bytes());
         }
-        args.null()
+        rows.finish()
     }
 }
 
@@ -91,9 +88,8 @@ impl Tables {
         };
         let name = CString::new(name)
             .map_err(|_| QueryError::new(ErrorCode::InvalidNamespace, "a name has no zero byte"))?;
-        // SAFETY: a string closed by a zero, which the server copies.
-        let name = Bytes::of(unsafe { pg_sys::Datum::from(pg_sys::cstring_to_text(name.as_ptr())) });
-        Ok(Table::open_if_there(&Name::parse(&name), Need::Select).map(Reader::new))
+        let name = RelationName::parse_string(&name);
+        Ok(Table::open_if_exists(&name, Need::Select).map(Reader::new))
     }
 
     fn plan(namespace: &str, query: &Query) -> Result<Option<Plan>> {
@@ -112,7 +108,8 @@ impl World for Tables {
     fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
         let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
         let execution = Execution::new(&reader, query)?;
-        Ok(Box::new(Found { reader, execution, ready: VecDeque::new(), more: true }))
+        let found = Found { reader, execution, ready: VecDeque::new(), more: true };
+        Ok(Box::new(FoundHere(ServerThread::new(found))))
     }
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
@@ -157,14 +154,33 @@ struct Found {
     more: bool,
 }
 
-// SAFETY: it never leaves the server's only thread: `Context::threads` is 1, and then no stage begins another.
-unsafe impl Send for Found {}
+/// [`Found`] as the engine wants it: a stream that could be sent to another thread. No stage begins one, as
+/// `Context::threads` is 1.
+struct FoundHere(ServerThread<Found>);
 
-impl Stream for Found {
+impl FoundHere {
+    fn get(&mut self) -> Result<&mut Found> {
+        let misplaced =
+            || QueryError::new(ErrorCode::InternalError, "a table can only be read by the server's thread");
+        self.0.get().ok_or_else(misplaced)
+    }
+}
+
+impl Stream for FoundHere {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        self.get()?.next()
+    }
+
+    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+        self.get()?.each(visit)
+    }
+}
+
+impl Found {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.ready.is_empty() && self.more {
             let Found { reader, execution, ready, more } = self;
-            // Nothing is handed out behind an error.
+            // Nothing is returned after an error.
             *more = false;
             *more = execution.run(reader, &mut |document| {
                 ready.push_back(document);

@@ -2,7 +2,6 @@
 
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
-use pgrx::pg_sys;
 use treedb_query::access::{Direction, Flow, Source};
 use treedb_query::query::{Execution, Path, Query, count};
 
@@ -11,11 +10,12 @@ use super::reader::Reader;
 use super::table::{Need, Table};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
-use crate::shim::rows::Rows;
+use crate::shim::memory::Varlena;
+use crate::shim::rows::{Rows, Set};
 use crate::types::bson;
 
 /// The collection and the query of a call: name, filter, options.
-fn asked(args: &Args, allowed: &[&str]) -> (Reader, Query) {
+fn parse_call(args: &Args, allowed: &[&str]) -> (Reader, Query) {
     let (filter, options) = (args.bytes(1), args.bytes(2));
     let options = accept(Options::read(bson::document(&options), allowed));
     let query = accept(options.query(bson::document(&filter)));
@@ -24,33 +24,30 @@ fn asked(args: &Args, allowed: &[&str]) -> (Reader, Query) {
 
 pg_function! {
     /// `treedb.find(collection, filter, options)`: the documents that match.
-    fn treedb_find(args) {
-        let mut rows = Rows::begin(args.raw(), true);
-        let (reader, query) = asked(&args, &["sort", "projection", "skip", "limit", "hint"]);
+    fn treedb_find(args: [Varlena, Varlena, Varlena]) -> Set {
+        let mut rows = Rows::begin(args);
+        let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
         let mut execution = accept(Execution::new(&reader, query));
         accept(execution.run(&reader, &mut |document| {
-            let datum = bson::datum(&document);
-            rows.put([Some(datum)]);
-            // SAFETY: the store has its own copy.
-            unsafe { pg_sys::pfree(datum.cast_mut_ptr()) };
+            rows.put(document.as_bytes());
             Flow::Continue(())
         }));
-        args.null()
+        rows.finish()
     }
 }
 
 pg_function! {
     /// `treedb.count(collection, filter, options)`.
-    fn treedb_count(args) {
-        let (reader, query) = asked(&args, &["skip", "limit", "hint"]);
-        pg_sys::Datum::from(accept(count(&reader, &query)) as i64)
+    fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
+        let (reader, query) = parse_call(args, &["skip", "limit", "hint"]);
+        accept(count(&reader, &query)) as i64
     }
 }
 
 pg_function! {
     /// `treedb.explain(collection, filter, options)`: how the query is carried out, and the work it took.
-    fn treedb_explain(args) {
-        let (reader, query) = asked(&args, &["sort", "projection", "skip", "limit", "hint"]);
+    fn treedb_explain(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
+        let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
         let mut execution = accept(Execution::new(&reader, query));
         accept(execution.run(&reader, &mut |_| Flow::Continue(())));
         let plan = execution.plan();
@@ -75,6 +72,6 @@ pg_function! {
             shown.append(name, value as i64);
         }
         shown.append(cstr!("sortInMemory"), plan.sort_in_memory);
-        bson::datum(&shown)
+        args.memory().varlena(shown.as_bytes())
     }
 }

@@ -1,83 +1,51 @@
 //! The trigger of a collection's table: every document gets its `_id`, first.
 
 use ::bson::RawDocument;
-use pgrx::pg_sys;
 use treedb_query::doc::{Doc, with_id};
 
 use crate::shim::error::{SqlState, accept, fail};
 use crate::shim::function::pg_function;
-use crate::shim::varlena::Bytes;
+use crate::shim::trigger::{Row, Trigger};
 use crate::types::bson;
 
 pg_function! {
     /// `treedb.set_id()`: a document without `_id` gets a new one, or keeps the old one when it replaces another.
-    fn treedb_set_id(args) {
-        // SAFETY: a trigger is passed its data as the context of the call.
-        let data = unsafe {
-            let context = (*args.raw()).context;
-            if context.is_null() || (*context).type_ != pg_sys::NodeTag::T_TriggerData {
-                fail(
-                    SqlState::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-                    "treedb.set_id() was not called as a trigger",
-                    "It is the trigger function of a collection's table.",
-                );
-            }
-            &*context.cast::<pg_sys::TriggerData>()
+    fn treedb_set_id(args: []) -> Row<'_> {
+        let Some(trigger) = Trigger::of(args) else {
+            fail(
+                SqlState::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                "treedb.set_id() was not called as a trigger",
+                "It is the trigger function of a collection's table.",
+            )
         };
-        let event = data.tg_event;
-        let before = event & pg_sys::TRIGGER_EVENT_TIMINGMASK == pg_sys::TRIGGER_EVENT_BEFORE;
-        let action = event & pg_sys::TRIGGER_EVENT_OPMASK;
-        let update = action == pg_sys::TRIGGER_EVENT_UPDATE;
-        if !before || event & pg_sys::TRIGGER_EVENT_ROW == 0 || !(update || action == pg_sys::TRIGGER_EVENT_INSERT) {
+        let (true, Some(row)) = (trigger.is_before_row(), trigger.new_row()) else {
             fail(
                 SqlState::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
                 "treedb.set_id() must be fired before INSERT or UPDATE, for each row",
                 "CREATE TRIGGER .. BEFORE INSERT OR UPDATE ON .. FOR EACH ROW EXECUTE FUNCTION treedb.set_id()",
-            );
-        }
-        let row = if update { data.tg_newtuple } else { data.tg_trigtuple };
-        // SAFETY: the trigger's own relation and row; a column of that name is found by its number.
-        let (columns, doc) = unsafe {
-            let columns = (*data.tg_relation).rd_att;
-            (columns, pg_sys::SPI_fnumber(columns, c"doc".as_ptr()))
+            )
         };
-        if doc <= 0 {
+        let Some(column) = trigger.column(c"doc") else {
             fail(
                 SqlState::ERRCODE_UNDEFINED_COLUMN,
                 "treedb.set_id() is for tables with a column doc",
                 "Drop the trigger, or name the column doc.",
-            );
-        }
-        let column = |row: pg_sys::HeapTuple| {
-            let mut null = false;
-            // SAFETY: as above.
-            let datum = unsafe { pg_sys::SPI_getbinval(row, columns, doc, &raw mut null) };
-            (!null).then(|| Bytes::of(datum))
+            )
         };
         // NULL is for a constraint to refuse.
-        let Some(bytes) = column(row) else { return pg_sys::Datum::from(row) };
+        let Some(bytes) = trigger.value(row, column).map(|value| value.bytes()) else { return row };
         let document = bson::document(&bytes);
         let mut kept = Vec::new();
-        let document = match update.then(|| column(data.tg_trigtuple)).flatten() {
-            Some(old) => keeping_id(document, &old, &mut kept),
+        let old = trigger.old_row().and_then(|old| trigger.value(old, column)).map(|value| value.bytes());
+        let document = match &old {
+            Some(old) => keeping_id(document, old, &mut kept),
             None => document,
         };
         let changed = accept(with_id(document));
         if std::ptr::eq(changed.as_bytes(), &*bytes) {
-            return pg_sys::Datum::from(row);
+            return row;
         }
-        let (mut number, mut value, mut null) = (doc, bson::datum(&changed), false);
-        // SAFETY: as above; the new row is in the caller's memory, as a trigger's is to be.
-        unsafe {
-            pg_sys::Datum::from(pg_sys::heap_modify_tuple_by_cols(
-                row,
-                columns,
-                1,
-                &raw mut number,
-                &raw mut value,
-                &raw mut null,
-            ))
-        }
+        trigger.with_value(row, column, args.memory().varlena(changed.as_bytes()))
     }
 }
 

@@ -14,11 +14,12 @@ use treedb_query::{ErrorCode, QueryError};
 
 use super::index::Index;
 use super::options::Options;
-use super::table::{Name, Need, Table};
+use super::table::{Need, Table};
+use crate::shim::catalog::{RelationName, literal, qualified, quoted, run};
 use crate::shim::error::{SqlState, accept, fail, refuse};
 use crate::shim::function::pg_function;
-use crate::shim::rows::Rows;
-use crate::shim::server::{literal, qualified, quoted, run};
+use crate::shim::memory::Varlena;
+use crate::shim::rows::{Rows, Set};
 use crate::shim::text;
 use crate::types::bson;
 
@@ -40,8 +41,8 @@ fn index_relation(table: &CStr, index: &str) -> CString {
 
 pg_function! {
     /// `treedb.create_collection(name)`: the new table.
-    fn treedb_create_collection(args) {
-        let name = Name::parse(&args.bytes(0));
+    fn treedb_create_collection(args: [Varlena]) -> Option<pg_sys::Oid> {
+        let name = RelationName::parse(&args.bytes(0));
         let (schema, there) = name.place();
         let shown = text::lossy(name.relation());
         if there.is_some() {
@@ -62,29 +63,26 @@ pg_function! {
             &table,
             c" FOR EACH ROW EXECUTE FUNCTION treedb.set_id()",
         ]);
-        match name.place() {
-            (_, Some(created)) => created.into(),
-            _ => args.null(),
-        }
+        name.place().1
     }
 }
 
 pg_function! {
     /// `treedb.drop_collection(name)`: false if there was none.
-    fn treedb_drop_collection(args) {
-        let name = Name::parse(&args.bytes(0));
+    fn treedb_drop_collection(args: [Varlena]) -> bool {
+        let name = RelationName::parse(&args.bytes(0));
         // Closed before it is dropped.
-        let table = Table::open_if_there(&name, Need::Manage).map(|table| table.quoted());
+        let table = Table::open_if_exists(&name, Need::Manage).map(|table| table.quoted());
         if let Some(table) = &table {
             run(&[c"DROP TABLE ", table]);
         }
-        pg_sys::Datum::from(table.is_some())
+        table.is_some()
     }
 }
 
 pg_function! {
     /// `treedb.create_index(collection, keys, options)`: the index's name.
-    fn treedb_create_index(args) {
+    fn treedb_create_index(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
         let (keys, options) = (args.bytes(1), args.bytes(2));
         let options = accept(Options::read(bson::document(&options), &["name", "unique"]));
         let def = accept(IndexDef::parse(bson::document(&keys), options.name.as_deref(), options.unique));
@@ -92,10 +90,10 @@ pg_function! {
             let table = Table::open(&args.bytes(0), Need::Manage);
             for index in Index::all(&table) {
                 if index.usable && accept(def.is_same_as(&index.info.def)) {
-                    return text::text(&def.name);
+                    return args.memory().text(&def.name);
                 }
             }
-            (table.quoted(), index_relation(table.name(), &def.name))
+            (table.quoted(), index_relation(&table.name(), &def.name))
         };
         let pattern = literal(&text::owned_cstring(&json::to_json(&def.key_pattern())));
         let (kind, access, function) = if def.unique {
@@ -119,20 +117,20 @@ pg_function! {
                 format!("E11000 duplicate key error collection: {} index: {}", text::lossy(&table), def.name),
             ));
         }
-        text::text(&def.name)
+        args.memory().text(&def.name)
     }
 }
 
 pg_function! {
     /// `treedb.drop_index(collection, name)`.
-    fn treedb_drop_index(args) {
+    fn treedb_drop_index(args: [Varlena, Varlena]) -> () {
         let wanted = args.bytes(1);
-        let wanted = text::of_text(&wanted);
+        let wanted = text::to_utf8(&wanted);
         let found = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             let all = Index::all(&table);
             let found = all.iter().find(|index| {
-                index.info.def.name == wanted || text::lossy(index.relation_name()) == wanted
+                index.info.def.name == wanted || index.relation_name() == wanted
             });
             if found.is_some_and(|index| index.info.def.is_id()) {
                 refuse(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
@@ -146,14 +144,13 @@ pg_function! {
                 format!("index not found with name [{wanted}]"),
             )),
         }
-        pg_sys::Datum::from(0usize)
     }
 }
 
 pg_function! {
     /// `treedb.list_indexes(collection)`: as MongoDB lists them.
-    fn treedb_list_indexes(args) {
-        let mut rows = Rows::begin(args.raw(), true);
+    fn treedb_list_indexes(args: [Varlena]) -> Set {
+        let mut rows = Rows::begin(args);
         let table = Table::open(&args.bytes(0), Need::Manage);
         for index in Index::all(&table).iter().filter(|index| index.usable) {
             let def = &index.info.def;
@@ -161,8 +158,8 @@ pg_function! {
             if def.unique && !def.is_id() {
                 shown.append(cstr!("unique"), true);
             }
-            rows.put([Some(bson::datum(&shown))]);
+            rows.put(shown.as_bytes());
         }
-        args.null()
+        rows.finish()
     }
 }

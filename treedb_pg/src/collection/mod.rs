@@ -10,9 +10,9 @@
 //! | [`options`] | the last argument of the SQL functions |
 //! | [`find`], [`aggregate`], [`write`], [`manage`] | the SQL functions |
 //!
-//! A collection is a plain table `USING treedb` with a column `doc` of type `treedb.bson`, a trigger that sees to
-//! the `_id`, and a unique index of the server's own btree on `(doc -> '_id')`. So COPY, INSERT, GRANT, TRUNCATE,
-//! DROP and pg_dump work as on any table. The functions run as whoever calls them. Rows whose visibility a policy
+//! A collection is a plain table (`create_collection` makes it `USING treedb`, see [`crate::table_am`]) with a column
+//! `doc` of type `treedb.bson`, a trigger that adds missing `_id`s, and a unique index of the server's own btree on
+//! `(doc -> '_id')`. So COPY, INSERT, GRANT, TRUNCATE, DROP and pg_dump work as on any table. The functions run as whoever calls them. Rows whose visibility a policy
 //! decides are refused: the policy is the SQL planner's business.
 
 mod aggregate;

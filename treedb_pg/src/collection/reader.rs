@@ -14,12 +14,17 @@ use treedb_query::{ErrorCode, QueryError};
 
 use super::index::{Index, Kind};
 use super::table::Table;
-use crate::index_am::walk;
+use crate::index_am::keyset_scan;
+use crate::shim::btree_scan::{BtreeKey, BtreeScan};
+use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
-use crate::shim::server;
-use crate::shim::varlena::{self, Bytes};
+use crate::shim::snapshot::Registered;
+use crate::shim::table::{Fetch, Slot, TableScan};
 use crate::types::bson;
 use crate::types::value;
+
+/// How many rows a block of a table is taken to have before the first ANALYZE.
+const ROWS_PER_BLOCK: u64 = 20;
 
 /// The id of the row at an address.
 pub(super) fn row_id(tid: pg_sys::ItemPointerData) -> RowId {
@@ -32,108 +37,34 @@ pub(super) fn address(row: RowId) -> pg_sys::ItemPointerData {
     heap::tid((row.0 >> 16) as u32, row.0 as u16)
 }
 
-/// A slot for rows of a table.
-pub(super) struct Slot(*mut pg_sys::TupleTableSlot);
-
-impl Slot {
-    pub(super) fn new(table: &Table) -> Slot {
-        // SAFETY: an open table.
-        Slot(unsafe { pg_sys::table_slot_create(table.relation, std::ptr::null_mut()) })
-    }
-
-    pub(super) fn raw(&self) -> *mut pg_sys::TupleTableSlot {
-        self.0
-    }
-
-    pub(super) fn tid(&self) -> pg_sys::ItemPointerData {
-        // SAFETY: holds a row.
-        unsafe { (*self.0).tts_tid }
-    }
-
-    /// The document of the row in the slot; `None` where the column is NULL.
-    pub(super) fn document(&self, table: &Table) -> Option<Bytes> {
-        let mut null = false;
-        // SAFETY: holds a row of the table.
-        let datum = unsafe { pg_sys::slot_getattr(self.0, i32::from(table.doc), &raw mut null) };
-        (!null).then(|| Bytes::of(datum))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: made by us.
-            unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.0) }
-        }
-    }
+/// The document of the row in a slot; `None` where the column is NULL.
+pub(super) fn document<'s>(slot: &'s Slot, table: &Table) -> Option<Bytes<'s>> {
+    slot.value(table.doc).map(Datum::bytes)
 }
 
 /// A collection as a snapshot shows it.
 pub(super) struct Reader {
     pub(super) table: Table,
-    pub(super) snapshot: pg_sys::Snapshot,
+    pub(super) snapshot: Registered,
     pub(super) indexes: Vec<Index>,
     infos: Vec<IndexInfo>,
-    fetch: *mut pg_sys::IndexFetchTableData,
+    fetch: Fetch,
     spare: Cell<Option<Slot>>,
 }
 
 impl Reader {
-    /// Reads `table` under the active snapshot, which must stay active.
+    /// Reads `table` under the active snapshot.
     pub(super) fn new(table: Table) -> Reader {
         let mut indexes = Index::all(&table);
         indexes.retain(|index| index.usable);
         let infos = indexes.iter().map(|index| index.info.clone()).collect();
-        // SAFETY: an open table.
-        let (snapshot, fetch) =
-            unsafe { (pg_sys::GetActiveSnapshot(), pg_sys::table_index_fetch_begin(table.relation)) };
-        Reader { table, snapshot, indexes, infos, fetch, spare: Cell::new(None) }
+        let fetch = Fetch::begin(&table.relation);
+        Reader { table, snapshot: Registered::active(), indexes, infos, fetch, spare: Cell::new(None) }
     }
 
     /// Puts the version of the row at `tid` that the snapshot shows into `slot`.
-    pub(super) fn read(&self, tid: pg_sys::ItemPointerData, slot: &Slot) -> bool {
-        let (mut at, mut again) = (tid, false);
-        // SAFETY: the fetch and the slot are of this table; an address without a row is answered by false.
-        unsafe {
-            pg_sys::table_index_fetch_tuple(
-                self.fetch,
-                &raw mut at,
-                self.snapshot,
-                slot.raw(),
-                &raw mut again,
-                std::ptr::null_mut(),
-            ) || pg_sys::table_tuple_fetch_row_version(
-                self.table.relation,
-                &raw mut at,
-                self.snapshot,
-                slot.raw(),
-            )
-        }
-    }
-
-    fn slot(&self) -> Slot {
-        self.spare.take().unwrap_or_else(|| Slot::new(&self.table))
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: begun by us.
-            unsafe { pg_sys::table_index_fetch_end(self.fetch) }
-        }
-    }
-}
-
-/// A scan of a table, ended when it goes away.
-struct TableScan(pg_sys::TableScanDesc);
-
-impl Drop for TableScan {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: begun by us.
-            unsafe { pg_sys::table_endscan(self.0) }
-        }
+    pub(super) fn read(&self, tid: pg_sys::ItemPointerData, slot: &mut Slot) -> bool {
+        self.fetch.row(tid, self.snapshot.get(), slot)
     }
 }
 
@@ -143,10 +74,10 @@ impl Source for Reader {
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        let slot = self.slot();
+        let mut slot = self.spare.take().unwrap_or_else(|| Slot::new(self.table.relation.get()));
         let mut found = Ok(false);
-        if self.read(address(id), &slot)
-            && let Some(bytes) = slot.document(&self.table)
+        if self.read(address(id), &mut slot)
+            && let Some(bytes) = document(&slot, &self.table)
         {
             found = visit(bson::document(&bytes)).map(|()| true);
         }
@@ -155,53 +86,26 @@ impl Source for Reader {
     }
 
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        let slot = Slot::new(&self.table);
-        let plain = direction == Direction::Forward && after.is_none();
-        let scan_direction = match direction {
-            Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
-            Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
-        };
-        // SAFETY: an open table and a registered snapshot. Without synchronized scans rows come by address.
-        let scan = unsafe {
-            if plain {
-                pg_sys::table_beginscan_strat(
-                    self.table.relation,
-                    self.snapshot,
-                    0,
-                    std::ptr::null_mut(),
-                    true,
-                    false,
-                )
-            } else {
-                let (mut low, mut high) = (heap::tid(0, 0), heap::tid(u32::MAX, u16::MAX));
+        let mut slot = Slot::new(self.table.relation.get());
+        let (table, snapshot) = (&self.table.relation, self.snapshot.get());
+        let (mut low, mut high) = (heap::tid(0, 0), heap::tid(u32::MAX, u16::MAX));
+        let mut scan = match (direction, after) {
+            (Direction::Forward, None) => TableScan::all(table, snapshot),
+            _ => {
                 match (direction, after) {
                     (Direction::Forward, Some(row)) => low = address(RowId(row.0.saturating_add(1))),
                     (Direction::Backward, Some(row)) => high = address(RowId(row.0.saturating_sub(1))),
                     _ => {}
                 }
-                pg_sys::table_beginscan_tidrange(
-                    self.table.relation,
-                    self.snapshot,
-                    &raw mut low,
-                    &raw mut high,
-                )
+                TableScan::range(table, snapshot, low, high)
             }
         };
-        let scan = TableScan(scan);
         loop {
             check_for_interrupts!();
-            // SAFETY: the scan's own table and slot.
-            let found = unsafe {
-                if plain {
-                    pg_sys::table_scan_getnextslot(scan.0, scan_direction, slot.raw())
-                } else {
-                    pg_sys::table_scan_getnextslot_tidrange(scan.0, scan_direction, slot.raw())
-                }
-            };
-            if !found {
+            if !scan.next(direction, &mut slot) {
                 return Ok(());
             }
-            if let Some(bytes) = slot.document(&self.table)
+            if let Some(bytes) = document(&slot, &self.table)
                 && visit(row_id(slot.tid()), bson::document(&bytes))? == Flow::Break(())
             {
                 return Ok(());
@@ -222,10 +126,10 @@ impl Source for Reader {
         };
         match index.kind {
             Kind::KeySets => {
-                // SAFETY: open, and a snapshot.
-                unsafe { server::predicate_lock_relation(index.relation, self.snapshot) };
+                let (tree, snapshot) = (index.relation.get(), self.snapshot.get());
+                snapshot.lock_predicate(*tree);
                 let after = after.map(|(key, row)| (key, address(row)));
-                walk::walk(index.relation, self.snapshot, range, direction, after, &mut |tid, key| {
+                keyset_scan::scan(tree, snapshot, range, direction, after, &mut |tid, key| {
                     check_for_interrupts!();
                     visit(row_id(tid), key)
                 })
@@ -236,27 +140,10 @@ impl Source for Reader {
     }
 
     fn estimated_rows(&self) -> u64 {
-        // SAFETY: open. Before the first ANALYZE the number is -1.
-        let known = unsafe { (*(*self.table.relation).rd_rel).reltuples };
-        if known >= 0.0 {
-            return known as u64;
-        }
-        // SAFETY: open.
-        let blocks = unsafe {
-            pg_sys::RelationGetNumberOfBlocksInFork(self.table.relation, pg_sys::ForkNumber::MAIN_FORKNUM)
-        };
-        u64::from(blocks) * 20
-    }
-}
-
-/// A scan of one of the server's indexes, ended when it goes away.
-struct IndexScan(pg_sys::IndexScanDesc);
-
-impl Drop for IndexScan {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: begun by us.
-            unsafe { pg_sys::index_endscan(self.0) }
+        let table = self.table.relation.get();
+        match table.estimated_rows() {
+            Some(rows) => rows as u64,
+            None => u64::from(table.blocks()) * ROWS_PER_BLOCK,
         }
     }
 }
@@ -304,14 +191,19 @@ impl Reader {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<Flow> {
-        let limits = [(4, Some(range.low.as_slice())), (1, range.high.as_deref())];
-        let keys: Vec<pg_sys::ScanKeyData> = limits
-            .iter()
-            .filter_map(|(strategy, limit)| limit.map(|limit| scan_key(index.kind, *strategy, limit)))
-            .collect();
-        self.entries(index, keys, direction, after, visit, &|datum, out| match index.kind {
-            Kind::Values => value::encode_key(&Bytes::of(datum), out),
-            _ => out.extend_from_slice(&Bytes::of(datum)),
+        let (low, high) = (range.low.as_slice(), range.high.as_deref());
+        let values = index.kind == Kind::Values;
+        let from = if values { BtreeKey::ValueFrom(low) } else { BtreeKey::BytesFrom(low) };
+        let below =
+            high.map(|high| if values { BtreeKey::ValueBelow(high) } else { BtreeKey::BytesBelow(high) });
+        let keys: Vec<BtreeKey<'_>> = [Some(from), below].into_iter().flatten().collect();
+        self.entries(index, &keys, direction, after, visit, &|datum, out| {
+            let Some(datum) = datum else { return };
+            if values {
+                value::encode_key(&datum.bytes(), out)
+            } else {
+                out.extend_from_slice(&datum.bytes())
+            }
         })
     }
 
@@ -324,61 +216,27 @@ impl Reader {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<Flow> {
-        let mut wanted = pg_sys::ScanKeyData::default();
-        // SAFETY: a key of the kind that asks for NULLs has no function and no argument.
-        unsafe {
-            pg_sys::ScanKeyEntryInitialize(
-                &raw mut wanted,
-                (pg_sys::SK_ISNULL | pg_sys::SK_SEARCHNULL) as i32,
-                1,
-                0,
-                pg_sys::InvalidOid,
-                pg_sys::InvalidOid,
-                pg_sys::InvalidOid,
-                pg_sys::Datum::from(0usize),
-            );
-        }
-        self.entries(index, vec![wanted], direction, after, visit, &|_, out| out.extend_from_slice(null))
+        self.entries(index, &[BtreeKey::Null], direction, after, visit, &|_, out| out.extend_from_slice(null))
     }
 
     /// Shows the entries that fulfil `keys`; `encode` appends the key of an entry's value.
     fn entries(
         &self,
         index: &Index,
-        mut keys: Vec<pg_sys::ScanKeyData>,
+        keys: &[BtreeKey<'_>],
         direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
-        encode: &dyn Fn(pg_sys::Datum, &mut Vec<u8>),
+        encode: &dyn Fn(Option<Datum<'_>>, &mut Vec<u8>),
     ) -> Result<Flow> {
-        let scan_direction = match direction {
-            Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
-            Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
-        };
-        // SAFETY: open relations; the scan copies the keys, whose arguments live as long as this call's memory.
-        let scan = unsafe {
-            let count = keys.len() as i32;
-            let scan = pg_sys::index_beginscan(self.table.relation, index.relation, self.snapshot, count, 0);
-            (*scan).xs_want_itup = true;
-            pg_sys::index_rescan(scan, keys.as_mut_ptr(), count, std::ptr::null_mut(), 0);
-            IndexScan(scan)
-        };
+        let mut scan = BtreeScan::begin(&self.table.relation, &index.relation, self.snapshot.get(), keys);
         let mut key = Vec::new();
         loop {
             check_for_interrupts!();
-            // SAFETY: the scan is ours; after a hit it holds the entry, which has one column.
-            let row = unsafe {
-                let tid = pg_sys::index_getnext_tid(scan.0, scan_direction);
-                if tid.is_null() {
-                    return Ok(Flow::Continue(()));
-                }
-                let (mut datum, mut null) = ([pg_sys::Datum::from(0usize)], [false]);
-                let (entry, columns) = ((*scan.0).xs_itup, (*scan.0).xs_itupdesc);
-                pg_sys::index_deform_tuple(entry, columns, datum.as_mut_ptr(), null.as_mut_ptr());
-                key.clear();
-                encode(datum[0], &mut key);
-                row_id(*tid)
-            };
+            let Some(entry) = scan.next(direction) else { return Ok(Flow::Continue(())) };
+            key.clear();
+            encode(entry.value, &mut key);
+            let row = row_id(entry.tid);
             // Entries before the place to go on from.
             if let Some((last, last_row)) = after {
                 let place = (key.as_slice(), row).cmp(&(last, last_row));
@@ -393,30 +251,4 @@ impl Reader {
             }
         }
     }
-}
-
-/// The scan key for `>=` (strategy 4) or `<` (1) a limit.
-fn scan_key(kind: Kind, strategy: u16, limit: &[u8]) -> pg_sys::ScanKeyData {
-    let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: functions of two arguments, a value of the index's type and a bytea, that return a boolean.
-    unsafe {
-        let limit = varlena::new(limit);
-        let (function, subtype) = match (kind, strategy) {
-            (Kind::Values, 4) => (server::own_function(c"bson_value_ge_key"), pg_sys::BYTEAOID),
-            (Kind::Values, _) => (server::own_function(c"bson_value_lt_key"), pg_sys::BYTEAOID),
-            (_, 4) => (pg_sys::Oid::from(pg_sys::F_BYTEAGE), pg_sys::InvalidOid),
-            (_, _) => (pg_sys::Oid::from(pg_sys::F_BYTEALT), pg_sys::InvalidOid),
-        };
-        pg_sys::ScanKeyEntryInitialize(
-            &raw mut key,
-            0,
-            1,
-            strategy,
-            subtype,
-            pg_sys::InvalidOid,
-            function,
-            limit,
-        );
-    }
-    key
 }

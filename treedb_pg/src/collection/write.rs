@@ -4,7 +4,6 @@ use std::ffi::CStr;
 
 use ::bson::raw::cstr;
 use ::bson::{RawDocument, rawdoc};
-use pgrx::pg_sys;
 use treedb_query::access::Sink;
 use treedb_query::doc::{Doc, json, with_id};
 use treedb_query::query::{Changes, Query, Update, delete, update};
@@ -12,11 +11,10 @@ use treedb_query::query::{Changes, Query, Update, delete, update};
 use super::options::Options;
 use super::table::{Need, Table};
 use super::writer::Writer;
-use crate::shim::array;
 use crate::shim::error::{SqlState, accept, fail};
 use crate::shim::function::{Args, pg_function};
+use crate::shim::memory::Varlena;
 use crate::shim::text;
-use crate::shim::varlena::Bytes;
 use crate::types::{bson, value};
 
 fn begin(args: &Args, need: Need, name: &CStr) -> Writer {
@@ -25,24 +23,21 @@ fn begin(args: &Args, need: Need, name: &CStr) -> Writer {
 
 pg_function! {
     /// `treedb.insert_one(collection, document)`: the document's `_id`.
-    fn treedb_insert_one(args) {
+    fn treedb_insert_one(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let bytes = args.bytes(1);
         let document = accept(with_id(bson::document(&bytes)));
-        let mut writer = begin(&args, Need::Insert, c"treedb.insert_one()");
+        let mut writer = begin(args, Need::Insert, c"treedb.insert_one()");
         accept(writer.insert(&document));
         writer.finish();
-        match Doc::from(&*document).find(b"_id") {
-            Some(id) => value::datum(&id),
-            None => args.null(),
-        }
+        Doc::from(&*document).find(b"_id").map(|id| value::varlena(args.memory(), &id))
     }
 }
 
 pg_function! {
     /// `treedb.insert_many(collection, documents)` of an array: how many were inserted.
-    fn treedb_insert_many(args) {
-        let documents = array::elements(args.datum(1));
-        let mut writer = begin(&args, Need::Insert, c"treedb.insert_many()");
+    fn treedb_insert_many(args: [Varlena, Array]) -> i64 {
+        let documents = args.elements(1);
+        let mut writer = begin(args, Need::Insert, c"treedb.insert_many()");
         let mut inserted = 0_i64;
         for element in documents {
             let Some(datum) = element else {
@@ -52,28 +47,28 @@ pg_function! {
                     "Leave NULLs out of the array.",
                 )
             };
-            insert(&mut writer, bson::document(&Bytes::of(datum)));
+            insert(&mut writer, bson::document(&datum.bytes()));
             inserted += 1;
         }
         writer.finish();
-        pg_sys::Datum::from(inserted)
+        inserted
     }
 }
 
 pg_function! {
-    /// The same of JSON: an array of documents, or documents one behind the other.
-    fn treedb_insert_json(args) {
+    /// The same of JSON: an array of documents, or documents one after the other.
+    fn treedb_insert_json(args: [Varlena, Varlena]) -> i64 {
         let bytes = args.bytes(1);
-        let documents = match json::documents_from_json(&text::of_text(&bytes)) {
+        let documents = match json::documents_from_json(&text::to_utf8(&bytes)) {
             Ok(documents) => documents,
             Err(error) => bson::refuse_text(error),
         };
-        let mut writer = begin(&args, Need::Insert, c"treedb.insert_many()");
+        let mut writer = begin(args, Need::Insert, c"treedb.insert_many()");
         for document in &documents {
             insert(&mut writer, document);
         }
         writer.finish();
-        pg_sys::Datum::from(documents.len() as i64)
+        documents.len() as i64
     }
 }
 
@@ -84,7 +79,7 @@ fn insert(writer: &mut Writer, document: &RawDocument) {
 }
 
 /// Updates by filter (argument 1), update (2: a document, or the stages of a pipeline) and options (3).
-fn change(args: &Args, multi: bool, name: &CStr) -> pg_sys::Datum {
+fn change<'c>(args: &'c Args, multi: bool, name: &CStr) -> Varlena<'c> {
     let (filter, changes, options) = (args.bytes(1), args.bytes(2), args.bytes(3));
     let options = accept(Options::read(bson::document(&options), &["upsert", "hint", "arrayFilters"]));
     let query: Query = accept(options.query(bson::document(&filter)));
@@ -101,43 +96,43 @@ fn change(args: &Args, multi: bool, name: &CStr) -> pg_sys::Datum {
     {
         outcome.append(cstr!("upsertedId"), id);
     }
-    bson::datum(&outcome)
+    args.memory().varlena(outcome.as_bytes())
 }
 
 pg_function! {
     /// `treedb.update_one(collection, filter, update, options)`.
-    fn treedb_update_one(args) {
-        change(&args, false, c"treedb.update_one()")
+    fn treedb_update_one(args: [Varlena, Varlena, Varlena, Varlena]) -> Varlena<'_> {
+        change(args, false, c"treedb.update_one()")
     }
 }
 
 pg_function! {
     /// `treedb.update_many(collection, filter, update, options)`.
-    fn treedb_update_many(args) {
-        change(&args, true, c"treedb.update_many()")
+    fn treedb_update_many(args: [Varlena, Varlena, Varlena, Varlena]) -> Varlena<'_> {
+        change(args, true, c"treedb.update_many()")
     }
 }
 
 /// Deletes by filter (argument 1), `limit` at most (0: all).
-fn remove(args: &Args, limit: u64, name: &CStr) -> pg_sys::Datum {
+fn remove(args: &Args, limit: u64, name: &CStr) -> i64 {
     let filter = args.bytes(1);
     let query = accept(Options::default().query(bson::document(&filter)));
     let mut writer = begin(args, Need::Delete, name);
     let deleted = accept(delete(&mut writer, &query, limit));
     writer.finish();
-    pg_sys::Datum::from(deleted as i64)
+    deleted as i64
 }
 
 pg_function! {
     /// `treedb.delete_one(collection, filter)`: 1 or 0.
-    fn treedb_delete_one(args) {
-        remove(&args, 1, c"treedb.delete_one()")
+    fn treedb_delete_one(args: [Varlena, Varlena]) -> i64 {
+        remove(args, 1, c"treedb.delete_one()")
     }
 }
 
 pg_function! {
     /// `treedb.delete_many(collection, filter)`: how many were deleted.
-    fn treedb_delete_many(args) {
-        remove(&args, 0, c"treedb.delete_many()")
+    fn treedb_delete_many(args: [Varlena, Varlena]) -> i64 {
+        remove(args, 0, c"treedb.delete_many()")
     }
 }

@@ -1,17 +1,16 @@
 //! Building an index: all entries sorted, pages filled from left to right and logged as a whole.
 
-use std::ffi::c_void;
-
-use pgrx::{PgBox, pg_guard, pg_sys};
 use treedb_formats::node::{Branch, BranchMut, Keys, Leaf, LeafMut, NodeDamage, Value};
 
 use super::meta::Meta;
 use super::page::{ROOM, ViewMut, flag};
-use super::schema::{Entry, Schema};
+use super::schema::Schema;
 use super::sorter::Sorter;
 use super::tree::Tree;
-use crate::shim::buffer::Page;
-use crate::shim::error;
+use crate::shim::buffer::{Exclusive, Fork, Page};
+use crate::shim::index_build::{Build, maintenance_memory, report_phase};
+use crate::shim::relation::Index;
+use crate::shim::{error, wal};
 
 /// Bytes of a leaf that a build leaves free for inserts to come.
 const SPARE: usize = ROOM / 10;
@@ -42,18 +41,18 @@ pub(super) struct Loader<'s> {
 impl<'s> Loader<'s> {
     /// Begins in an empty relation, whose first block becomes the meta page.
     pub(super) fn new(tree: Tree<'s>) -> Self {
-        drop(Page::extend(tree.index, pg_sys::ForkNumber::MAIN_FORKNUM));
+        drop(Page::extend(tree.index, Fork::Main));
         let mut loader = Loader { tree, levels: Vec::new(), entries: 0 };
         let mut payload = vec![0; ROOM];
         let made = LeafMut::init(&mut payload, tree.schema.keys).map(|_| ());
-        loader.tree.sound_node(1, made);
+        loader.tree.checked_node(1, made);
         let block = loader.extend();
         loader.levels.push(Open { block, payload, count: 0, compacted: 0 });
         loader
     }
 
     fn extend(&self) -> u32 {
-        Page::extend(self.tree.index, pg_sys::ForkNumber::MAIN_FORKNUM).block()
+        Page::extend(self.tree.index, Fork::Main).block()
     }
 
     fn keys(&self) -> Keys {
@@ -71,8 +70,8 @@ impl<'s> Loader<'s> {
     ) {
         let mut page = Page::overwrite(self.tree.index, block);
         let mut view = ViewMut::init(page.bytes_mut(), level, flags, next);
-        self.tree.sound_node(block, fill(view.payload()));
-        self.tree.sound(block, view.finish());
+        self.tree.checked_node(block, fill(view.payload()));
+        self.tree.checked(block, view.finish());
     }
 
     /// Adds the next entry.
@@ -103,7 +102,7 @@ impl<'s> Loader<'s> {
                     Ok(_) => leaf.insert(count, key, value),
                     Err(damage) => Err(damage),
                 };
-                if self.tree.sound_node(block, inserted) {
+                if self.tree.checked_node(block, inserted) {
                     open.count += 1;
                     return;
                 }
@@ -111,18 +110,18 @@ impl<'s> Loader<'s> {
             let new_block = self.extend();
             let Some(open) = self.levels.first() else { return };
             let (block, old) = (open.block, open.payload.clone());
-            let leaf = self.tree.sound_node(block, Leaf::open(&old));
-            let mut plan = self.tree.sound_node(block, leaf.split(open.count, false, key, value));
-            let whole = self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            let leaf = self.tree.checked_node(block, Leaf::open(&old));
+            let mut plan = self.tree.checked_node(block, leaf.split(open.count, false, key, value));
+            let whole = self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             if !whole {
-                plan = self.tree.sound_node(block, leaf.divide());
-                self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+                plan = self.tree.checked_node(block, leaf.divide());
+                self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             }
-            self.tree.sound_node(block, plan.separator(&mut bound));
+            self.tree.checked_node(block, plan.separator(&mut bound));
             self.write(block, 0, 0, Some((new_block, &bound)), |payload| plan.left(payload));
             let mut payload = vec![0; ROOM];
-            self.tree.sound_node(block, plan.right(&mut payload));
-            let count = self.tree.sound_node(block, Leaf::open(&payload).map(|leaf| leaf.count()));
+            self.tree.checked_node(block, plan.right(&mut payload));
+            let count = self.tree.checked_node(block, Leaf::open(&payload).map(|leaf| leaf.count()));
             if let Some(open) = self.levels.first_mut() {
                 *open = Open { block: new_block, payload, count, compacted: count };
             }
@@ -133,12 +132,12 @@ impl<'s> Loader<'s> {
         }
     }
 
-    /// Tells level `level` that `right` follows `left`, parted by `separator`.
+    /// Adds `right` to level `level`, after `left` and with `separator` between them.
     fn add_child(&mut self, level: usize, left: u32, separator: &[u8], right: u32) {
         if self.levels.len() == level {
             let mut payload = vec![0; ROOM];
             let made = BranchMut::init(&mut payload, self.keys(), left).map(|_| ());
-            self.tree.sound_node(left, made);
+            self.tree.checked_node(left, made);
             let block = self.extend();
             self.levels.push(Open { block, payload, count: 0, compacted: 0 });
         }
@@ -152,7 +151,7 @@ impl<'s> Loader<'s> {
                 }
                 branch.insert(count, separator, right)
             });
-            if self.tree.sound_node(block, inserted) {
+            if self.tree.checked_node(block, inserted) {
                 if let Some(open) = self.levels.get_mut(level) {
                     open.count += 1;
                 }
@@ -161,19 +160,19 @@ impl<'s> Loader<'s> {
             let new_block = self.extend();
             let Some(open) = self.levels.get(level) else { return };
             let old = open.payload.clone();
-            let branch = self.tree.sound_node(block, Branch::open(&old));
-            let mut plan = self.tree.sound_node(block, branch.split(count, separator, right));
-            let whole = self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+            let branch = self.tree.checked_node(block, Branch::open(&old));
+            let mut plan = self.tree.checked_node(block, branch.split(count, separator, right));
+            let whole = self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             if !whole {
-                plan = self.tree.sound_node(block, branch.divide());
-                self.tree.sound_node(block, plan.fit_beside(ROOM, ROOM));
+                plan = self.tree.checked_node(block, branch.divide());
+                self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
             }
             let mut bound = Vec::new();
-            self.tree.sound_node(block, plan.separator(&mut bound));
+            self.tree.checked_node(block, plan.separator(&mut bound));
             self.write(block, level as u16, 0, Some((new_block, &bound)), |payload| plan.left(payload));
             let mut payload = vec![0; ROOM];
-            self.tree.sound_node(block, plan.right(&mut payload));
-            let count = self.tree.sound_node(block, Branch::open(&payload).map(|branch| branch.count()));
+            self.tree.checked_node(block, plan.right(&mut payload));
+            let count = self.tree.checked_node(block, Branch::open(&payload).map(|branch| branch.count()));
             if let Some(open) = self.levels.get_mut(level) {
                 *open = Open { block: new_block, payload, count, compacted: count };
             }
@@ -202,151 +201,38 @@ impl<'s> Loader<'s> {
         let mut page = Page::overwrite(self.tree.index, 0);
         Meta { root, level: top as u16, facts, deleted: 0 }.init(page.bytes_mut());
         drop(page);
-        // SAFETY: an open relation, all of whose blocks have been written.
-        unsafe {
-            let blocks =
-                pg_sys::RelationGetNumberOfBlocksInFork(self.tree.index, pg_sys::ForkNumber::MAIN_FORKNUM);
-            if needs_wal(self.tree.index) {
-                pg_sys::log_newpage_range(self.tree.index, pg_sys::ForkNumber::MAIN_FORKNUM, 0, blocks, true);
-            }
-        }
+        wal::log_pages(self.tree.index);
         self.entries
     }
 }
 
-/// Whether changes of a relation are logged (the header's `RelationNeedsWAL`).
-unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
-    // SAFETY: an open relation.
-    unsafe {
-        let relation = &*relation;
-        (*relation.rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
-            && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
-                || (relation.rd_createSubid == 0 && relation.rd_firstRelfilenodeSubid == 0))
+/// Fills a new index; returns how many entries it has.
+pub(super) fn build(build: &mut Build<'_>) -> u64 {
+    let index = build.index();
+    if index.blocks() != 0 {
+        error::corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
     }
+    let schema = Schema::of(index);
+    let mut sorter = Sorter::new(&schema, maintenance_memory());
+    let mut facts = 0;
+    report_phase(phase::SCAN);
+    build.scan(|row| facts |= schema.entries(row, |entry| sorter.add(&entry)));
+    report_phase(phase::SORT);
+    let mut loader = Loader::new(Tree::new(index, &schema));
+    sorter.drain(|key, value| loader.add(key, value));
+    loader.finish(facts)
 }
 
-/// What the scan of the table hands rows to.
-struct Collector<'s> {
-    schema: &'s Schema,
-    sorter: Sorter<'s>,
-    facts: u32,
-}
-
-/// Called for each row of the table.
-#[pg_guard]
-unsafe extern "C-unwind" fn collect(
-    index: pg_sys::Relation,
-    row: pg_sys::ItemPointer,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
-    _alive: bool,
-    state: *mut c_void,
-) {
-    // SAFETY: `state` is the collector of `build`; the arrays have an element for each column.
-    unsafe {
-        let collector = &mut *state.cast::<Collector<'_>>();
-        let sorter = &mut collector.sorter;
-        collector.facts |= collector.schema.entries(index, values, nulls, *row, |entry| sorter.add(&entry));
-    }
-}
-
-/// `ambuild` of the access method.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn build(
-    table: pg_sys::Relation,
-    index: pg_sys::Relation,
-    info: *mut pg_sys::IndexInfo,
-) -> *mut pg_sys::IndexBuildResult {
-    // SAFETY: called by the server with open relations.
-    unsafe {
-        if pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM) != 0 {
-            error::corrupted(
-                pgrx::name_data_to_str(&(*(*index).rd_rel).relname),
-                0,
-                "expected an empty relation to build an index in, found pages",
-            );
-        }
-        let schema = Schema::of(index);
-        let budget = usize::try_from(pg_sys::maintenance_work_mem).unwrap_or(1024).saturating_mul(1024);
-        let mut collector = Collector { schema: &schema, sorter: Sorter::new(&schema, budget), facts: 0 };
-        progress(phase::SCAN);
-        let rows = pg_sys::table_index_build_scan(
-            table,
-            index,
-            info,
-            true,
-            true,
-            Some(collect),
-            (&raw mut collector).cast::<c_void>(),
-            std::ptr::null_mut(),
-        );
-        progress(phase::SORT);
-        let mut loader = Loader::new(Tree::new(index, &schema));
-        collector.sorter.drain(|key, value| loader.add(key, value));
-        let entries = loader.finish(collector.facts);
-        let mut result = PgBox::<pg_sys::IndexBuildResult>::alloc0();
-        result.heap_tuples = rows;
-        result.index_tuples = entries as f64;
-        result.into_pg()
-    }
-}
-
-fn progress(phase: i64) {
-    // SAFETY: writes this backend's progress entry.
-    unsafe { pg_sys::pgstat_progress_update_param(pg_sys::PROGRESS_CREATEIDX_SUBPHASE as i32, phase) }
-}
-
-/// `ambuildempty`: the initial fork of an unlogged index, which a crash resets it to.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn build_empty(index: pg_sys::Relation) {
+/// Makes the initial fork of an unlogged index, which a crash resets it to.
+pub(super) fn build_empty(index: Index<'_>) {
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
-    let mut meta = Page::extend(index, pg_sys::ForkNumber::INIT_FORKNUM);
+    let mut meta = Page::extend(index, Fork::Init);
     Meta { root: 1, level: 0, facts: 0, deleted: 0 }.init(meta.bytes_mut());
-    let mut root = Page::extend(index, pg_sys::ForkNumber::INIT_FORKNUM);
+    let mut root: Page<Exclusive> = Page::extend(index, Fork::Init);
     let mut view = ViewMut::init(root.bytes_mut(), 0, flag::ROOT, None);
-    tree.sound_node(1, LeafMut::init(view.payload(), schema.keys).map(|_| ()));
-    tree.sound(1, view.finish());
-    for page in [&meta, &root] {
-        // SAFETY: written and locked; nothing between the counters can raise an error but running out of disk, which
-        // must then stop the server, as for every initial fork.
-        unsafe {
-            pg_sys::CritSectionCount += 1;
-            pg_sys::log_newpage_buffer(page.buffer(), true);
-            pg_sys::CritSectionCount -= 1;
-        }
-    }
-}
-
-/// `aminsert`: the entries of one row.
-#[pg_guard]
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe extern "C-unwind" fn insert(
-    index: pg_sys::Relation,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
-    row: pg_sys::ItemPointer,
-    _table: pg_sys::Relation,
-    _unique: pg_sys::IndexUniqueCheck::Type,
-    _unchanged: bool,
-    info: *mut pg_sys::IndexInfo,
-) -> bool {
-    // SAFETY: called by the server with an open index; `ii_AmCache` is ours and lives as long as `ii_Context`.
-    unsafe {
-        if (*info).ii_AmCache.is_null() {
-            let mut context = pgrx::PgMemoryContexts::For((*info).ii_Context);
-            (*info).ii_AmCache = context.leak_and_drop_on_delete(Schema::of(index)).cast::<c_void>();
-        }
-        let schema = &*(*info).ii_AmCache.cast::<Schema>();
-        let tree = Tree::new(index, schema);
-        let mut entries: Vec<Entry> = Vec::with_capacity(1);
-        let facts = schema.entries(index, values, nulls, *row, |entry| entries.push(entry));
-        if facts != 0 {
-            tree.record_facts(facts);
-        }
-        for entry in &entries {
-            tree.insert(entry);
-        }
-        false
-    }
+    tree.checked_node(1, LeafMut::init(view.payload(), schema.keys).map(|_| ()));
+    tree.checked(1, view.finish());
+    meta.log();
+    root.log();
 }

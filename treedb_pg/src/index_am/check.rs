@@ -1,49 +1,52 @@
-//! `treedb.check(regclass)`: whether an index is a sound tree, and says of its table what the table says.
+//! `treedb.check(regclass)`: whether an index is a valid tree, and agrees with its table.
 //!
 //! The table is locked against changes. Of the tree: every page is reached once, levels and flags are right, keys
-//! rise and lie within their page's limits, parents and children agree. Of the entries: every row that anybody can
-//! see has its entries; every other entry leads to a row that nobody sees any more, or to none that is in use.
+//! rise and lie within their page's limits, parents and children agree. Of the entries: every row that is
+//! visible to some snapshot has its entries; every other entry points to a row that no snapshot sees any more.
 
 use std::collections::HashSet;
-use std::ffi::c_void;
 
-use pgrx::{check_for_interrupts, pg_guard, pg_sys};
+use pgrx::{check_for_interrupts, pg_sys};
 use treedb_formats::node::{Branch, Leaf};
 
+use super::boundary::{Boundary, Side};
 use super::meta::Meta;
 use super::page::{Damage, View, flag};
 use super::schema::{Entry, Schema, row_of};
 use super::sorter::Sorter;
 use super::tree::Tree;
-use crate::shim::buffer::{Lock, Page};
+use crate::shim::buffer::{Page, Shared};
 use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
-use crate::shim::heap;
-use crate::shim::rows::Rows;
-use crate::shim::varlena;
+use crate::shim::index_build::{maintenance_memory, scan_table};
+use crate::shim::relation::{LockMode, OpenIndex, OpenRelation, OpenTable};
+use crate::shim::rows::{Rows, Set};
+use crate::shim::snapshot::Registered;
+use crate::shim::table::{Fetch, Slot};
+use crate::shim::{catalog, heap};
 
-/// No more problems than these are told of one index.
-const MOST_PROBLEMS: usize = 100;
+/// No more problems than these are reported for one index.
+const MAX_PROBLEMS: usize = 100;
 
 /// What is wrong with an index.
 struct Problems {
     name: String,
-    found: Vec<String>,
+    messages: Vec<String>,
 }
 
 impl Problems {
-    fn tell(&mut self, what: impl FnOnce() -> String) {
-        if self.found.len() < MOST_PROBLEMS {
-            self.found.push(format!("{}: {}", self.name, what()));
+    fn report(&mut self, what: impl FnOnce() -> String) {
+        if self.messages.len() < MAX_PROBLEMS {
+            self.messages.push(format!("{}: {}", self.name, what()));
         }
     }
 }
 
 /// A page of a level, as its parent and its neighbours must know it.
-struct Known {
+struct CheckedPage {
     block: u32,
     bound: Option<Vec<u8>>,
-    /// Split, and the parent was not told of its right neighbour.
+    /// Split, and its right neighbour has no downlink in the parent yet.
     incomplete: bool,
 }
 
@@ -57,10 +60,10 @@ struct Structure<'t> {
 
 impl Structure<'_> {
     fn check(&mut self) {
-        let page = Page::read(self.tree.index, 0, Lock::Share);
+        let page: Page<Shared> = Page::read(self.tree.index, 0);
         let meta = match Meta::read(page.bytes()) {
             Ok(meta) => meta,
-            Err(damage) => return self.problems.tell(|| format!("block 0: {damage}")),
+            Err(damage) => return self.problems.report(|| format!("block 0: {damage}")),
         };
         drop(page);
         self.seen.insert(0);
@@ -79,45 +82,46 @@ impl Structure<'_> {
         for block in 1..self.blocks {
             check_for_interrupts!();
             if !self.seen.contains(&block) {
-                let page = Page::read(self.tree.index, block, Lock::Share);
+                let page: Page<Shared> = Page::read(self.tree.index, block);
                 let unused = page.bytes().get(14..16) == Some(&[0, 0]);
                 if !unused && !View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED)) {
-                    self.problems.tell(|| format!("block {block} is in use, but no page leads to it"));
+                    self.problems.report(|| format!("block {block} is in use, but no page leads to it"));
                 }
             }
         }
     }
 
-    /// Checks the pages of a level; `children` gets what its branches say of the level below. `None` if the level
-    /// cannot be walked to its end.
+    /// Checks the pages of a level; `children` gets its downlinks to the level below. `None` if the level
+    /// cannot be read to its end.
     fn level(
         &mut self,
         first: u32,
         level: u16,
         root: u32,
         children: &mut Vec<(u32, Option<Vec<u8>>)>,
-    ) -> Option<Vec<Known>> {
+    ) -> Option<Vec<CheckedPage>> {
         let mut chain = Vec::new();
-        let (mut block, mut floor) = (first, None::<Vec<u8>>);
+        let (mut block, mut lower_bound) = (first, None::<Vec<u8>>);
         loop {
             check_for_interrupts!();
             if block == 0 || block >= self.blocks {
-                self.problems
-                    .tell(|| format!("level {level} leads to block {block}, which the index does not have"));
+                self.problems.report(|| {
+                    format!("level {level} leads to block {block}, which the index does not have")
+                });
                 return None;
             }
             if !self.seen.insert(block) {
-                self.problems.tell(|| format!("block {block} is reached twice"));
+                self.problems.report(|| format!("block {block} is reached twice"));
                 return None;
             }
-            let page = Page::read(self.tree.index, block, Lock::Share);
-            match self.page(page.bytes(), block, level, root, floor.as_deref(), children) {
+            let page: Page<Shared> = Page::read(self.tree.index, block);
+            match self.page(page.bytes(), block, level, root, lower_bound.as_deref(), children) {
                 Err(damage) => {
-                    self.problems.tell(|| format!("block {block}: {damage}"));
+                    self.problems.report(|| format!("block {block}: {damage}"));
                     return None;
                 }
                 Ok((known, next)) => {
-                    floor.clone_from(&known.bound);
+                    lower_bound.clone_from(&known.bound);
                     chain.push(known);
                     match next {
                         Some(next) => block = next,
@@ -135,9 +139,9 @@ impl Structure<'_> {
         block: u32,
         level: u16,
         root: u32,
-        floor: Option<&[u8]>,
+        lower_bound: Option<&[u8]>,
         children: &mut Vec<(u32, Option<Vec<u8>>)>,
-    ) -> Result<(Known, Option<u32>), Damage> {
+    ) -> Result<(CheckedPage, Option<u32>), Damage> {
         let schema = self.tree.schema;
         let view = View::open(bytes)?;
         if view.level() != level {
@@ -183,8 +187,8 @@ impl Structure<'_> {
                 return Err(Damage::new("rising keys", "one that is not above the one before it"));
             }
         }
-        if let (Some(floor), Some(key)) = (floor, keys.first())
-            && schema.compare(key, floor) == std::cmp::Ordering::Less
+        if let (Some(lower_bound), Some(key)) = (lower_bound, keys.first())
+            && schema.compare(key, lower_bound) == std::cmp::Ordering::Less
         {
             return Err(Damage::new("keys from the left neighbour's bound on", "one below it"));
         }
@@ -193,65 +197,40 @@ impl Structure<'_> {
         {
             return Err(Damage::new("keys below the page's bound", "one that is not"));
         }
-        Ok((Known { block, bound, incomplete: view.has(flag::INCOMPLETE) }, view.next()))
+        Ok((CheckedPage { block, bound, incomplete: view.has(flag::INCOMPLETE) }, view.next()))
     }
 
-    /// Compares what the parents say of a level with the level.
-    fn compare(&mut self, expected: &[(u32, Option<Vec<u8>>)], chain: &[Known], level: u16) {
+    /// Compares the parents' downlinks to a level with the level.
+    fn compare(&mut self, expected: &[(u32, Option<Vec<u8>>)], chain: &[CheckedPage], level: u16) {
         let mut pages = chain.iter();
         for (block, upper) in expected {
             let Some(mut page) = pages.next() else {
                 return self
                     .problems
-                    .tell(|| format!("parents of level {level} know block {block}, which is not there"));
+                    .report(|| format!("parents of level {level} know block {block}, which is not there"));
             };
             if page.block != *block {
-                return self.problems.tell(|| {
+                return self.problems.report(|| {
                     format!("parents of level {level} know block {block} where block {} is", page.block)
                 });
             }
-            // Pages that the parent was not told of belong to the page they were split from.
+            // Pages without a downlink belong to the page they were split from.
             while page.incomplete {
                 let Some(next) = pages.next() else { break };
                 page = next;
             }
             if page.bound != *upper {
-                self.problems.tell(|| format!("block {} does not end where its parent says", page.block));
+                self.problems.report(|| format!("block {} does not end where its parent says", page.block));
             }
         }
         if let Some(page) = pages.next() {
-            self.problems.tell(|| format!("block {} of level {level} has no parent", page.block));
+            self.problems.report(|| format!("block {} of level {level} has no parent", page.block));
         }
-    }
-}
-
-/// What the scan of the table hands rows to: their entries, with 1 for the value where somebody can see the row.
-struct Collector<'s> {
-    schema: &'s Schema,
-    sorter: Sorter<'s>,
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn collect(
-    index: pg_sys::Relation,
-    row: pg_sys::ItemPointer,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
-    alive: bool,
-    state: *mut c_void,
-) {
-    // SAFETY: `state` is the collector of `content`; the arrays have an element for each column.
-    unsafe {
-        let collector = &mut *state.cast::<Collector<'_>>();
-        let sorter = &mut collector.sorter;
-        collector.schema.entries(index, values, nulls, *row, |entry| {
-            sorter.add(&Entry { key: entry.key, value: vec![u8::from(alive)] });
-        });
     }
 }
 
 /// Reads the entries of a tree one by one.
-struct Walk<'t> {
+struct EntryCursor<'t> {
     tree: Tree<'t>,
     bytes: Vec<u8>,
     block: u32,
@@ -259,15 +238,13 @@ struct Walk<'t> {
     key: Vec<u8>,
 }
 
-impl<'t> Walk<'t> {
+impl<'t> EntryCursor<'t> {
     fn new(tree: Tree<'t>) -> Self {
-        let page = tree
-            .descend(&super::edge::Edge::Start, super::edge::Side::Behind, 0, Lock::Share, None, false)
-            .page;
+        let page: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
         let (bytes, block) = (page.bytes().to_vec(), page.block());
-        let mut walk = Walk { tree, bytes, block, at: 0, key: Vec::new() };
-        walk.read();
-        walk
+        let mut cursor = EntryCursor { tree, bytes, block, at: 0, key: Vec::new() };
+        cursor.read();
+        cursor
     }
 
     /// Puts the entry at the current place into `key`, going on to the next page where the current one ends; leaves
@@ -277,16 +254,16 @@ impl<'t> Walk<'t> {
             check_for_interrupts!();
             self.key.clear();
             let next = {
-                let view = self.tree.sound(self.block, View::open(&self.bytes));
-                let leaf = self.tree.sound(self.block, view.leaf(self.tree.schema.keys));
+                let view = self.tree.checked(self.block, View::open(&self.bytes));
+                let leaf = self.tree.checked(self.block, view.leaf(self.tree.schema.keys));
                 if self.at < leaf.count() {
-                    self.tree.sound_node(self.block, leaf.key_into(self.at, &mut self.key));
+                    self.tree.checked_node(self.block, leaf.key_into(self.at, &mut self.key));
                     return;
                 }
                 view.next()
             };
             let Some(next) = next else { return };
-            let page = self.tree.read(next, Lock::Share);
+            let page: Page<Shared> = self.tree.read(next);
             self.bytes = page.bytes().to_vec();
             self.block = next;
             self.at = 0;
@@ -300,207 +277,131 @@ impl<'t> Walk<'t> {
 }
 
 /// Compares the entries with the table's rows.
-unsafe fn content(table: pg_sys::Relation, tree: Tree<'_>, problems: &mut Problems) {
+fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
     let schema = tree.schema;
-    // SAFETY: open relations; the table is locked against changes.
-    unsafe {
-        let info = pg_sys::BuildIndexInfo(tree.index);
-        // Nothing is built: what is learned of broken chains must not be recorded.
-        let budget = usize::try_from(pg_sys::maintenance_work_mem).unwrap_or(1024).saturating_mul(1024);
-        let mut collector = Collector { schema, sorter: Sorter::new(schema, budget) };
-        pg_sys::table_index_build_scan(
-            table,
-            tree.index,
-            info,
-            true,
-            false,
-            Some(collect),
-            (&raw mut collector).cast::<c_void>(),
-            ptr(),
-        );
-        let mut walk = Walk::new(tree);
-        let mut lookup = Lookup::new(table);
-        let show = |key: &[u8]| {
-            let (block, offset) = row_of(key).map_or((0, 0), heap::tid_parts);
-            format!("({block},{offset})")
-        };
-        collector.sorter.drain(|key, alive| {
-            while !walk.key.is_empty() && schema.compare(&walk.key, key) == std::cmp::Ordering::Less {
-                lookup.superfluous(&walk.key, problems);
-                walk.advance();
-            }
-            if walk.key == key {
-                walk.advance();
-            } else if alive == [1] {
-                problems.tell(|| format!("row {} has no entry", show(key)));
-            }
-        });
-        while !walk.key.is_empty() {
-            lookup.superfluous(&walk.key, problems);
-            walk.advance();
+    // The entries that the rows must have, with value 1 where the row is visible to some snapshot.
+    let mut sorter = Sorter::new(schema, maintenance_memory());
+    scan_table(table.get(), tree.index, |row, alive| {
+        schema.entries(row, |entry| sorter.add(&Entry { key: entry.key, value: vec![u8::from(alive)] }));
+    });
+    let mut cursor = EntryCursor::new(tree);
+    let mut lookup = Lookup::new(table);
+    let show = |key: &[u8]| {
+        let (block, offset) = row_of(key).map_or((0, 0), heap::tid_parts);
+        format!("({block},{offset})")
+    };
+    sorter.drain(|key, alive| {
+        while !cursor.key.is_empty() && schema.compare(&cursor.key, key) == std::cmp::Ordering::Less {
+            lookup.check_unexpected(&cursor.key, problems);
+            cursor.advance();
         }
-        lookup.end();
+        if cursor.key == key {
+            cursor.advance();
+        } else if alive == [1] {
+            problems.report(|| format!("row {} has no entry", show(key)));
+        }
+    });
+    while !cursor.key.is_empty() {
+        lookup.check_unexpected(&cursor.key, problems);
+        cursor.advance();
     }
 }
 
-fn ptr<T>() -> *mut T {
-    std::ptr::null_mut()
-}
-
-/// Looks rows up that entries lead to.
+/// Looks up the rows that entries point to.
 struct Lookup {
-    table: pg_sys::Relation,
+    table: OpenTable,
     blocks: u32,
-    fetch: *mut pg_sys::IndexFetchTableData,
-    slot: *mut pg_sys::TupleTableSlot,
-    snapshot: pg_sys::Snapshot,
+    slot: Slot,
+    fetch: Fetch,
+    snapshot: Registered,
 }
 
 impl Lookup {
-    unsafe fn new(table: pg_sys::Relation) -> Self {
-        // SAFETY: an open table.
-        unsafe {
-            Lookup {
-                table,
-                blocks: pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM),
-                fetch: pg_sys::table_index_fetch_begin(table),
-                slot: pg_sys::table_slot_create(table, ptr()),
-                snapshot: pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()),
-            }
+    fn new(table: &OpenTable) -> Self {
+        Lookup {
+            table: table.clone(),
+            blocks: table.get().blocks(),
+            slot: Slot::new(table.get()),
+            fetch: Fetch::begin(table),
+            snapshot: Registered::latest(),
         }
     }
 
-    /// An entry that no row asks for: it must not lead to one that is to be seen, nor to a place that may be reused.
-    unsafe fn superfluous(&mut self, key: &[u8], problems: &mut Problems) {
-        let Some(mut row) = row_of(key) else { return problems.tell(|| "an entry is too short".into()) };
+    /// Checks an entry that no row must have: it must not point to a visible row, nor to an address that may be reused.
+    fn check_unexpected(&mut self, key: &[u8], problems: &mut Problems) {
+        let Some(row) = row_of(key) else { return problems.report(|| "an entry is too short".into()) };
         let (block, offset) = heap::tid_parts(row);
         if block >= self.blocks {
             return problems
-                .tell(|| format!("an entry leads to row ({block},{offset}), behind the table's end"));
+                .report(|| format!("an entry points to row ({block},{offset}), after the table's end"));
         }
-        // SAFETY: an open table; the page is read under its latch.
-        unsafe {
-            let page = Page::read(self.table, block, Lock::Share);
-            let bytes = page.bytes();
-            let lower = bytes.get(12..14).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b));
-            let count = lower.saturating_sub(24) / 4;
-            let pointer = bytes
-                .get(20 + 4 * usize::from(offset)..)
-                .and_then(|b| b.first_chunk())
-                .map_or(0, |b| u32::from_le_bytes(*b));
-            // Bits 15 and 16 of a line pointer: 0 says that it is unused.
-            if offset == 0 || offset > count || pointer >> 15 & 3 == 0 {
-                return problems
-                    .tell(|| format!("an entry leads to row ({block},{offset}), which is free for reuse"));
-            }
-            drop(page);
-            let (mut again, mut dead) = (false, false);
-            if pg_sys::table_index_fetch_tuple(
-                self.fetch,
-                &raw mut row,
-                self.snapshot,
-                self.slot,
-                &raw mut again,
-                &raw mut dead,
-            ) {
-                problems.tell(|| format!("an entry leads to row ({block},{offset}), which has other values"));
-            }
-            pg_sys::ExecClearTuple(self.slot);
+        if heap::is_reusable(self.table.get(), row) {
+            return problems
+                .report(|| format!("an entry points to row ({block},{offset}), which is free for reuse"));
         }
-    }
-
-    unsafe fn end(self) {
-        // SAFETY: begun in `new`.
-        unsafe {
-            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
-            pg_sys::table_index_fetch_end(self.fetch);
-            pg_sys::UnregisterSnapshot(self.snapshot);
+        let mut dead = false;
+        if self.fetch.chain(row, self.snapshot.get(), &mut self.slot, Some(&mut dead)) {
+            problems.report(|| format!("an entry points to row ({block},{offset}), which has other values"));
         }
+        self.slot.clear();
     }
 }
 
 /// Checks an index against its table. Both are locked until the end of the transaction.
-unsafe fn check_index(index_oid: pg_sys::Oid, problems: &mut Vec<String>) {
-    // SAFETY: opens and closes what it uses; the server raises errors for what is no index.
-    unsafe {
-        let table_oid = pg_sys::IndexGetRelation(index_oid, false);
-        let table = pg_sys::table_open(table_oid, pg_sys::ShareLock as i32);
-        let index = pg_sys::index_open(index_oid, pg_sys::AccessShareLock as i32);
-        let schema = Schema::of(index);
-        let tree = Tree::new(index, &schema);
-        let mut told = Problems { name: tree.name(), found: Vec::new() };
-        // What CREATE INDEX CONCURRENTLY left when it was stopped in its first pass: nobody reads or writes it.
-        if !(*(*index).rd_index).indisready {
-            pg_sys::index_close(index, pg_sys::NoLock as i32);
-            pg_sys::table_close(table, pg_sys::NoLock as i32);
-            return;
-        }
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
-        Structure { tree, problems: &mut told, seen: HashSet::new(), blocks }.check();
-        // A tree that cannot be walked says nothing of the table.
-        if told.found.is_empty() && (*(*index).rd_index).indisvalid {
-            content(table, tree, &mut told);
-        }
-        problems.append(&mut told.found);
-        pg_sys::index_close(index, pg_sys::NoLock as i32);
-        pg_sys::table_close(table, pg_sys::NoLock as i32);
+fn check_index(index_oid: pg_sys::Oid, problems: &mut Vec<String>) {
+    let table = OpenTable::open(catalog::table_of_index(index_oid), LockMode::Share);
+    let open = OpenIndex::open(index_oid, LockMode::AccessShare);
+    let index = open.get();
+    // Left over from a CREATE INDEX CONCURRENTLY that failed in its first pass: it is neither read nor written.
+    if !index.is_ready() {
+        return;
     }
+    let schema = Schema::of(index);
+    let tree = Tree::new(index, &schema);
+    let mut found = Problems { name: tree.name(), messages: Vec::new() };
+    Structure { tree, problems: &mut found, seen: HashSet::new(), blocks: index.blocks() }.check();
+    // A tree that cannot be read to its end cannot be compared with the table.
+    if found.messages.is_empty() && index.is_valid() {
+        content(&table, tree, &mut found);
+    }
+    problems.append(&mut found.messages);
 }
 
 /// The indexes of a relation that are ours: itself, or all those of a table.
-unsafe fn indexes_of(relation_oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
-    // SAFETY: opens and closes what it looks at.
-    unsafe {
-        let relation = pg_sys::relation_open(relation_oid, pg_sys::AccessShareLock as i32);
-        let kind = (*(*relation).rd_rel).relkind as u8;
-        let own = pg_sys::get_index_am_oid(c"treedb_btree".as_ptr(), false);
-        let mut found = Vec::new();
-        if kind == pg_sys::RELKIND_INDEX {
-            found.push(relation_oid);
-        } else {
-            let list = pg_sys::RelationGetIndexList(relation);
-            found.extend(pgrx::PgList::<c_void>::from_pg(list.cast()).iter_oid());
-        }
-        pg_sys::relation_close(relation, pg_sys::NoLock as i32);
-        found.retain(|oid| {
-            let index = pg_sys::relation_open(*oid, pg_sys::AccessShareLock as i32);
-            let ours = (*(*index).rd_rel).relam == own;
-            pg_sys::relation_close(index, pg_sys::NoLock as i32);
-            ours
-        });
-        if kind == pg_sys::RELKIND_INDEX && found.is_empty() {
-            fail(
-                SqlState::ERRCODE_WRONG_OBJECT_TYPE,
-                "not an index of treedb_btree",
-                "treedb.check() checks indexes created USING treedb_btree, or all of a table's.",
-            );
-        }
-        found
+fn indexes_of(relation: pg_sys::Oid) -> Vec<pg_sys::Oid> {
+    let is_own = |oid: pg_sys::Oid| {
+        let index = OpenRelation::open(oid, LockMode::AccessShare);
+        Some(index.get().access_method()) == catalog::index_access_method(c"treedb_btree")
+    };
+    let open = OpenRelation::open(relation, LockMode::AccessShare);
+    if open.get().kind() != pg_sys::RELKIND_INDEX {
+        let mut indexes = open.get().indexes();
+        indexes.retain(|oid| is_own(*oid));
+        return indexes;
     }
+    if !is_own(relation) {
+        fail(
+            SqlState::ERRCODE_WRONG_OBJECT_TYPE,
+            "not an index of treedb_btree",
+            "treedb.check() checks indexes created USING treedb_btree, or all of a table's.",
+        );
+    }
+    vec![relation]
 }
 
 pg_function! {
     /// `treedb.check(regclass) RETURNS SETOF text`: what is wrong with an index, or with those of a table.
-    fn treedb_check(args) {
-        let relation = pg_sys::Oid::from(args.datum(0).value() as u32);
-        let mut rows = Rows::begin(args.raw(), true);
+    fn treedb_check(args: [Oid]) -> Set {
+        let relation = args.oid(0);
+        let mut rows = Rows::begin(args);
         let mut problems = Vec::new();
-        // SAFETY: every function opens, locks and closes what it uses.
-        unsafe {
-            if !pg_sys::superuser() && !pg_sys::pg_class_ownercheck(relation, pg_sys::GetUserId()) {
-                pg_sys::aclcheck_error(
-                    pg_sys::AclResult::ACLCHECK_NOT_OWNER,
-                    pg_sys::ObjectType::OBJECT_TABLE,
-                    pg_sys::get_rel_name(relation),
-                );
-            }
-            for index in indexes_of(relation) {
-                check_index(index, &mut problems);
-            }
+        catalog::expect_owner(relation);
+        for index in indexes_of(relation) {
+            check_index(index, &mut problems);
         }
         for problem in problems {
-            rows.put([Some(varlena::new(problem.as_bytes()))]);
+            rows.put(problem.as_bytes());
         }
-        args.null()
+        rows.finish()
     }
 }

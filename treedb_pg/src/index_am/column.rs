@@ -10,21 +10,23 @@
 //!
 //! | type | value |
 //! |---|---|
-//! | int2, int4, int8, timestamptz | 8 bytes big-endian, sign bit turned |
-//! | float4, float8 | 8 bytes: the double's bits, turned so that they order; NaN greatest; -0 as 0 |
+//! | int2, int4, int8, timestamptz | 8 bytes big-endian, sign bit inverted |
+//! | float4, float8 | 8 bytes: the double's bits, transformed so that they order; NaN greatest; -0 as 0 |
 //! | uuid | its 16 bytes |
 //! | text | its bytes, then 0 (text has no 0 byte) |
 //! | treedb.bson_value | its key of [`treedb_query::doc::key`], each 0 as 0 255, then 0 0 |
 //! | treedb.keyset | one of its keys as it is; always the only column |
 //!
-//! A descending column's value has all bits turned. Every encoding says itself where it ends, so columns can be put
-//! one behind the other, and the bytes of one are never a beginning of the bytes of another.
+//! A descending column's value has all bits inverted. Every encoding is self-delimiting, so columns can be
+//! concatenated, and the bytes of one are never a prefix of the bytes of another.
 
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 
-use crate::shim::varlena::{self, Bytes};
+use crate::shim::datum::Datum;
+use crate::shim::index_scan::ColumnValue;
+use crate::shim::server;
 use crate::types::value;
 
 /// Marker of a NULL that comes before all values.
@@ -34,7 +36,7 @@ const VALUE: u8 = 1;
 /// Marker of a NULL that comes after all values.
 const NULL_LAST: u8 = 2;
 
-/// What an operator class says of its type: the result of its support function 1.
+/// The type that an operator class is for: the result of its support function 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Int2,
@@ -99,17 +101,12 @@ impl Column {
     }
 
     /// Appends a value of the column's type; false if the entry will not give back exactly this value.
-    pub(super) fn encode(&self, datum: pg_sys::Datum, out: &mut Vec<u8>) -> bool {
+    pub(super) fn encode(&self, datum: Datum<'_>, out: &mut Vec<u8>) -> bool {
         self.encode_as(datum, None, out)
     }
 
     /// Appends a value of another type of the same family.
-    pub(super) fn encode_as(
-        &self,
-        datum: pg_sys::Datum,
-        other: Option<ArgumentType>,
-        out: &mut Vec<u8>,
-    ) -> bool {
+    pub(super) fn encode_as(&self, datum: Datum<'_>, other: Option<ArgumentType>, out: &mut Vec<u8>) -> bool {
         out.push(VALUE);
         let from = out.len();
         let kind = other.map_or(self.kind, |other| match other.0 {
@@ -121,24 +118,22 @@ impl Column {
             _ => self.kind,
         });
         let mut exact = true;
-        let bits = datum.value();
         match kind {
-            Kind::Int2 => put_int(i64::from(bits as i16), out),
-            Kind::Int4 => put_int(i64::from(bits as i32), out),
-            Kind::Int8 => put_int(bits as i64, out),
-            Kind::Float4 => exact = put_float(f64::from(f32::from_bits(bits as u32)), out),
-            Kind::Float8 => exact = put_float(f64::from_bits(bits as u64), out),
+            Kind::Int2 => put_int(i64::from(datum.word() as i16), out),
+            Kind::Int4 => put_int(i64::from(datum.word() as i32), out),
+            Kind::Int8 => put_int(datum.word() as i64, out),
+            Kind::Float4 => exact = put_float(f64::from(f32::from_bits(datum.word() as u32)), out),
+            Kind::Float8 => exact = put_float(f64::from_bits(datum.word() as u64), out),
             Kind::Text => {
-                out.extend_from_slice(&Bytes::of(datum));
+                out.extend_from_slice(&datum.bytes());
                 out.push(0);
             }
             Kind::Uuid => {
-                // SAFETY: a uuid is passed by reference and has 16 bytes.
-                out.extend_from_slice(unsafe { &*datum.cast_mut_ptr::<[u8; 16]>() });
+                out.extend_from_slice(datum.fixed::<16>());
             }
             Kind::Value => {
                 let mut key = Vec::new();
-                value::encode_key(&Bytes::of(datum), &mut key);
+                value::encode_key(&datum.bytes(), &mut key);
                 for byte in key {
                     out.push(byte);
                     if byte == 0 {
@@ -190,21 +185,21 @@ impl Column {
         let Some(collation) = self.collation else { return a.cmp(b) };
         match (a.split_first(), b.split_first()) {
             (Some((&VALUE, a)), Some((&VALUE, b))) => {
-                let order = compare_text(self.text(a).as_ref(), self.text(b).as_ref(), collation);
+                let order = server::compare_text(self.text(a).as_ref(), self.text(b).as_ref(), collation);
                 if self.descending { order.reverse() } else { order }
             }
             _ => a.cmp(b),
         }
     }
 
-    /// The text of an encoded value behind its marker.
+    /// The text of an encoded value without its marker.
     fn text<'a>(&self, value: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         let bytes = value.split_last().map_or(value, |(_, bytes)| bytes);
         if self.descending { bytes.iter().map(|byte| !byte).collect::<Vec<_>>().into() } else { bytes.into() }
     }
 
-    /// The value of an encoded column, `None` for NULL. Values by reference are in the current memory context.
-    pub(super) fn decode(&self, bytes: &[u8]) -> Option<pg_sys::Datum> {
+    /// The value of an encoded column, `None` for NULL.
+    pub(super) fn decode<'k>(&self, bytes: &'k [u8]) -> Option<ColumnValue<'k>> {
         let (marker, value) = bytes.split_first()?;
         if *marker != VALUE {
             return None;
@@ -214,36 +209,28 @@ impl Column {
             value.first_chunk().map_or(0, |b: &[u8; 8]| u64::from_be_bytes(b.map(|byte| byte ^ turn)))
         };
         Some(match self.kind {
-            Kind::Int2 => pg_sys::Datum::from(get_int(word()) as i16),
-            Kind::Int4 => pg_sys::Datum::from(get_int(word()) as i32),
-            Kind::Int8 => pg_sys::Datum::from(get_int(word())),
-            Kind::Float4 => pg_sys::Datum::from((get_float(word()) as f32).to_bits()),
-            Kind::Float8 => pg_sys::Datum::from(get_float(word()).to_bits() as usize),
-            Kind::Text => varlena::new(&self.text(value)),
+            Kind::Int2 | Kind::Int4 | Kind::Int8 => ColumnValue::Word(get_int(word()) as usize),
+            Kind::Float4 => ColumnValue::Word((get_float(word()) as f32).to_bits() as usize),
+            Kind::Float8 => ColumnValue::Word(get_float(word()).to_bits() as usize),
+            Kind::Text => ColumnValue::Varlena(self.text(value)),
             Kind::Uuid => {
-                let bytes: Vec<u8> = value.iter().take(16).map(|byte| byte ^ turn).collect();
-                // SAFETY: 16 bytes of the current memory context; a damaged entry may have fewer, none has more.
-                unsafe {
-                    let place = pg_sys::palloc0(16).cast::<u8>();
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
-                    pg_sys::Datum::from(place)
+                let mut bytes = [0; 16];
+                // A damaged entry may have fewer bytes.
+                for (place, byte) in bytes.iter_mut().zip(value) {
+                    *place = byte ^ turn;
                 }
+                ColumnValue::Fixed(bytes)
             }
             Kind::Value | Kind::Keys => return None,
         })
     }
 
-    /// Whether decoded values are allocated.
-    pub(super) fn by_reference(&self) -> bool {
-        matches!(self.kind, Kind::Text | Kind::Uuid)
-    }
-
     /// The value -0, of a column whose entry says 0.
-    pub(super) fn negative_zero(&self) -> pg_sys::Datum {
-        match self.kind {
-            Kind::Float4 => pg_sys::Datum::from((-0.0_f32).to_bits()),
-            _ => pg_sys::Datum::from((-0.0_f64).to_bits() as usize),
-        }
+    pub(super) fn negative_zero(&self) -> ColumnValue<'static> {
+        ColumnValue::Word(match self.kind {
+            Kind::Float4 => (-0.0_f32).to_bits() as usize,
+            _ => (-0.0_f64).to_bits() as usize,
+        })
     }
 }
 
@@ -273,19 +260,4 @@ fn put_float(value: f64, out: &mut Vec<u8>) -> bool {
 
 fn get_float(word: u64) -> f64 {
     f64::from_bits(if word >> 63 == 0 { !word } else { word & !(1 << 63) })
-}
-
-/// The order of two texts in a collation.
-fn compare_text(a: &[u8], b: &[u8], collation: pg_sys::Oid) -> Ordering {
-    // SAFETY: the server reads exactly that many bytes of each.
-    let order = unsafe {
-        pg_sys::varstr_cmp(
-            a.as_ptr().cast::<std::ffi::c_char>().cast_mut(),
-            a.len() as i32,
-            b.as_ptr().cast::<std::ffi::c_char>().cast_mut(),
-            b.len() as i32,
-            collation,
-        )
-    };
-    order.cmp(&0)
 }

@@ -1,60 +1,76 @@
 //! Inserting entries, and splitting pages that are full.
 //!
-//! A split is two WAL records: one parts the page and marks the left half [`flag::INCOMPLETE`], the other tells the
-//! parent (or makes a new root) and takes the mark away. A crash in between leaves a tree in which every search
-//! still finds everything by moving right; the next insert that meets the mark does the second part. Pages of which
-//! the parent was not told can be split in their turn: what the parent is told of must then be told from left to
-//! right, beginning at the page that it does know.
+//! A split is two WAL records: one divides the page and marks the left half [`flag::INCOMPLETE`], the other inserts the
+//! right half into the parent (or makes a new root) and clears the mark. A crash in between leaves a tree in which
+//! every search still finds everything by moving right; the next insert that finds the mark does the second part.
+//! Pages without a downlink in the parent can be split in their turn: downlinks must then be inserted from left to
+//! right, beginning after the page that has one.
 //!
 //! Latches are taken from the bottom up and from left to right.
 
-use pgrx::{check_for_interrupts, pg_sys};
+use pgrx::check_for_interrupts;
 use treedb_formats::node::{Branch, BranchMut, Leaf, LeafMut, Value};
 
-use super::edge::Side;
+use super::boundary::Side;
 use super::meta::Meta;
 use super::page::{ROOM, View, ViewMut, flag};
-use super::schema::Entry;
-use super::tree::{MOST_MOVES, Tree};
-use crate::shim::buffer::{Lock, Page};
-use crate::shim::wal::Change;
-use crate::shim::{error, fault};
+use super::schema::{Entry, Schema};
+use super::tree::{MAX_MOVES, Tree};
+use crate::shim::buffer::{Exclusive, Page, free_space};
+use crate::shim::index_build::IndexRow;
+use crate::shim::relation::Index;
+use crate::shim::wal::{Change, Content};
+use crate::shim::{error, fault, snapshot};
 
-/// How often the parent of a page is looked for again because others split pages on its left meanwhile. More is
-/// damage.
-const PATIENCE: u32 = 20;
+/// How often the parent of a page is searched for again because other backends split pages to its left meanwhile. More
+/// is damage.
+const MAX_PARENT_RETRIES: u32 = 20;
+
+/// Inserts the entries of a row.
+pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>) {
+    let tree = Tree::new(index, schema);
+    let mut entries: Vec<Entry> = Vec::with_capacity(1);
+    let facts = schema.entries(row, |entry| entries.push(entry));
+    if facts != 0 {
+        tree.record_facts(facts);
+    }
+    for entry in &entries {
+        tree.insert(entry);
+    }
+}
 
 impl Tree<'_> {
     /// Inserts an entry. One that is there already stays.
     pub(super) fn insert(&self, entry: &Entry) {
-        let edge = self.schema.before_key(&entry.key);
+        let boundary = self.schema.before_key(&entry.key);
         loop {
             check_for_interrupts!();
             let mut stack = Vec::new();
-            let page = self.descend(&edge, Side::Behind, 0, Lock::Exclusive, Some(&mut stack), false).page;
+            let mut page: Page<Exclusive> =
+                self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
             let block = page.block();
             let view = self.view(&page);
             if view.has(flag::INCOMPLETE) {
-                self.tell_parent(page, &mut stack, PATIENCE);
+                self.finish_split(page, &mut stack, MAX_PARENT_RETRIES);
                 continue;
             }
-            let leaf = self.sound(block, view.leaf(self.schema.keys));
-            let place = self.sound_node(block, self.schema.place(&leaf, &edge));
+            let leaf = self.checked(block, view.leaf(self.schema.keys));
+            let place = self.checked_node(block, self.schema.position(&leaf, &boundary));
             if place < leaf.count() {
                 let mut there = Vec::new();
-                self.sound_node(block, leaf.key_into(place, &mut there));
+                self.checked_node(block, leaf.key_into(place, &mut there));
                 if there == entry.key {
                     return;
                 }
             }
             let value = Value::inline(&entry.value);
             let mut change = Change::begin(self.index);
-            let [copy] = change.pages([(&page, false)]);
-            let mut copy = self.sound(block, ViewMut::open(copy));
+            let [copy] = change.pages([(&mut page, Content::Edited)]);
+            let mut copy = self.checked(block, ViewMut::open(copy));
             let fits =
                 LeafMut::open(copy.payload()).and_then(|mut leaf| leaf.insert(place, &entry.key, value));
-            if self.sound_node(block, fits) {
-                self.sound(block, copy.finish());
+            if self.checked_node(block, fits) {
+                self.checked(block, copy.finish());
                 change.commit();
                 return;
             }
@@ -67,18 +83,24 @@ impl Tree<'_> {
 
     /// Splits a full leaf into which an entry goes at `place`. False if the leaf had to be parted without the entry
     /// (a key that shares nothing with a long common prefix): then there is room for it now.
-    fn split_leaf(&self, page: Page, place: usize, entry: &Entry, stack: &mut Vec<u32>) -> bool {
+    fn split_leaf(
+        &self,
+        mut page: Page<Exclusive>,
+        place: usize,
+        entry: &Entry,
+        stack: &mut Vec<u32>,
+    ) -> bool {
         let block = page.block();
         let old = page.bytes().to_vec();
-        let view = self.sound(block, View::open(&old));
+        let view = self.checked(block, View::open(&old));
         let room = view.payload().len();
-        let leaf = self.sound_node(block, Leaf::open(view.payload()));
+        let leaf = self.checked_node(block, Leaf::open(view.payload()));
         let value = Value::inline(&entry.value);
-        let mut plan = self.sound_node(block, leaf.split(place, false, &entry.key, value));
-        let whole = self.sound_node(block, plan.fit_beside(ROOM, room));
+        let mut plan = self.checked_node(block, leaf.split(place, false, &entry.key, value));
+        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
         if !whole {
-            plan = self.sound_node(block, leaf.divide());
-            if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
+            plan = self.checked_node(block, leaf.divide());
+            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
                 error::corrupted(
                     &self.name(),
                     block,
@@ -87,29 +109,31 @@ impl Tree<'_> {
             }
         }
         let mut bound = Vec::new();
-        self.sound_node(block, plan.separator(&mut bound));
-        let right = self.allocate();
+        self.checked_node(block, plan.separator(&mut bound));
+        let mut right = self.allocate();
+        let right_block = right.block();
         let mut change = Change::begin(self.index);
-        let [left_copy, right_copy] = change.pages([(&page, false), (&right, true)]);
+        let [left_copy, right_copy] =
+            change.pages([(&mut page, Content::Edited), (&mut right, Content::Replaced)]);
         let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(&view));
-        self.sound_node(block, plan.right(right_copy.payload()));
-        self.sound(block, right_copy.finish());
+        self.checked_node(block, plan.right(right_copy.payload()));
+        self.checked(block, right_copy.finish());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right.block(), &bound)));
-        self.sound_node(block, plan.left(left_copy.payload()));
-        self.sound(block, left_copy.finish());
+        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, &bound)));
+        self.checked_node(block, plan.left(left_copy.payload()));
+        self.checked(block, left_copy.finish());
         change.commit();
         drop(right);
         fault::point("leaf_split");
-        self.tell_parent(page, stack, PATIENCE);
+        self.finish_split(page, stack, MAX_PARENT_RETRIES);
         whole
     }
 
     /// Inserts the right neighbour of `page`, which is marked incomplete, into the parent. `stack` has the blocks
     /// above the page, the parent last, or is empty.
-    fn tell_parent(&self, page: Page, stack: &mut Vec<u32>, patience: u32) {
+    fn finish_split(&self, mut page: Page<Exclusive>, stack: &mut Vec<u32>, retries: u32) {
         let block = page.block();
-        let (right, bound, level) = {
+        let (right, bound, level, is_root) = {
             let view = self.view(&page);
             let (Some(right), Some(bound)) = (view.next(), view.bound()) else {
                 error::corrupted(
@@ -118,36 +142,35 @@ impl Tree<'_> {
                     "expected a split page to have a right neighbour, found none",
                 );
             };
-            if view.has(flag::ROOT) {
-                self.new_root(&page, right, bound, view.level());
-                return;
-            }
-            (right, bound.to_vec(), view.level())
+            (right, bound.to_vec(), view.level(), view.has(flag::ROOT))
         };
+        if is_root {
+            return self.new_root(&mut page, right, &bound, level);
+        }
         loop {
             check_for_interrupts!();
-            let parent = match self.parent_of(&bound, level, stack) {
+            let mut parent = match self.parent_of(&bound, level, stack) {
                 Ok(parent) => parent,
                 Err(root) => {
                     // The old root was split, and that split broke off before there was a page above it.
                     drop(page);
-                    return self.finish_chain(root, block, level, patience);
+                    return self.finish_chain(root, block, level, retries);
                 }
             };
             let parent_block = parent.block();
             let view = self.view(&parent);
             if view.has(flag::INCOMPLETE) {
-                self.tell_parent(parent, stack, PATIENCE);
+                self.finish_split(parent, stack, MAX_PARENT_RETRIES);
                 // What is left of the stack belongs to levels further up.
                 stack.clear();
                 continue;
             }
-            let branch = self.sound(parent_block, view.branch(self.schema.keys));
-            let edge = self.schema.before_key(&bound);
-            let place = self.sound_node(parent_block, self.schema.child(&branch, &edge, Side::Behind));
-            let child = self.sound_node(parent_block, branch.child(place));
+            let branch = self.checked(parent_block, view.branch(self.schema.keys));
+            let boundary = self.schema.before_key(&bound);
+            let place = self.checked_node(parent_block, self.schema.child(&branch, &boundary, Side::After));
+            let child = self.checked_node(parent_block, branch.child(place));
             if child != block {
-                let Some(patience) = patience.checked_sub(1) else {
+                let Some(retries) = retries.checked_sub(1) else {
                     error::corrupted(
                         &self.name(),
                         parent_block,
@@ -157,21 +180,22 @@ impl Tree<'_> {
                 // The parent knows neither the right half nor this page: an earlier split was not finished.
                 drop(parent);
                 drop(page);
-                return self.finish_chain(child, block, level, patience);
+                return self.finish_chain(child, block, level, retries);
             }
             let mut change = Change::begin(self.index);
-            let [parent_copy, page_copy] = change.pages([(&parent, false), (&page, false)]);
-            let mut parent_copy = self.sound(parent_block, ViewMut::open(parent_copy));
+            let [parent_copy, page_copy] =
+                change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
+            let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
             let fits =
                 BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
-            if self.sound_node(parent_block, fits) {
-                self.sound(parent_block, parent_copy.finish());
-                self.sound(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
+            if self.checked_node(parent_block, fits) {
+                self.checked(parent_block, parent_copy.finish());
+                self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
                 change.commit();
                 return;
             }
             drop(change);
-            if self.split_branch(parent, &page, place, &bound, right, stack) {
+            if self.split_branch(parent, &mut page, place, &bound, right, stack) {
                 return;
             }
             stack.clear();
@@ -179,10 +203,10 @@ impl Tree<'_> {
     }
 
     /// Finishes the splits of pages from `from`, which the parent knows, to `to`, which hangs on it.
-    fn finish_chain(&self, from: u32, to: u32, level: u16, patience: u32) {
+    fn finish_chain(&self, from: u32, to: u32, level: u16, retries: u32) {
         let mut at = from;
-        for _ in 0..MOST_MOVES {
-            let page = self.read(at, Lock::Exclusive);
+        for _ in 0..MAX_MOVES {
+            let page: Page<Exclusive> = self.read(at);
             let view = self.view(&page);
             let next = view.next();
             if view.level() != level {
@@ -192,9 +216,9 @@ impl Tree<'_> {
                     format!("expected a page of level {level}, found {}", view.level()),
                 );
             }
-            // Somebody else may have been quicker.
+            // Another backend may have finished it already.
             if view.has(flag::INCOMPLETE) {
-                self.tell_parent(page, &mut Vec::new(), patience);
+                self.finish_split(page, &mut Vec::new(), retries);
             }
             match next {
                 _ if at == to => return,
@@ -207,27 +231,26 @@ impl Tree<'_> {
 
     /// The page of the level above `level` where `bound` belongs, latched exclusively; or the root, if it is of
     /// `level` itself.
-    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Result<Page, u32> {
-        let edge = self.schema.before_key(bound);
+    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Result<Page<Exclusive>, u32> {
+        let boundary = self.schema.before_key(bound);
         // Branches are never deleted, so the block is still one of that level.
         if let Some(block) = stack.pop() {
-            let page = self.read(block, Lock::Exclusive);
-            return Ok(self.move_right(page, &edge, Side::Behind, Lock::Exclusive, false, None));
+            return Ok(self.move_right(self.read(block), &boundary, Side::After, false, None));
         }
         // The page was the root when the walk began and is not any more, or it is on the right of one.
         let meta = self.meta();
         if meta.level == level {
             return Err(meta.root);
         }
-        Ok(self.descend(&edge, Side::Behind, level + 1, Lock::Exclusive, Some(stack), false).page)
+        Ok(self.descend(&boundary, Side::After, level + 1, Some(stack), false).page)
     }
 
     /// Splits a full branch into which a separator goes at `place`, telling of the split of `child`. False if the
     /// branch had to be parted without it.
     fn split_branch(
         &self,
-        page: Page,
-        child: &Page,
+        mut page: Page<Exclusive>,
+        child: &mut Page<Exclusive>,
         place: usize,
         separator: &[u8],
         right_child: u32,
@@ -235,14 +258,14 @@ impl Tree<'_> {
     ) -> bool {
         let block = page.block();
         let old = page.bytes().to_vec();
-        let view = self.sound(block, View::open(&old));
+        let view = self.checked(block, View::open(&old));
         let (room, level) = (view.payload().len(), view.level());
-        let branch = self.sound_node(block, Branch::open(view.payload()));
-        let mut plan = self.sound_node(block, branch.split(place, separator, right_child));
-        let whole = self.sound_node(block, plan.fit_beside(ROOM, room));
+        let branch = self.checked_node(block, Branch::open(view.payload()));
+        let mut plan = self.checked_node(block, branch.split(place, separator, right_child));
+        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
         if !whole {
-            plan = self.sound_node(block, branch.divide());
-            if !self.sound_node(block, plan.fit_beside(ROOM, room)) {
+            plan = self.checked_node(block, branch.divide());
+            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
                 error::corrupted(
                     &self.name(),
                     block,
@@ -251,53 +274,62 @@ impl Tree<'_> {
             }
         }
         let mut bound = Vec::new();
-        self.sound_node(block, plan.separator(&mut bound));
-        let right = self.allocate();
+        self.checked_node(block, plan.separator(&mut bound));
+        let mut right = self.allocate();
+        let (right_block, child_block) = (right.block(), child.block());
         let mut change = Change::begin(self.index);
-        let [left_copy, right_copy, child_copy] =
-            change.pages([(&page, false), (&right, true), (child, false)]);
+        let [left_copy, right_copy, child_copy] = change.pages([
+            (&mut page, Content::Edited),
+            (&mut right, Content::Replaced),
+            (child, Content::Edited),
+        ]);
         let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
-        self.sound_node(block, plan.right(right_copy.payload()));
-        self.sound(block, right_copy.finish());
+        self.checked_node(block, plan.right(right_copy.payload()));
+        self.checked(block, right_copy.finish());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right.block(), &bound)));
-        self.sound_node(block, plan.left(left_copy.payload()));
-        self.sound(block, left_copy.finish());
+        let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right_block, &bound)));
+        self.checked_node(block, plan.left(left_copy.payload()));
+        self.checked(block, left_copy.finish());
         if whole {
-            self.sound(child.block(), ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
+            self.checked(child_block, ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
         }
         change.commit();
         drop(right);
         fault::point("branch_split");
-        self.tell_parent(page, stack, PATIENCE);
+        self.finish_split(page, stack, MAX_PARENT_RETRIES);
         whole
     }
 
     /// Makes a new root over `page`, the old root, and its right neighbour.
-    fn new_root(&self, page: &Page, right: u32, bound: &[u8], level: u16) {
-        let meta_page = Page::read(self.index, 0, Lock::Exclusive);
-        let meta = self.sound(0, Meta::read(meta_page.bytes()));
-        if meta.root != page.block() || meta.level != level {
-            error::corrupted(&self.name(), 0, format!("expected root {}, found {}", page.block(), meta.root));
+    fn new_root(&self, page: &mut Page<Exclusive>, right: u32, bound: &[u8], level: u16) {
+        let block = page.block();
+        let mut meta_page: Page<Exclusive> = Page::read(self.index, 0);
+        let meta = self.checked(0, Meta::read(meta_page.bytes()));
+        if meta.root != block || meta.level != level {
+            error::corrupted(&self.name(), 0, format!("expected root {block}, found {}", meta.root));
         }
-        let root = self.allocate();
+        let mut root = self.allocate();
+        let root_block = root.block();
         let mut change = Change::begin(self.index);
-        let [meta_copy, root_copy, page_copy] =
-            change.pages([(&meta_page, false), (&root, true), (page, false)]);
+        let [meta_copy, root_copy, page_copy] = change.pages([
+            (&mut meta_page, Content::Edited),
+            (&mut root, Content::Replaced),
+            (page, Content::Edited),
+        ]);
         let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
-        let made = BranchMut::init(root_copy.payload(), self.schema.keys, page.block())
+        let made = BranchMut::init(root_copy.payload(), self.schema.keys, block)
             .and_then(|mut branch| branch.insert(0, bound, right));
-        if !self.sound_node(root.block(), made) {
+        if !self.checked_node(root_block, made) {
             error::corrupted(
                 &self.name(),
-                page.block(),
+                block,
                 "expected a bound that fits a new root, found a longer one",
             );
         }
-        self.sound(root.block(), root_copy.finish());
-        self.sound(page.block(), ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
-        let meta = Meta { root: root.block(), level: level + 1, ..meta };
-        meta.write(&mut self.sound(0, ViewMut::open(meta_copy)));
+        self.checked(root_block, root_copy.finish());
+        self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
+        let meta = Meta { root: root_block, level: level + 1, ..meta };
+        meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
         change.commit();
     }
 
@@ -306,25 +338,23 @@ impl Tree<'_> {
         if self.meta().facts & facts == facts {
             return;
         }
-        let page = Page::read(self.index, 0, Lock::Exclusive);
-        let meta = self.sound(0, Meta::read(page.bytes()));
+        let mut page: Page<Exclusive> = Page::read(self.index, 0);
+        let meta = self.checked(0, Meta::read(page.bytes()));
         let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&page, false)]);
-        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.sound(0, ViewMut::open(copy)));
+        let [copy] = change.pages([(&mut page, Content::Edited)]);
+        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
         change.commit();
     }
 
     /// A page to be written over: one that was deleted long enough ago, or a new one at the end of the relation.
-    pub(super) fn allocate(&self) -> Page {
+    pub(super) fn allocate(&self) -> Page<Exclusive> {
         loop {
-            // SAFETY: an open index.
-            let block = unsafe { pg_sys::GetFreeIndexPage(self.index) };
-            if block == pg_sys::InvalidBlockNumber {
+            let Some(block) = free_space::take(self.index) else {
                 return Page::extend_shared(self.index);
-            }
-            // The free space map is only a hint: it may name a page that is in use. A page that somebody has latched
-            // is one of those; waiting for it could be waiting for ourselves.
-            if let Some(page) = Page::try_exclusive(self.index, block)
+            };
+            // The free space map is only a hint: it may name a page that is in use. A latched page
+            // is in use; waiting for it could be a deadlock with ourselves.
+            if let Some(page) = Page::try_read(self.index, block)
                 && reusable(page.bytes())
             {
                 return page;
@@ -338,20 +368,13 @@ fn next_of<'a>(view: &View<'a>) -> Option<(u32, &'a [u8])> {
     view.next().zip(view.bound())
 }
 
-/// True if nobody can be on the way to this page any more: it was never used, or deleted before every transaction
-/// that runs now began.
+/// True if no backend can be on its way to this page any more: it was never used, or was deleted before every running
+/// transaction began.
 pub(super) fn reusable(page: &[u8]) -> bool {
-    // A page that the server has extended but nobody has written has no upper limit of its free space.
+    // A page that the server has added but that was never written has no upper limit of its free space.
     if page.get(14..16) == Some(&[0, 0]) {
         return true;
     }
     let Ok(view) = View::open(page) else { return false };
-    // SAFETY: asks the server whether every snapshot is newer than that transaction id.
-    view.has(flag::DELETED)
-        && unsafe {
-            pg_sys::GlobalVisCheckRemovableFullXid(
-                std::ptr::null_mut(),
-                pg_sys::FullTransactionId { value: view.deleted_at() },
-            )
-        }
+    view.has(flag::DELETED) && snapshot::is_before_every_snapshot(view.deleted_at())
 }

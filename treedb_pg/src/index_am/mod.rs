@@ -4,31 +4,37 @@
 //! |---|---|
 //! | [`page`], [`meta`] | the bytes of a page around the node, and of block 0 |
 //! | [`column`], [`schema`] | values as bytes that order, entries, comparison |
-//! | [`edge`] | places between entries, found in nodes |
-//! | [`tree`] | walking down and right under latches |
+//! | [`boundary`] | positions between entries, found in nodes |
+//! | [`tree`] | descending and moving right under latches |
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`range`], [`scan`] | conditions as ranges, reading them both ways |
-//! | [`walk`] | reading an index of key sets for queries over documents |
+//! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
 //!
 //! Nodes are the engine's own ([`treedb_formats::node`]). Strategies are numbered as btree's, so that the planner
 //! takes the order of a scan for that of the type. Unique indexes are the server's own btree's business.
 
-use std::ffi::c_char;
+use std::ffi::CStr;
 
-use pgrx::{PgBox, pg_guard, pg_sys};
+use pgrx::pg_sys;
+use treedb_query::access::Direction;
 
-use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
-use crate::shim::server;
+use crate::shim::index_build::{Build, IndexRow};
+use crate::shim::index_method::{Capabilities, Handler, IndexMethod, handler};
+use crate::shim::index_scan::{Bitmap, Scan};
+use crate::shim::relation::Index;
+use crate::shim::snapshot;
+use crate::shim::vacuum::Vacuum;
 
+mod boundary;
 mod build;
 mod check;
 mod column;
-mod edge;
 mod insert;
+pub(crate) mod keyset_scan;
 mod meta;
 mod page;
 mod range;
@@ -37,132 +43,122 @@ mod schema;
 mod sorter;
 mod tree;
 mod vacuum;
-pub(crate) mod walk;
 
 use schema::Schema;
 
-/// Cost of a path that must not be taken: above the server's own for disabled ones.
-const NEVER: f64 = 1e30;
-
 pg_function! {
     /// Handler of `CREATE ACCESS METHOD treedb_btree TYPE INDEX`.
-    fn treedb_btree_handler(_args) {
-        // SAFETY: the server copies the routine and frees it.
-        let mut am = unsafe { PgBox::<pg_sys::IndexAmRoutine>::alloc_node(pg_sys::NodeTag::T_IndexAmRoutine) };
-        am.amstrategies = 5;
-        am.amsupport = 1;
-        am.amcanorder = true;
-        am.amcanbackward = true;
-        am.amcanmulticol = true;
-        am.amoptionalkey = true;
-        am.amsearcharray = true;
-        am.amsearchnulls = true;
-        am.amclusterable = true;
-        am.amkeytype = pg_sys::InvalidOid;
-        am.amparallelvacuumoptions =
-            (pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_COND_CLEANUP) as u8;
-        am.ambuild = Some(build::build);
-        am.ambuildempty = Some(build::build_empty);
-        am.aminsert = Some(build::insert);
-        am.ambulkdelete = Some(vacuum::bulk_delete);
-        am.amvacuumcleanup = Some(vacuum::vacuum_cleanup);
-        am.amcanreturn = Some(can_return);
-        am.amcostestimate = Some(cost_estimate);
-        am.amoptions = Some(options);
-        am.ambuildphasename = Some(build_phase_name);
-        am.amvalidate = Some(validate);
-        am.ambeginscan = Some(scan::begin_scan);
-        am.amrescan = Some(scan::rescan);
-        am.amgettuple = Some(scan::get_tuple);
-        am.amgetbitmap = Some(scan::get_bitmap);
-        am.amendscan = Some(scan::end_scan);
-        am.ammarkpos = Some(scan::mark);
-        am.amrestrpos = Some(scan::restore);
-        pg_sys::Datum::from(am.into_pg())
+    fn treedb_btree_handler(args: [Internal]) -> Handler {
+        handler::<Btree>()
     }
 }
 
-/// Whether an index-only scan may take a column's value from the entry. Not on a standby: there, nothing keeps a
-/// removed entry's address from being marked all-visible while a scan still has it.
-#[pg_guard]
-unsafe extern "C-unwind" fn can_return(index: pg_sys::Relation, column: i32) -> bool {
-    // SAFETY: a plain question to the server.
-    if unsafe { pg_sys::RecoveryInProgress() } {
-        return false;
-    }
-    let number = usize::try_from(column).unwrap_or(0).wrapping_sub(1);
-    Schema::of(index).columns.get(number).is_some_and(|column| column.kind.decodes())
-}
+/// The access method.
+struct Btree;
 
-/// `amcostestimate`.
-#[pg_guard]
-#[allow(clippy::too_many_arguments)]
-unsafe extern "C-unwind" fn cost_estimate(
-    root: *mut pg_sys::PlannerInfo,
-    path: *mut pg_sys::IndexPath,
-    loop_count: f64,
-    startup: *mut pg_sys::Cost,
-    total: *mut pg_sys::Cost,
-    selectivity: *mut pg_sys::Selectivity,
-    correlation: *mut f64,
-    pages: *mut f64,
-) {
-    // SAFETY: called by the planner with an index it has locked.
-    unsafe {
-        server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
-        let index = pg_sys::index_open((*(*path).indexinfo).indexoid, pg_sys::NoLock as i32);
-        let multi = Schema::of(index).multi();
-        pg_sys::index_close(index, pg_sys::NoLock as i32);
-        if multi {
-            // Rows come more than once: only treedb.find() knows how to read it.
-            (*startup, *total) = (NEVER, NEVER);
-        }
-    }
-}
-
-/// `amoptions`: there are none.
-#[pg_guard]
-unsafe extern "C-unwind" fn options(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
-    if validate && options.value() != 0 {
-        fail(
-            SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
-            "treedb_btree indexes have no storage parameters",
-            "Leave the WITH clause out.",
-        );
-    }
-    std::ptr::null_mut()
-}
-
-/// `ambuildphasename`, for `pg_stat_progress_create_index`.
-#[pg_guard]
-unsafe extern "C-unwind" fn build_phase_name(phase: i64) -> *mut c_char {
-    let name = match phase {
-        1 => c"initializing",
-        build::phase::SCAN => c"scanning table",
-        build::phase::SORT => c"sorting and writing pages",
-        _ => return std::ptr::null_mut(),
+impl IndexMethod for Btree {
+    const NAME: &'static str = "treedb_btree";
+    const CAPABILITIES: Capabilities = Capabilities {
+        strategies: 5,
+        support: 1,
+        order: true,
+        backward: true,
+        multi_column: true,
+        optional_key: true,
+        search_array: true,
+        search_nulls: true,
+        clusterable: true,
     };
-    name.as_ptr().cast_mut()
-}
 
-/// `amvalidate`: an operator class is valid if its support function says a kind of column that there is.
-#[pg_guard]
-unsafe extern "C-unwind" fn validate(class: pg_sys::Oid) -> bool {
-    // SAFETY: catalog look-ups and a call of a function without arguments.
-    unsafe {
-        let family = pg_sys::get_opclass_family(class);
-        let input = pg_sys::get_opclass_input_type(class);
-        let function = pg_sys::get_opfamily_proc(family, input, input, 1);
-        if function == pg_sys::InvalidOid {
-            pgrx::info!("operator class has no support function 1");
-            return false;
+    type Inserting = Schema;
+    type Scan = scan::State;
+
+    fn build(build: &mut Build<'_>) -> u64 {
+        build::build(build)
+    }
+
+    fn build_empty(index: Index<'_>) {
+        build::build_empty(index)
+    }
+
+    fn phase_name(phase: i64) -> Option<&'static CStr> {
+        match phase {
+            1 => Some(c"initializing"),
+            build::phase::SCAN => Some(c"scanning table"),
+            build::phase::SORT => Some(c"sorting and writing pages"),
+            _ => None,
         }
-        let number = pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32;
-        if column::Kind::from_number(number).is_none() {
-            pgrx::info!("support function 1 of the operator class names no kind of column");
-            return false;
+    }
+
+    fn begin_insert(index: Index<'_>) -> Schema {
+        Schema::of(index)
+    }
+
+    fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>) {
+        insert::insert(schema, index, row)
+    }
+
+    fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool) {
+        vacuum::bulk_delete(vacuum, is_gone)
+    }
+
+    fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
+        vacuum::vacuum_cleanup(vacuum)
+    }
+
+    /// Not on a standby: there, nothing keeps a removed entry's address from being marked all-visible while a scan
+    /// still has it.
+    fn can_return(index: Index<'_>, column: usize) -> bool {
+        !snapshot::in_recovery()
+            && Schema::of(index).columns.get(column).is_some_and(|column| column.kind.decodes())
+    }
+
+    /// An index of key sets has rows more than once: only `treedb.find()` knows how to read it.
+    fn is_plannable(index: Index<'_>) -> bool {
+        !Schema::of(index).is_multikey()
+    }
+
+    /// An operator class is valid if its support function says a kind of column that there is.
+    fn validate(support: Option<i32>) -> bool {
+        match support {
+            None => {
+                pgrx::info!("operator class has no support function 1");
+                false
+            }
+            Some(number) if column::Kind::from_number(number).is_none() => {
+                pgrx::info!("support function 1 of the operator class names no kind of column");
+                false
+            }
+            Some(_) => true,
         }
-        true
+    }
+
+    fn begin_scan(index: Index<'_>) -> scan::State {
+        scan::State::begin(index)
+    }
+
+    fn rescan(state: &mut scan::State) {
+        state.end();
+    }
+
+    fn next(state: &mut scan::State, scan: &mut Scan<'_>, direction: Direction) -> bool {
+        state.next(scan, direction)
+    }
+
+    fn bitmap(state: &mut scan::State, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64 {
+        state.bitmap(scan, bitmap)
+    }
+
+    fn end_scan(state: &mut scan::State) {
+        state.end();
+    }
+
+    fn mark(state: &mut scan::State) {
+        state.mark();
+    }
+
+    fn restore(state: &mut scan::State) {
+        state.restore();
     }
 }
 
@@ -171,8 +167,8 @@ macro_rules! kind_function {
     ($($name:ident = $number:literal),* $(,)?) => {
         $(pg_function! {
             /// The number of a kind of column; see [`column::Kind`].
-            fn $name(_args) {
-                pg_sys::Datum::from($number)
+            fn $name(args: []) -> i32 {
+                $number
             }
         })*
     };

@@ -10,7 +10,7 @@
 //! | 8174 | 2 | flags, see [`flag`] |
 //! | 8176 | 8 | of a deleted page: the next transaction id at that time, 64 bits |
 //! | 8184 | 2 | length of the bound |
-//! | 8186 | 2 | 0xDB15, which says whose page this is |
+//! | 8186 | 2 | 0xDB15, which marks a page of this access method |
 //! | 8188 | 4 | zero |
 //!
 //! Integers of the last 24 bytes are little-endian. A page keeps its bound beside the node, so the node's payload is
@@ -26,7 +26,7 @@ const HEADER: usize = 24;
 const SPECIAL: usize = PAGE_SIZE - 24;
 /// Bytes that node and bound share.
 pub(super) const ROOM: usize = SPECIAL - HEADER;
-/// Says whose page this is.
+/// Marks a page of this access method.
 const MARK: u16 = 0xDB15;
 /// The server's layout version and page size, as its page header holds them.
 const PAGE_VERSION: u16 = PAGE_SIZE as u16 | 4;
@@ -35,7 +35,7 @@ const PAGE_VERSION: u16 = PAGE_SIZE as u16 | 4;
 pub(super) mod flag {
     /// The root of its tree.
     pub(crate) const ROOT: u16 = 1;
-    /// Split, but the parent does not know the right half yet.
+    /// Split, but the parent has no downlink to the right half yet.
     pub(crate) const INCOMPLETE: u16 = 2;
     /// Out of the tree; its right neighbour has taken its keys over.
     pub(crate) const DELETED: u16 = 4;
@@ -43,12 +43,12 @@ pub(super) mod flag {
     pub(crate) const META: u16 = 8;
 }
 
-/// What a page would have to be, and is not.
+/// How a page differs from a valid one.
 #[derive(Debug)]
 pub(super) struct Damage {
     /// What should be there.
     pub(super) expected: String,
-    /// What is there.
+    /// What is there instead.
     pub(super) found: String,
 }
 
@@ -224,8 +224,8 @@ impl<'a> ViewMut<'a> {
         self.put(SPECIAL + 8, &now.to_le_bytes());
     }
 
-    /// Tells the server which bytes of the page mean nothing, so that it neither logs nor keeps them. To be called
-    /// after every change of the node.
+    /// Marks the unused bytes of the page as such, so that the server neither logs nor keeps them. To be called after
+    /// every change of the node.
     pub(super) fn finish(&mut self) -> Result<(), Damage> {
         let view = self.view()?;
         let gap = if view.level() == 0 {
@@ -237,9 +237,9 @@ impl<'a> ViewMut<'a> {
         Ok(())
     }
 
-    /// Frames a gap of the payload by hand.
+    /// Marks this part of the payload as unused.
     pub(super) fn frame(&mut self, gap: std::ops::Range<usize>) {
-        // An empty range at the end says that there is no gap.
+        // An empty range at the end stands for no gap.
         let (lower, upper) =
             if gap.is_empty() { (SPECIAL, SPECIAL) } else { (HEADER + gap.start, HEADER + gap.end) };
         self.put(12, &(lower as u16).to_le_bytes());

@@ -1,32 +1,31 @@
-//! What a scan looks for: conditions on columns turned into ranges of entries.
+//! The conditions of a scan, turned into ranges of entries.
 //!
-//! Equalities on leading columns (`=`, `= ANY`, IS NULL) become prefixes, the first inequality behind them the ends of
+//! Equalities on leading columns (`=`, `= ANY`, IS NULL) become prefixes, the first inequality after them the ends of
 //! ranges; whatever remains is checked entry by entry. Ranges are disjoint and in the index's order.
 
 use std::cmp::Ordering;
 
-use pgrx::pg_sys;
-
+use super::boundary::Boundary;
 use super::column::ArgumentType;
-use super::edge::Edge;
 use super::schema::Schema;
-use crate::shim::array;
+use crate::shim::datum::Datum;
 use crate::shim::error::{SqlState, fail};
+use crate::shim::index_scan::{Condition, ScanKey};
 
 /// Prefixes beyond that number are not multiplied out: later columns are checked entry by entry.
-const MOST_PREFIXES: usize = 10_000;
+const MAX_PREFIXES: usize = 10_000;
 
-/// Entries between two places.
+/// Entries between two boundaries.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
-    pub(super) low: Edge,
-    pub(super) high: Edge,
+    pub(super) low: Boundary,
+    pub(super) high: Boundary,
 }
 
 /// A condition on one encoded column.
 #[derive(Clone, Debug)]
 enum Test {
-    /// In the index's order (a descending column's conditions are turned round), and never NULL.
+    /// In the index's order (a descending column's conditions are reversed), and never NULL.
     Less(Vec<u8>, bool),
     Greater(Vec<u8>, bool),
     /// One of these, sorted.
@@ -35,46 +34,42 @@ enum Test {
     NotNull,
 }
 
-/// What a scan looks for.
+/// The conditions of a scan.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct Conditions {
     pub(super) ranges: Vec<Range>,
     /// Column and condition.
     tests: Vec<(usize, Test)>,
 }
 
-impl Wanted {
+impl Conditions {
     /// The entries of one range.
     pub(super) fn range(range: Range) -> Self {
-        Wanted { ranges: vec![range], tests: Vec::new() }
+        Conditions { ranges: vec![range], tests: Vec::new() }
     }
 
     /// Reads the keys of a scan.
-    ///
-    /// # Safety
-    /// The keys are those the server passes to `amrescan`.
-    pub(super) unsafe fn read(schema: &Schema, keys: &[pg_sys::ScanKeyData]) -> Self {
+    pub(super) fn read<'k>(schema: &Schema, keys: impl Iterator<Item = ScanKey<'k>>) -> Self {
         let mut tests = Vec::new();
         for key in keys {
-            // SAFETY: the caller's.
-            match unsafe { read_key(schema, key) } {
+            match read_key(schema, key) {
                 Some(test) => tests.push(test),
                 // A comparison with NULL is true of no row.
-                None => return Wanted::default(),
+                None => return Conditions::default(),
             }
         }
-        if schema.multi() {
+        if schema.is_multikey() {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
                 "an index of key sets has no operators",
-                "Ask it through treedb.find().",
+                "EntryReader it through treedb.find().",
             );
         }
         plan(schema, tests)
     }
 
-    /// Whether an entry in a range is one that is wanted.
-    pub(super) fn holds(&self, schema: &Schema, key: &[u8]) -> bool {
+    /// Whether an entry in a range fulfils the conditions that the ranges do not express.
+    pub(super) fn matches(&self, schema: &Schema, key: &[u8]) -> bool {
         if self.tests.is_empty() {
             return true;
         }
@@ -103,75 +98,65 @@ impl Wanted {
 }
 
 /// One scan key as a test; `None` if it is true of no row.
-unsafe fn read_key(schema: &Schema, key: &pg_sys::ScanKeyData) -> Option<(usize, Test)> {
-    let number = usize::try_from(key.sk_attno).unwrap_or(0).wrapping_sub(1);
+fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<(usize, Test)> {
+    let number = key.column;
     let column = schema.columns.get(number)?;
-    let flags = key.sk_flags as u32;
-    if flags & pg_sys::SK_SEARCHNULL != 0 {
-        return Some((number, Test::Null));
-    }
-    if flags & pg_sys::SK_SEARCHNOTNULL != 0 {
-        return Some((number, Test::NotNull));
-    }
-    if flags & pg_sys::SK_ROW_HEADER != 0 {
-        fail(
-            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
-            "treedb_btree cannot compare rows",
-            "Compare the columns one by one.",
-        );
-    }
-    if flags & pg_sys::SK_ISNULL != 0 {
-        return None;
-    }
-    let other = (key.sk_subtype != pg_sys::InvalidOid).then_some(ArgumentType(key.sk_subtype));
-    let encode = |datum: pg_sys::Datum| {
+    let other = key.argument_type.map(ArgumentType);
+    let encode = |datum: Datum<'_>| {
         let mut bytes = Vec::new();
         column.encode_as(datum, other, &mut bytes);
         bytes
     };
-    if flags & pg_sys::SK_SEARCHARRAY != 0 {
-        let values = array::elements(key.sk_argument);
-        let mut values: Vec<Vec<u8>> = values.into_iter().flatten().map(encode).collect();
-        if values.is_empty() {
-            return None;
-        }
-        // `x > ANY (..)` is `x > the least`; `=` keeps all.
-        values.sort_by(|a, b| column.compare(a, b));
-        values.dedup_by(|a, b| column.compare(a, b) == Ordering::Equal);
-        let (least, greatest) = (values.first()?.clone(), values.last()?.clone());
-        let loosest = |less: bool| if less != column.descending { greatest.clone() } else { least.clone() };
-        return Some((
-            number,
-            match u32::from(key.sk_strategy) {
+    let test = match key.condition {
+        Condition::IsNull => Test::Null,
+        Condition::IsNotNull => Test::NotNull,
+        Condition::Never => return None,
+        Condition::Row => fail(
+            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "treedb_btree cannot compare rows",
+            "Compare the columns one by one.",
+        ),
+        Condition::CompareAny(values) => {
+            let mut values: Vec<Vec<u8>> = values.into_iter().map(encode).collect();
+            // `x > ANY (..)` is `x > the least`; `=` keeps all.
+            values.sort_by(|a, b| column.compare(a, b));
+            values.dedup_by(|a, b| column.compare(a, b) == Ordering::Equal);
+            let (least, greatest) = (values.first()?.clone(), values.last()?.clone());
+            let loosest =
+                |less: bool| if less != column.descending { greatest.clone() } else { least.clone() };
+            match key.strategy {
                 3 => Test::OneOf(values),
-                1 | 2 => inequality(column.descending, true, key.sk_strategy == 2, loosest(true)),
-                _ => inequality(column.descending, false, key.sk_strategy == 4, loosest(false)),
-            },
-        ));
-    }
-    let value = encode(key.sk_argument);
-    Some((
-        number,
-        match u32::from(key.sk_strategy) {
-            3 => Test::OneOf(vec![value]),
-            1 | 2 => inequality(column.descending, true, key.sk_strategy == 2, value),
-            4 | 5 => inequality(column.descending, false, key.sk_strategy == 4, value),
-            strategy => fail(
-                SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
-                format!("operator class of column {} has no strategy {strategy} in treedb_btree", number + 1),
-                "Strategies are 1 (<) to 5 (>), as in btree.",
-            ),
-        },
-    ))
+                1 | 2 => inequality(column.descending, true, key.strategy == 2, loosest(true)),
+                _ => inequality(column.descending, false, key.strategy == 4, loosest(false)),
+            }
+        }
+        Condition::Compare(value) => {
+            let value = encode(value);
+            match key.strategy {
+                3 => Test::OneOf(vec![value]),
+                1 | 2 => inequality(column.descending, true, key.strategy == 2, value),
+                4 | 5 => inequality(column.descending, false, key.strategy == 4, value),
+                strategy => fail(
+                    SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                    format!(
+                        "operator class of column {} has no strategy {strategy} in treedb_btree",
+                        number + 1
+                    ),
+                    "Strategies are 1 (<) to 5 (>), as in btree.",
+                ),
+            }
+        }
+    };
+    Some((number, test))
 }
 
-/// An inequality in the index's order: of a descending column, what is less comes behind.
+/// An inequality in the index's order: in a descending column, lesser values come later.
 fn inequality(descending: bool, less: bool, included: bool, value: Vec<u8>) -> Test {
     if less != descending { Test::Less(value, included) } else { Test::Greater(value, included) }
 }
 
-/// Turns conditions into ranges and what is left to check.
-fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
+/// Turns conditions into ranges and the conditions that remain to be checked for each entry.
+fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Conditions {
     let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
     let mut used = 0;
     let mut ends: Option<Ends> = None;
@@ -187,7 +172,7 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
             _ => None,
         });
         if let Some(values) = equal.min_by_key(Vec::len)
-            && values.len() * prefixes.len() <= MOST_PREFIXES
+            && values.len() * prefixes.len() <= MAX_PREFIXES
         {
             prefixes = prefixes
                 .iter()
@@ -203,11 +188,11 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
         .into_iter()
         .map(|prefix| match &ends {
             Some(ends) => ends.range(schema, &prefix, used),
-            None if used == 0 => Range { low: Edge::Start, high: Edge::End },
-            None => Range { low: schema.before(prefix.clone(), used), high: schema.behind(prefix, used) },
+            None if used == 0 => Range { low: Boundary::Start, high: Boundary::End },
+            None => Range { low: schema.before(prefix.clone(), used), high: schema.after(prefix, used) },
         })
         .collect();
-    // What the ranges say exactly needs no second look.
+    // Conditions that the ranges express exactly need not be checked again.
     let mut left: Vec<(usize, Test)> = Vec::new();
     for (number, test) in &tests {
         let alone = tests.iter().filter(|(of, _)| of == number).count() == 1;
@@ -220,10 +205,10 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Wanted {
             left.push((*number, test.clone()));
         }
     }
-    Wanted { ranges, tests: left }
+    Conditions { ranges, tests: left }
 }
 
-/// The ends of a range on the column behind the prefix.
+/// The ends of a range on the column after the prefix.
 struct Ends {
     low: (Vec<u8>, bool),
     high: (Vec<u8>, bool),
@@ -284,11 +269,11 @@ impl Ends {
 
     /// The range of entries that begin with `prefix`, which has `used` columns.
     fn range(&self, schema: &Schema, prefix: &[u8], used: usize) -> Range {
-        let edge = |(value, included): &(Vec<u8>, bool), low: bool| {
+        let boundary = |(value, included): &(Vec<u8>, bool), low: bool| {
             let key = [prefix, value].concat();
-            // Before the values that are in, behind those that are out; at the upper end the other way round.
-            if *included == low { schema.before(key, used + 1) } else { schema.behind(key, used + 1) }
+            // Before values that are included, after those that are excluded; at the upper end the other way round.
+            if *included == low { schema.before(key, used + 1) } else { schema.after(key, used + 1) }
         };
-        Range { low: edge(&self.low, true), high: edge(&self.high, false) }
+        Range { low: boundary(&self.low, true), high: boundary(&self.high, false) }
     }
 }

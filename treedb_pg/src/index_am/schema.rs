@@ -15,8 +15,9 @@ use super::column::{Column, Kind};
 use super::meta::fact;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::heap;
+use crate::shim::index_build::IndexRow;
+use crate::shim::relation::Index;
 use crate::shim::server;
-use crate::shim::varlena::Bytes;
 use crate::types::keyset;
 
 /// Bytes of a row's address at the end of a key.
@@ -39,62 +40,38 @@ pub(super) struct Entry {
 
 impl Schema {
     /// Reads the columns of an open index.
-    pub(super) fn of(index: pg_sys::Relation) -> Schema {
-        // SAFETY: an open index; the arrays have an element for each key column.
-        let columns: Vec<Column> = unsafe {
-            let count = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
-            (0..count)
-                .map(|i| {
-                    let support = pg_sys::index_getprocinfo(index, i as i16 + 1, 1);
-                    let number = pg_sys::FunctionCall0Coll(support, pg_sys::InvalidOid).value() as i32;
-                    let option = u32::from(*(*index).rd_indoption.add(i) as u16);
-                    let collation = *(*index).rd_indcollation.add(i);
-                    let Some(kind) = Kind::from_number(number) else {
-                        fail(
-                            SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
-                            format!("operator class of column {} is not one of treedb_btree", i + 1),
-                            "Use the operator classes that the extension brings.",
-                        )
-                    };
-                    let collated = kind == Kind::Text && !server::lc_collate_is_c(collation);
-                    Column {
-                        kind,
-                        descending: option & pg_sys::INDOPTION_DESC != 0,
-                        nulls_first: option & pg_sys::INDOPTION_NULLS_FIRST != 0,
-                        collation: collated.then_some(collation),
-                    }
-                })
-                .collect()
-        };
+    pub(super) fn of(index: Index<'_>) -> Schema {
+        let columns = index.key_columns().into_iter().enumerate().map(|(at, column)| {
+            let Some(kind) = column.support.and_then(Kind::from_number) else {
+                fail(
+                    SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                    format!("operator class of column {} is not one of treedb_btree", at + 1),
+                    "Use the operator classes that the extension brings.",
+                )
+            };
+            let collated = kind == Kind::Text && !server::orders_by_bytes(column.collation);
+            Column {
+                kind,
+                descending: column.descending,
+                nulls_first: column.nulls_first,
+                collation: collated.then_some(column.collation),
+            }
+        });
+        let columns: Vec<Column> = columns.collect();
         let custom = columns.iter().any(|column| column.collation.is_some());
         Schema { columns, keys: if custom { Keys::Custom } else { Keys::Bytewise } }
     }
 
     /// Whether the index has several entries for a row.
-    pub(super) fn multi(&self) -> bool {
+    pub(super) fn is_multikey(&self) -> bool {
         self.columns.first().is_some_and(|column| column.kind == Kind::Keys)
     }
 
     /// The entries of a row, and the facts they are evidence of.
-    ///
-    /// # Safety
-    /// `values` and `nulls` have an element for each column.
-    pub(super) unsafe fn entries(
-        &self,
-        index: pg_sys::Relation,
-        values: *const pg_sys::Datum,
-        nulls: *const bool,
-        row: pg_sys::ItemPointerData,
-        mut each: impl FnMut(Entry),
-    ) -> u32 {
-        // SAFETY: the caller's.
-        let (values, nulls) = unsafe {
-            let count = self.columns.len();
-            (std::slice::from_raw_parts(values, count), std::slice::from_raw_parts(nulls, count))
-        };
-        if self.multi() {
-            let (Some(value), Some(false)) = (values.first(), nulls.first()) else { return 0 };
-            let bytes = Bytes::of(*value);
+    pub(super) fn entries(&self, row: &IndexRow<'_>, mut each: impl FnMut(Entry)) -> u32 {
+        if self.is_multikey() {
+            let Some(value) = row.value(0) else { return 0 };
+            let bytes = value.bytes();
             let set = keyset::read(&bytes);
             let mut facts = if set.multikey { fact::MULTIKEY } else { 0 };
             let mut last: Option<&[u8]> = None;
@@ -106,31 +83,32 @@ impl Schema {
                 // Two long keys may be the same after shortening; keys come in rising order.
                 if last.replace(kept) != Some(kept) {
                     let mut key = kept.to_vec();
-                    append_address(row, &mut key);
+                    append_address(row.tid(), &mut key);
                     each(Entry { key, value: Vec::new() });
                 }
             }
             return facts;
         }
-        let mut key = Vec::with_capacity(16 * values.len() + ADDRESS);
+        let mut key = Vec::with_capacity(16 * self.columns.len() + ADDRESS);
         let mut negative_zeros = Vec::new();
-        for (number, (column, (value, null))) in self.columns.iter().zip(values.iter().zip(nulls)).enumerate()
-        {
-            if *null {
-                column.encode_null(&mut key);
-            } else if !column.encode(*value, &mut key) {
-                negative_zeros.push(number as u8);
+        for (number, column) in self.columns.iter().enumerate() {
+            match row.value(number) {
+                None => column.encode_null(&mut key),
+                Some(value) => {
+                    if !column.encode(value, &mut key) {
+                        negative_zeros.push(number as u8);
+                    }
+                }
             }
         }
-        append_address(row, &mut key);
+        append_address(row.tid(), &mut key);
         if key.len() > MAX_KEY {
-            // SAFETY: an open index.
-            let name = unsafe { pgrx::name_data_to_str(&(*(*index).rd_rel).relname) };
             fail(
                 SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
                 format!(
-                    "index row of {} bytes is over the limit of {MAX_KEY} for index \"{name}\"",
-                    key.len()
+                    "index row of {} bytes is over the limit of {MAX_KEY} for index \"{}\"",
+                    key.len(),
+                    row.index().shown()
                 ),
                 "Values this long cannot be ordered by an index. Index a part of the value, such as left(column, 400), or a hash of it.",
             );

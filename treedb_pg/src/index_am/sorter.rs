@@ -1,17 +1,16 @@
 //! Sorting the entries of a build: in memory up to a budget, in temporary files beyond it.
 //!
-//! Entries lie one behind the other in an arena: length of the key (2 bytes), length of the value (1), key, value.
-//! When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
+//! Entries are stored one after the other in an arena: length of the key (2 bytes), length of the value (1), key,
+//! value. When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
 //! merged. Temporary files count against `temp_file_limit` and go away with the transaction.
 
 use std::cmp::Ordering;
-use std::ffi::c_void;
 
-use pgrx::{check_for_interrupts, pg_sys};
+use pgrx::check_for_interrupts;
 use treedb_formats::node::Keys;
 
 use super::schema::{Entry, Schema};
-use crate::shim::error::{SqlState, fail};
+use crate::shim::temp_file::TempFile;
 
 /// Bytes before an entry's key.
 const PREFIX: usize = 3;
@@ -31,7 +30,7 @@ pub(super) struct Sorter<'s> {
     budget: usize,
     arena: Vec<u8>,
     slots: Vec<Slot>,
-    runs: Vec<*mut pg_sys::BufFile>,
+    runs: Vec<TempFile>,
 }
 
 /// Key and value of the entry at `at`.
@@ -86,7 +85,7 @@ impl<'s> Sorter<'s> {
             Keys::Bytewise => {
                 self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))))
             }
-            // Comparing by a collation is slow enough for somebody to lose patience.
+            // Comparing by a collation is slow enough to need to be interruptible.
             Keys::Custom => self.slots.sort_unstable_by(|a, b| {
                 check_for_interrupts!();
                 schema.compare(key(a), key(b))
@@ -98,26 +97,15 @@ impl<'s> Sorter<'s> {
     fn spill(&mut self) {
         check_for_interrupts!();
         self.sort();
-        // SAFETY: a temporary file of this transaction, written from our own memory and rewound.
-        unsafe {
-            pg_sys::PrepareTempTablespaces();
-            let file = pg_sys::BufFileCreateTemp(false);
-            self.runs.push(file);
-            for slot in &self.slots {
-                let at = slot.at as usize;
-                let (key, value) = entry(&self.arena, at);
-                let len = PREFIX + key.len() + value.len();
-                let bytes = self.arena.get(at..at + len).unwrap_or(&[]);
-                pg_sys::BufFileWrite(file, bytes.as_ptr().cast::<c_void>().cast_mut(), bytes.len());
-            }
-            if pg_sys::BufFileSeek(file, 0, 0, 0) != 0 {
-                fail(
-                    SqlState::ERRCODE_IO_ERROR,
-                    "cannot rewind a temporary file",
-                    "Check the temporary directory's disk.",
-                );
-            }
+        let mut file = TempFile::create();
+        for slot in &self.slots {
+            let at = slot.at as usize;
+            let (key, value) = entry(&self.arena, at);
+            let len = PREFIX + key.len() + value.len();
+            file.write(self.arena.get(at..at + len).unwrap_or(&[]));
         }
+        file.rewind();
+        self.runs.push(file);
         self.slots.clear();
         self.arena.clear();
     }
@@ -138,15 +126,19 @@ impl<'s> Sorter<'s> {
         if !self.slots.is_empty() {
             self.spill();
         }
-        let mut runs: Vec<Run> = self.runs.iter().map(|file| Run::new(*file)).collect();
-        runs.retain_mut(|run| run.advance());
+        let mut runs: Vec<Run> = self.runs.drain(..).map(Run::new).collect();
+        let mut heap: Vec<usize> = Vec::with_capacity(runs.len());
+        for (number, run) in runs.iter_mut().enumerate() {
+            if run.advance() {
+                heap.push(number);
+            }
+        }
         // A binary heap of run numbers, the least entry first.
         let schema = self.schema;
         let before = |runs: &[Run], a: usize, b: usize| match (runs.get(a), runs.get(b)) {
             (Some(a), Some(b)) => schema.compare(a.key(), b.key()) == Ordering::Less,
             _ => false,
         };
-        let mut heap: Vec<usize> = (0..runs.len()).collect();
         for at in (0..heap.len() / 2).rev() {
             sift(&mut heap, at, |a, b| before(&runs, a, b));
         }
@@ -164,9 +156,8 @@ impl<'s> Sorter<'s> {
             }
             sift(&mut heap, 0, |a, b| before(&runs, a, b));
         }
-        for file in self.runs {
-            // SAFETY: our own file.
-            unsafe { pg_sys::BufFileClose(file) };
+        for run in runs {
+            run.file.close();
         }
     }
 }
@@ -192,14 +183,14 @@ fn sift(heap: &mut [usize], mut at: usize, before: impl Fn(usize, usize) -> bool
 
 /// A sorted run being read.
 struct Run {
-    file: *mut pg_sys::BufFile,
+    file: TempFile,
     buffer: Vec<u8>,
     at: usize,
     len: usize,
 }
 
 impl Run {
-    fn new(file: *mut pg_sys::BufFile) -> Run {
+    fn new(file: TempFile) -> Run {
         Run { file, buffer: Vec::new(), at: 0, len: 0 }
     }
 
@@ -233,8 +224,7 @@ impl Run {
         let old = self.buffer.len();
         self.buffer.resize(old + READ, 0);
         let room = self.buffer.get_mut(old..).unwrap_or(&mut []);
-        // SAFETY: reads at most as many bytes as there is room for.
-        let read = unsafe { pg_sys::BufFileRead(self.file, room.as_mut_ptr().cast::<c_void>(), room.len()) };
+        let read = self.file.read(room);
         self.buffer.truncate(old + read);
         self.buffer.len() >= len
     }

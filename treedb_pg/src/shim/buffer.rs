@@ -1,137 +1,95 @@
-//! Pages of a relation in the buffer pool.
+//! Pages of an index in the buffer pool.
 //!
-//! A [`Page`] is pinned and locked; dropping it unlocks and unpins. When the stack unwinds from an error nothing is
-//! released here: the server has already given up its own count of held interrupts, and aborting the transaction
-//! releases every lock and pin.
+//! A [`Page`] is pinned and locked; dropping it unlocks and unpins. How it is locked is part of its type: only a
+//! `Page<Exclusive>` can be written, by [`Page::bytes_mut`] or by a [`Change`](super::wal::Change). When the stack
+//! unwinds from an error nothing is released here: the server has already given up its own count of held
+//! interrupts, and aborting the transaction releases every lock and pin.
+
+use std::marker::PhantomData;
 
 use pgrx::pg_sys;
+
+use super::relation::{Index, Relation};
 
 /// Bytes of a page.
 pub(crate) const PAGE_SIZE: usize = pg_sys::BLCKSZ as usize;
 
-/// How a page is locked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lock {
-    /// Others may read too.
-    Share,
-    /// Nobody else.
-    Exclusive,
+mod sealed {
+    /// The two ways of locking a page.
+    pub(crate) trait Mode {
+        const MODE: u32;
+    }
 }
 
-impl Lock {
-    fn mode(self) -> i32 {
-        match self {
-            Lock::Share => pg_sys::BUFFER_LOCK_SHARE as i32,
-            Lock::Exclusive => pg_sys::BUFFER_LOCK_EXCLUSIVE as i32,
-        }
+/// How a page is locked: [`Shared`] or [`Exclusive`].
+pub(crate) trait LockMode: sealed::Mode {}
+
+/// Others may read too.
+pub(crate) enum Shared {}
+
+/// Nobody else reads or writes.
+pub(crate) enum Exclusive {}
+
+impl sealed::Mode for Shared {
+    const MODE: u32 = pg_sys::BUFFER_LOCK_SHARE;
+}
+
+impl sealed::Mode for Exclusive {
+    const MODE: u32 = pg_sys::BUFFER_LOCK_EXCLUSIVE;
+}
+
+impl LockMode for Shared {}
+impl LockMode for Exclusive {}
+
+/// Buffers that a pass over a whole relation uses again and again, so that it does not evict everything else.
+#[derive(Clone, Copy)]
+pub(crate) struct Strategy<'s> {
+    raw: pg_sys::BufferAccessStrategy,
+    lifetime: PhantomData<&'s ()>,
+}
+
+impl Strategy<'_> {
+    /// # Safety
+    /// A strategy of the server's that lives for the lifetime of the result, or null for none.
+    pub(super) unsafe fn from_raw(raw: pg_sys::BufferAccessStrategy) -> Self {
+        Strategy { raw, lifetime: PhantomData }
     }
 }
 
 /// A page, pinned and locked.
-pub(crate) struct Page {
+pub(crate) struct Page<L: LockMode> {
     buffer: pg_sys::Buffer,
-    lock: Lock,
+    /// A raw pointer, so that a page is not `Send`, and cannot be kept where only what is `Send` can.
+    lock: PhantomData<(L, *mut ())>,
 }
 
-impl Page {
-    /// Reads and locks block `block` of the main fork. The caller has seen that it is not the invalid block number.
-    pub(crate) fn read(relation: pg_sys::Relation, block: u32, lock: Lock) -> Page {
-        // SAFETY: an open relation; the server raises an error for a block outside it.
-        unsafe {
-            let buffer = pg_sys::ReadBuffer(relation, block);
-            pg_sys::LockBuffer(buffer, lock.mode());
-            Page { buffer, lock }
-        }
+impl<L: LockMode> Page<L> {
+    /// Locks a buffer that is pinned.
+    ///
+    /// # Safety
+    /// The caller gives up its pin of this buffer.
+    unsafe fn lock(buffer: pg_sys::Buffer) -> Page<L> {
+        // SAFETY: pinned.
+        unsafe { pg_sys::LockBuffer(buffer, L::MODE as i32) };
+        Page { buffer, lock: PhantomData }
     }
 
-    /// The same through a ring of buffers, for passes over a whole relation.
-    pub(crate) fn read_with(
-        relation: pg_sys::Relation,
-        block: u32,
-        lock: Lock,
-        strategy: pg_sys::BufferAccessStrategy,
-    ) -> Page {
-        // SAFETY: as above; a null strategy is allowed.
-        unsafe {
-            let buffer = pg_sys::ReadBufferExtended(
-                relation,
-                pg_sys::ForkNumber::MAIN_FORKNUM,
-                block,
-                pg_sys::ReadBufferMode::RBM_NORMAL,
-                strategy,
-            );
-            pg_sys::LockBuffer(buffer, lock.mode());
-            Page { buffer, lock }
+    /// Reads and locks a block of the main fork; an SQL error if the index does not have it.
+    pub(crate) fn read(index: Index<'_>, block: u32) -> Page<L> {
+        // A new block at the end is what the server takes the invalid number for.
+        if block == pg_sys::InvalidBlockNumber {
+            super::error::corrupted(&index.shown(), block, "a page points to this block, which cannot be");
         }
+        // SAFETY: an open index; the server raises an error for a block outside it.
+        unsafe { Page::lock(pg_sys::ReadBuffer(index.raw(), block)) }
     }
 
-    /// Reads a block and locks it when nobody else has it pinned.
-    pub(crate) fn read_for_cleanup(
-        relation: pg_sys::Relation,
-        block: u32,
-        strategy: pg_sys::BufferAccessStrategy,
-    ) -> Page {
+    /// The same through a ring of buffers, for passes over a whole index.
+    pub(crate) fn read_with(index: Index<'_>, block: u32, strategy: Strategy<'_>) -> Page<L> {
         // SAFETY: as above.
         unsafe {
-            let buffer = pg_sys::ReadBufferExtended(
-                relation,
-                pg_sys::ForkNumber::MAIN_FORKNUM,
-                block,
-                pg_sys::ReadBufferMode::RBM_NORMAL,
-                strategy,
-            );
-            pg_sys::LockBufferForCleanup(buffer);
-            Page { buffer, lock: Lock::Exclusive }
+            Page::lock(buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw))
         }
-    }
-
-    /// Reads a block and locks it exclusively if that is possible at once.
-    pub(crate) fn try_exclusive(relation: pg_sys::Relation, block: u32) -> Option<Page> {
-        // SAFETY: as above.
-        unsafe {
-            let buffer = pg_sys::ReadBuffer(relation, block);
-            if pg_sys::ConditionalLockBuffer(buffer) {
-                return Some(Page { buffer, lock: Lock::Exclusive });
-            }
-            pg_sys::ReleaseBuffer(buffer);
-            None
-        }
-    }
-
-    /// A block to be written over, whatever is in it: locked exclusively, and not read from disk.
-    pub(crate) fn overwrite(relation: pg_sys::Relation, block: u32) -> Page {
-        // SAFETY: as above.
-        unsafe {
-            let buffer = pg_sys::ReadBufferExtended(
-                relation,
-                pg_sys::ForkNumber::MAIN_FORKNUM,
-                block,
-                pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK,
-                std::ptr::null_mut(),
-            );
-            Page { buffer, lock: Lock::Exclusive }
-        }
-    }
-
-    /// A new block at the end of `fork`, zero-filled and locked exclusively. The caller keeps others from extending.
-    pub(crate) fn extend(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) -> Page {
-        // SAFETY: as above; the invalid block number asks for a new block.
-        unsafe {
-            let buffer = pg_sys::ReadBufferExtended(
-                relation,
-                fork,
-                pg_sys::InvalidBlockNumber,
-                pg_sys::ReadBufferMode::RBM_NORMAL,
-                std::ptr::null_mut(),
-            );
-            pg_sys::LockBuffer(buffer, Lock::Exclusive.mode());
-            Page { buffer, lock: Lock::Exclusive }
-        }
-    }
-
-    /// A new block at the end of the main fork, keeping others from extending where others can.
-    pub(crate) fn extend_shared(relation: pg_sys::Relation) -> Page {
-        while_nobody_extends(relation, || Page::extend(relation, pg_sys::ForkNumber::MAIN_FORKNUM))
     }
 
     /// The block's number.
@@ -140,39 +98,100 @@ impl Page {
         unsafe { pg_sys::BufferGetBlockNumber(self.buffer) }
     }
 
+    /// All bytes of the page.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: pinned and locked for as long as `self` lives. Only the holder of an exclusive lock writes to a
+        // page of an index of ours, which has no hint bits: through `bytes_mut` or a WAL record, both of which
+        // borrow their page exclusively.
+        unsafe { std::slice::from_raw_parts(pg_sys::BufferGetPage(self.buffer).cast::<u8>(), PAGE_SIZE) }
+    }
+
     /// The server's handle.
-    pub(crate) fn buffer(&self) -> pg_sys::Buffer {
+    pub(super) fn buffer(&self) -> pg_sys::Buffer {
         self.buffer
     }
 
-    /// All bytes of the page.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: pinned and locked for as long as `self` lives; nobody writes under either lock but its exclusive
-        // holder, who does so through `bytes_mut` or a WAL record, both of which borrow `self`.
-        unsafe { std::slice::from_raw_parts(pg_sys::BufferGetPage(self.buffer).cast::<u8>(), PAGE_SIZE) }
+    /// Unlocks but keeps the pin.
+    pub(crate) fn into_pin(self) -> Pin {
+        let buffer = self.buffer;
+        std::mem::forget(self);
+        // SAFETY: locked by us.
+        unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32) };
+        Pin(buffer)
+    }
+}
+
+impl Page<Exclusive> {
+    /// Reads a block and locks it when nobody else has it pinned.
+    pub(crate) fn read_for_cleanup(index: Index<'_>, block: u32, strategy: Strategy<'_>) -> Page<Exclusive> {
+        // SAFETY: as `read`.
+        unsafe {
+            let buffer =
+                buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw);
+            pg_sys::LockBufferForCleanup(buffer);
+            Page { buffer, lock: PhantomData }
+        }
+    }
+
+    /// Reads a block and locks it if that is possible at once.
+    pub(crate) fn try_read(index: Index<'_>, block: u32) -> Option<Page<Exclusive>> {
+        // SAFETY: as `read`.
+        unsafe {
+            let buffer = pg_sys::ReadBuffer(index.raw(), block);
+            if pg_sys::ConditionalLockBuffer(buffer) {
+                return Some(Page { buffer, lock: PhantomData });
+            }
+            pg_sys::ReleaseBuffer(buffer);
+            None
+        }
+    }
+
+    /// A block to be written over, whatever is in it: locked, and not read from disk.
+    pub(crate) fn overwrite(index: Index<'_>, block: u32) -> Page<Exclusive> {
+        let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
+        // SAFETY: as `read`; this mode locks the buffer exclusively.
+        unsafe {
+            Page {
+                buffer: buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut()),
+                lock: PhantomData,
+            }
+        }
+    }
+
+    /// A new block at the end of `fork`, zero-filled and locked. Only for an index that nobody else adds blocks to.
+    pub(crate) fn extend(index: Index<'_>, fork: Fork) -> Page<Exclusive> {
+        let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
+        // SAFETY: as `read`; the invalid block number asks for a new block.
+        unsafe { Page::lock(buffer_of(index, fork, pg_sys::InvalidBlockNumber, mode, std::ptr::null_mut())) }
+    }
+
+    /// A new block at the end of the main fork, while others are kept from extending the index.
+    pub(crate) fn extend_shared(index: Index<'_>) -> Page<Exclusive> {
+        while_extension_locked(*index, || Page::extend(index, Fork::Main))
     }
 
     /// All bytes, to be written without WAL (builds, which log whole pages afterwards). Marks the page dirty.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        debug_assert_eq!(self.lock, Lock::Exclusive);
-        // SAFETY: locked exclusively for as long as `self` lives.
+        // SAFETY: locked exclusively for as long as `self` lives, which is borrowed exclusively.
         unsafe {
             pg_sys::MarkBufferDirty(self.buffer);
             std::slice::from_raw_parts_mut(pg_sys::BufferGetPage(self.buffer).cast::<u8>(), PAGE_SIZE)
         }
     }
 
-    /// Unlocks but keeps the pin, which the caller gives back with [`unpin`].
-    pub(crate) fn into_pin(self) -> pg_sys::Buffer {
-        let buffer = self.buffer;
-        std::mem::forget(self);
-        // SAFETY: locked by us.
-        unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32) };
-        buffer
+    /// Logs the whole page, as pages of an initial fork are.
+    pub(crate) fn log(&mut self) {
+        // SAFETY: written and locked; nothing between the counters can raise an error but running out of disk, which
+        // must then stop the server, as for every initial fork.
+        unsafe {
+            pg_sys::CritSectionCount += 1;
+            pg_sys::log_newpage_buffer(self.buffer, true);
+            pg_sys::CritSectionCount -= 1;
+        }
     }
 }
 
-impl Drop for Page {
+impl<L: LockMode> Drop for Page<L> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // SAFETY: locked and pinned by us.
@@ -181,42 +200,102 @@ impl Drop for Page {
     }
 }
 
-/// Does `work` while nobody else can add a block to the relation.
-fn while_nobody_extends<T>(relation: pg_sys::Relation, work: impl FnOnce() -> T) -> T {
-    // SAFETY: an open relation. An error in between ends the transaction, which gives the lock back.
-    unsafe {
-        let own = (*relation).rd_islocaltemp || (*relation).rd_createSubid != 0;
-        if !own {
-            pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
-        }
-        let done = work();
-        if !own {
-            pg_sys::UnlockRelationForExtension(relation, pg_sys::ExclusiveLock as i32);
-        }
-        done
+/// The pin of a page that is not locked: a vacuum waits for it before it removes entries.
+///
+/// Dropping it does not release it: a scan may be dropped after its transaction has been aborted, and then the pin
+/// is gone already. [`Pin::release`] does; a pin that is not released stays until the end of the transaction.
+#[must_use]
+pub(crate) struct Pin(pg_sys::Buffer);
+
+impl Pin {
+    /// Pins the page once more.
+    pub(crate) fn again(&self) -> Pin {
+        // SAFETY: an error if this backend does not have the page pinned.
+        unsafe { pg_sys::IncrBufferRefCount(self.0) };
+        Pin(self.0)
+    }
+
+    /// Gives the pin back.
+    pub(crate) fn release(self) {
+        // SAFETY: the server knows which pins this backend has, and raises an error if this is none of them.
+        unsafe { pg_sys::ReleaseBuffer(self.0) }
     }
 }
 
-/// How many blocks the main fork has. Whoever added them by [`Page::extend_shared`] has latched them already.
-pub(crate) fn settled_blocks(relation: pg_sys::Relation) -> u32 {
-    while_nobody_extends(relation, || {
-        // SAFETY: an open relation.
-        unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
-    })
+/// The files of an index.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fork {
+    Main,
+    /// What an unlogged index is reset to after a crash.
+    Init,
+}
+
+/// Reads a block into a buffer, which is then pinned.
+///
+/// # Safety
+/// The caller makes a [`Page`] or gives back the pin.
+unsafe fn buffer_of(
+    index: Index<'_>,
+    fork: Fork,
+    block: u32,
+    mode: pg_sys::ReadBufferMode::Type,
+    strategy: pg_sys::BufferAccessStrategy,
+) -> pg_sys::Buffer {
+    let fork = match fork {
+        Fork::Main => pg_sys::ForkNumber::MAIN_FORKNUM,
+        Fork::Init => pg_sys::ForkNumber::INIT_FORKNUM,
+    };
+    // SAFETY: an open index; a null strategy is allowed.
+    unsafe { pg_sys::ReadBufferExtended(index.raw(), fork, block, mode, strategy) }
+}
+
+/// Does `work` while nobody else can add a block to the relation.
+fn while_extension_locked<T>(relation: Relation<'_>, work: impl FnOnce() -> T) -> T {
+    let lock = pg_sys::ExclusiveLock as i32;
+    if relation.is_own() {
+        return work();
+    }
+    // SAFETY: an open relation. An error in between ends the transaction, which gives the lock back.
+    unsafe { pg_sys::LockRelationForExtension(relation.raw(), lock) };
+    let done = work();
+    // SAFETY: locked above.
+    unsafe { pg_sys::UnlockRelationForExtension(relation.raw(), lock) };
+    done
+}
+
+/// How many blocks the main fork has. Whoever added them by [`Page::extend_shared`] has locked them already.
+pub(crate) fn settled_blocks(index: Index<'_>) -> u32 {
+    while_extension_locked(*index, || index.blocks())
 }
 
 /// Whether the main fork has this block. Asks the file system only if it had fewer blocks the last time.
-pub(crate) fn has_block(relation: pg_sys::Relation, block: u32) -> bool {
-    // SAFETY: an open relation, whose storage handle lives as long as we look at it.
-    unsafe {
-        let known = (*pg_sys::RelationGetSmgr(relation)).smgr_cached_nblocks;
-        known.first().is_some_and(|known| *known != pg_sys::InvalidBlockNumber && block < *known)
-            || block < pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM)
-    }
+pub(crate) fn has_block(relation: Relation<'_>, block: u32) -> bool {
+    // SAFETY: an open relation, whose storage handle is not used beyond this.
+    let known = unsafe { (*pg_sys::RelationGetSmgr(relation.raw())).smgr_cached_nblocks };
+    known.first().is_some_and(|known| *known != pg_sys::InvalidBlockNumber && block < *known)
+        || block < relation.blocks()
 }
 
-/// Gives back a pin of [`Page::into_pin`].
-pub(crate) fn unpin(buffer: pg_sys::Buffer) {
-    // SAFETY: the caller holds the pin.
-    unsafe { pg_sys::ReleaseBuffer(buffer) }
+/// The free space map of an index: pages that may be written over. It is only a hint.
+pub(crate) mod free_space {
+    use super::{Index, pg_sys};
+
+    /// Takes a page out of the map.
+    pub(crate) fn take(index: Index<'_>) -> Option<u32> {
+        // SAFETY: an open index.
+        let block = unsafe { pg_sys::GetFreeIndexPage(index.raw()) };
+        (block != pg_sys::InvalidBlockNumber).then_some(block)
+    }
+
+    /// Puts a page into the map.
+    pub(crate) fn record(index: Index<'_>, block: u32) {
+        // SAFETY: an open index.
+        unsafe { pg_sys::RecordFreeIndexPage(index.raw(), block) }
+    }
+
+    /// Makes what was recorded known in the upper levels of the map.
+    pub(crate) fn publish(index: Index<'_>) {
+        // SAFETY: an open index.
+        unsafe { pg_sys::IndexFreeSpaceMapVacuum(index.raw()) }
+    }
 }

@@ -1,22 +1,49 @@
-//! SQL-callable functions: the definition macro and access to their arguments.
+//! SQL-callable functions: the definition macro, their arguments and their results.
+//!
+//! [`pg_function`] is the only place where a call of the server becomes a call of safe code. The types of arguments
+//! and result that the code names are compared at compile time with the SQL script, see [`super::declared`].
+
+use std::any::Any;
+use std::borrow::Cow;
 
 use pgrx::{PgMemoryContexts, pg_sys};
 
-use super::varlena::Bytes;
+use super::datum::{Bytes, Datum, Layout};
+use super::declared::Class;
+use super::error::{SqlState, fail};
+use super::memory::{CString, Memory, Varlena};
+use super::rows::Set;
+use super::text;
 
 /// Defines an SQL-callable function with the exported name `$name`, and the record by which the server knows its
-/// calling convention. The body gets [`Args`] and returns [`pg_sys::Datum`].
+/// calling convention. `$args` is [`Args`], with arguments of the [`Class`]es named; the body returns an [`Output`],
+/// whose lifetime `'_` is that of the call.
 macro_rules! pg_function {
-    ($(#[doc = $doc:literal])* fn $name:ident($args:ident) $body:block) => {
-        $(#[doc = $doc])*
-        #[pgrx::pg_guard]
-        #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name(fcinfo: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
-            #[allow(unused_variables)]
-            let $args = $crate::shim::function::Args::new(fcinfo);
-            $body
-        }
+    ($(#[doc = $doc:literal])* fn $name:ident($args:ident: [$($class:ident),*]) -> $result:ty $body:block) => {
         const _: () = {
+            const CLASSES: &[$crate::shim::declared::Class] = &[$($crate::shim::declared::Class::$class),*];
+            const fn agree<T: $crate::shim::function::Output>(_: fn(&'static $crate::shim::function::Args) -> T) {
+                $crate::shim::declared::check(stringify!($name), CLASSES, T::CLASS, T::SET);
+            }
+            const _: () = agree(function);
+
+            $(#[doc = $doc])*
+            #[allow(unused_variables)]
+            fn function($args: &$crate::shim::function::Args) -> $result $body
+
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(info: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
+                // SAFETY: called by the server, with arguments of the types that the SQL script declares, which
+                // `check` has found to be those of `CLASSES`.
+                unsafe {
+                    $crate::shim::function::call(info, CLASSES, |args| {
+                        $crate::shim::function::Output::into_datum(function(args), args)
+                    })
+                }
+            }
+
+            #[allow(unsafe_code)]
             #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
             extern "C" fn finfo() -> &'static pgrx::pg_sys::Pg_finfo_record {
                 const V1: pgrx::pg_sys::Pg_finfo_record = pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
@@ -27,25 +54,52 @@ macro_rules! pg_function {
 }
 pub(crate) use pg_function;
 
-/// The arguments of one call.
-pub(crate) struct Args(pg_sys::FunctionCallInfo);
+/// The call of a function: errors and panics of `work` become SQL errors.
+///
+/// # Safety
+/// Called by the server as a function whose arguments have these classes.
+pub(crate) unsafe fn call(
+    info: pg_sys::FunctionCallInfo,
+    classes: &'static [Class],
+    work: impl FnOnce(&Args) -> Option<pg_sys::Datum>,
+) -> pg_sys::Datum {
+    // SAFETY: the outermost Rust frame below the server's, which is what the guard is for. `Args` is dropped before
+    // the call returns.
+    unsafe {
+        pg_sys::panic::pgrx_extern_c_guard(|| match work(&Args { info, classes }) {
+            Some(datum) => datum,
+            None => {
+                (*info).isnull = true;
+                pg_sys::Datum::from(0usize)
+            }
+        })
+    }
+}
+
+/// The arguments of one call. Only [`call`] makes one, and lends it for as long as the call lasts.
+pub(crate) struct Args {
+    info: pg_sys::FunctionCallInfo,
+    classes: &'static [Class],
+}
 
 impl Args {
-    /// Wraps what the server passed.
-    pub(crate) fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
-        Args(fcinfo)
-    }
-
     /// The call itself.
-    pub(crate) fn raw(&self) -> pg_sys::FunctionCallInfo {
-        self.0
+    pub(super) fn raw(&self) -> pg_sys::FunctionCallInfo {
+        self.info
     }
 
-    /// Argument number `n`, from 0; `None` for NULL or an argument that was not passed.
-    pub(crate) fn get(&self, n: usize) -> Option<pg_sys::Datum> {
-        // SAFETY: the server passes a valid structure with `nargs` arguments behind it.
+    /// Argument number `n`, from 0, which must be declared with one of `classes`; `None` for NULL.
+    fn get(&self, n: usize, classes: &[Class]) -> Option<pg_sys::Datum> {
+        if !self.classes.get(n).is_some_and(|class| classes.contains(class)) {
+            fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                format!("a function read argument {n} as {classes:?}, which it does not declare"),
+                "Report this as a bug of treedb.",
+            );
+        }
+        // SAFETY: the server passes a valid structure with `nargs` arguments after it.
         unsafe {
-            let info = &*self.0;
+            let info = &*self.info;
             if n >= info.nargs as usize {
                 return None;
             }
@@ -54,47 +108,140 @@ impl Args {
         }
     }
 
-    /// Argument number `n` of a strict function, where NULL cannot be.
-    pub(crate) fn datum(&self, n: usize) -> pg_sys::Datum {
-        self.get(n).unwrap_or(pg_sys::Datum::from(0usize))
-    }
-
-    /// Argument number `n` of a strict function, of a variable-length type.
-    pub(crate) fn bytes(&self, n: usize) -> Bytes {
-        match self.get(n) {
-            Some(datum) => Bytes::of(datum),
+    /// Argument number `n`, of a variable-length type; no bytes for NULL, which a strict function is not called with.
+    pub(crate) fn bytes(&self, n: usize) -> Bytes<'_> {
+        match self.get(n, &[Class::Varlena]) {
+            // SAFETY: declared with such a type; arguments live as long as the call.
+            Some(datum) => unsafe { Datum::from_raw(datum, Layout::Varlena) }.bytes(),
             None => Bytes::empty(),
         }
     }
 
-    /// What this call site keeps from one call to the next, made by `T::default` at the first; `None` where the
-    /// server has no place for it.
-    // The place is the server's and no part of `self`; a call site asks for it once in a call.
-    #[allow(clippy::mut_from_ref)]
-    pub(crate) fn kept<T: Default + 'static>(&self) -> Option<&mut T> {
-        // SAFETY: the server sets `fn_extra` to null before the first call, and nobody but this call site, which
-        // always asks for the same `T`, sets it; the context outlives the call site, and drops the value.
-        unsafe {
-            let info = (*self.0).flinfo.as_mut()?;
-            if info.fn_extra.is_null() {
-                let place = PgMemoryContexts::For(info.fn_mcxt).leak_and_drop_on_delete(T::default());
-                info.fn_extra = place.cast();
-            }
-            info.fn_extra.cast::<T>().as_mut()
+    /// The elements of argument number `n`, an array; `None` for NULLs.
+    pub(crate) fn elements(&self, n: usize) -> Vec<Option<Datum<'_>>> {
+        match self.get(n, &[Class::Array]) {
+            // SAFETY: declared as an array; arguments, and copies of them, live as long as the call.
+            Some(datum) => unsafe { Datum::from_raw(datum, Layout::Varlena).elements() },
+            None => Vec::new(),
         }
     }
 
-    /// Makes the call's result NULL.
-    pub(crate) fn null(&self) -> pg_sys::Datum {
-        // SAFETY: see `get`.
-        unsafe { (*self.0).isnull = true };
-        pg_sys::Datum::from(0usize)
+    /// Argument number `n`, a cstring, as UTF-8.
+    pub(crate) fn cstring(&self, n: usize) -> Cow<'_, str> {
+        let Some(datum) = self.get(n, &[Class::CString]) else { return Cow::Borrowed("") };
+        // SAFETY: declared as cstring; arguments live as long as the call.
+        let datum = unsafe { Datum::from_raw(datum, Layout::CString) };
+        text::to_utf8(datum.cstring().to_bytes())
     }
 
-    /// The collation to compare with.
-    #[allow(dead_code)]
-    pub(crate) fn collation(&self) -> pg_sys::Oid {
-        // SAFETY: see `get`.
-        unsafe { (*self.0).fncollation }
+    /// Argument number `n`, an integer of 64 bits.
+    pub(crate) fn int8(&self, n: usize) -> i64 {
+        self.get(n, &[Class::Int8]).map_or(0, |datum| datum.value() as i64)
+    }
+
+    /// Argument number `n`, the number of an object in the catalog.
+    pub(crate) fn oid(&self, n: usize) -> pg_sys::Oid {
+        pg_sys::Oid::from(self.get(n, &[Class::Oid]).map_or(0, |datum| datum.value() as u32))
+    }
+
+    /// Argument number `n` of a receive function: all bytes that are left of a message.
+    pub(crate) fn message(&self, n: usize) -> &[u8] {
+        let Some(message) = self.get(n, &[Class::Internal]) else { return &[] };
+        // SAFETY: SQL cannot call a function with an argument of type internal; the server calls this one as the
+        // receive function of a type, with a buffer whose cursor lies within its length and which outlives the call.
+        unsafe {
+            let buffer = message.cast_mut_ptr::<pg_sys::StringInfoData>();
+            let left = (*buffer).len - (*buffer).cursor;
+            let bytes = pg_sys::pq_getmsgbytes(buffer, left);
+            std::slice::from_raw_parts(bytes.cast::<u8>(), usize::try_from(left).unwrap_or(0))
+        }
+    }
+
+    /// Where results are allocated.
+    pub(crate) fn memory(&self) -> Memory<'_> {
+        // SAFETY: the server calls functions in a context that lives until their result has been used.
+        unsafe { Memory::current() }
+    }
+
+    /// Calls `with` with what this call site keeps from one call to the next, made by `T::default` at the first. It is
+    /// `Send`, so it holds no handle of the server's, which would not outlive the statement.
+    pub(crate) fn with_kept<T: Default + Send + 'static, R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
+        // Taken out of its place meanwhile: `with` may come to the same call site again.
+        let place = self.place();
+        // SAFETY: the place lives as long as the call site.
+        let kept = place.and_then(|place| unsafe { (*place).take() });
+        let mut value: Box<T> = kept.and_then(|kept| kept.downcast().ok()).unwrap_or_default();
+        let result = with(&mut value);
+        if let Some(place) = place {
+            // SAFETY: as above.
+            unsafe { *place = Some(value) };
+        }
+        result
+    }
+
+    /// Where the call site keeps a value; `None` where the server has no place for one.
+    fn place(&self) -> Option<*mut Option<Box<dyn Any>>> {
+        // SAFETY: the server sets `fn_extra` to null before the first call, and only this function sets it, always
+        // to a place of this type; the context lives as long as the call site, and drops the value.
+        unsafe {
+            let info = (*self.info).flinfo.as_mut()?;
+            if info.fn_extra.is_null() {
+                let empty: Option<Box<dyn Any>> = None;
+                info.fn_extra = PgMemoryContexts::For(info.fn_mcxt).leak_and_drop_on_delete(empty).cast();
+            }
+            Some(info.fn_extra.cast())
+        }
+    }
+}
+
+/// What a function may return.
+pub(crate) trait Output {
+    /// How the SQL script declares it.
+    const CLASS: Class;
+    /// Whether it is a set.
+    const SET: bool = false;
+
+    /// The result of the call; `None` for NULL.
+    fn into_datum(self, args: &Args) -> Option<pg_sys::Datum>;
+}
+
+/// Results that are passed as they are.
+macro_rules! output {
+    ($($type:ty = $class:ident, $value:ident => $datum:expr;)*) => {
+        $(impl Output for $type {
+            const CLASS: Class = Class::$class;
+
+            fn into_datum(self, _: &Args) -> Option<pg_sys::Datum> {
+                let $value = self;
+                Some($datum)
+            }
+        })*
+    };
+}
+
+output! {
+    bool = Bool, value => pg_sys::Datum::from(value);
+    i32 = Int4, value => pg_sys::Datum::from(value);
+    i64 = Int8, value => pg_sys::Datum::from(value);
+    pg_sys::Oid = Oid, value => pg_sys::Datum::from(value);
+    () = Void, _value => pg_sys::Datum::from(0usize);
+    Varlena<'_> = Varlena, value => value.raw();
+    CString<'_> = CString, value => value.raw();
+}
+
+impl Output for Set {
+    const CLASS: Class = Class::Varlena;
+    const SET: bool = true;
+
+    fn into_datum(self, _: &Args) -> Option<pg_sys::Datum> {
+        None
+    }
+}
+
+impl<T: Output> Output for Option<T> {
+    const CLASS: Class = T::CLASS;
+
+    fn into_datum(self, args: &Args) -> Option<pg_sys::Datum> {
+        self.and_then(|value| value.into_datum(args))
     }
 }

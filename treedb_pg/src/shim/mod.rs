@@ -1,26 +1,53 @@
-//! The way into the server: everything below needs `unsafe` because it calls C or reads C structures, and nothing
-//! above this folder declares C functions of its own.
+//! The only module of the extension with `unsafe` code (the compiler denies it everywhere else): the way into the
+//! server's C functions and structures.
 //!
-//! * [`function`]: defining SQL-callable functions and reading their arguments
-//! * [`error`]: raising SQL errors with a SQLSTATE and a hint
-//! * [`buffer`]: pages of a relation, pinned and locked for as long as a guard lives
-//! * [`wal`]: changes of up to four pages as one atomic WAL record
-//! * [`heap`]: small parts of the server's headers that the bindings leave out: tuple header flags, item pointers
-//! * [`varlena`]: values of variable length
-//! * [`text`]: text between the server's encoding and UTF-8
-//! * [`array`](mod@array): arrays
-//! * [`rows`]: answers of many rows
-//! * [`fault`]: errors on demand, for tests
-//! * [`server`]: functions whose headers the bindings do not read
+//! What is exported is safe, and sound: values know how they are stored and how long their memory lives, pages
+//! whether they may be written, handles release what they hold. The callbacks and SQL-callable functions that the
+//! server calls begin here, in one place for each kind, and hand such types to the rest of the extension.
+//!
+//! Handles belong to the statement that made them. They are not `Send`, so they can be kept neither in a `static` nor
+//! in the state of a call site or scan; that none is put into a `thread_local` the types cannot express.
+//!
+//! * [`function`], [`declared`]: SQL-callable functions, and their SQL declarations compared at compile time
+//! * [`trigger`]: trigger functions
+//! * [`datum`], [`memory`], [`text`], [`rows`]: values that are read, made and returned
+//! * [`error`], [`fault`]: SQL errors; errors on demand, for tests
+//! * [`relation`], [`catalog`], [`expression`]: open relations; names, types and privileges; expressions of indexes
+//! * [`snapshot`]: snapshots and transaction ids
+//! * [`buffer`], [`wal`]: pages of an index, pinned and locked; changes of up to four pages as one atomic WAL record
+//! * [`index_method`]: the trait of an index access method and its callbacks, with [`index_build`], [`index_scan`]
+//!   and [`vacuum`] for what they are passed
+//! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
+//! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
+//! * [`temp_file`], [`thread`]: temporary files; values that must not leave the server's thread
+//! * [`server`]: functions whose headers the generated bindings do not read
 
-pub(crate) mod array;
+pub(crate) mod btree_scan;
 pub(crate) mod buffer;
+pub(crate) mod catalog;
+pub(crate) mod datum;
+pub(crate) mod declared;
 pub(crate) mod error;
+pub(crate) mod expression;
 pub(crate) mod fault;
 pub(crate) mod function;
 pub(crate) mod heap;
+pub(crate) mod index_build;
+pub(crate) mod index_method;
+pub(crate) mod index_scan;
+pub(crate) mod memory;
+pub(crate) mod modify;
+pub(crate) mod relation;
+pub(crate) mod rewrite;
+pub(crate) mod row_form;
 pub(crate) mod rows;
 pub(crate) mod server;
+pub(crate) mod snapshot;
+pub(crate) mod table;
+pub(crate) mod table_method;
+pub(crate) mod temp_file;
 pub(crate) mod text;
-pub(crate) mod varlena;
+pub(crate) mod thread;
+pub(crate) mod trigger;
+pub(crate) mod vacuum;
 pub(crate) mod wal;

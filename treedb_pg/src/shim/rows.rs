@@ -2,31 +2,45 @@
 
 use pgrx::pg_sys;
 
-/// The result of a function that `RETURNS SETOF` or `TABLE`.
-pub(crate) struct Rows {
+use super::function::Args;
+use super::memory::Memory;
+
+/// The result of a function that returns a set of values of variable length.
+pub(crate) struct Rows<'c> {
     store: *mut pg_sys::Tuplestorestate,
     columns: pg_sys::TupleDesc,
+    memory: Memory<'c>,
 }
 
-impl Rows {
-    /// Begins the result of a call. An SQL error where a set is not allowed. `scalar` is for SETOF a plain type.
-    pub(crate) fn begin(call: pg_sys::FunctionCallInfo, scalar: bool) -> Rows {
-        // SAFETY: the server's call structure; it checks that the caller takes sets.
+/// The result of a function whose rows are in [`Rows`].
+pub(crate) struct Set(());
+
+impl<'c> Rows<'c> {
+    /// Begins the result of a call. An SQL error where a set is not allowed.
+    pub(crate) fn begin(args: &'c Args) -> Rows<'c> {
+        // SAFETY: the server's call structure, whose context of the call is that of a set, as the server checks.
         unsafe {
-            let flags = if scalar { pg_sys::MAT_SRF_USE_EXPECTED_DESC } else { 0 };
-            pg_sys::InitMaterializedSRF(call, flags);
+            let call = args.raw();
+            pg_sys::InitMaterializedSRF(call, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
             let info = (*call).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-            Rows { store: (*info).setResult, columns: (*info).setDesc }
+            Rows { store: (*info).setResult, columns: (*info).setDesc, memory: args.memory() }
         }
     }
 
-    /// Adds a row; `None` is NULL. There is a value for each column.
-    pub(crate) fn put<const N: usize>(&mut self, row: [Option<pg_sys::Datum>; N]) {
-        let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-        let mut nulls = row.map(|value| value.is_none());
-        // SAFETY: the store copies the values; the arrays are as long as the function's result has columns.
+    /// Adds a row.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        let value = self.memory.varlena(bytes);
+        // SAFETY: the store copies the value. The functions that return sets are declared to return one column of
+        // variable length, see `Output for Set`.
         unsafe {
-            pg_sys::tuplestore_putvalues(self.store, self.columns, values.as_mut_ptr(), nulls.as_mut_ptr());
+            let (mut raw, mut null) = (value.raw(), false);
+            pg_sys::tuplestore_putvalues(self.store, self.columns, &raw mut raw, &raw mut null);
         }
+        value.free();
+    }
+
+    /// Ends the result.
+    pub(crate) fn finish(self) -> Set {
+        Set(())
     }
 }

@@ -6,22 +6,41 @@ use std::ffi::{CStr, CString, c_char};
 use pgrx::pg_sys;
 
 use super::error::{SqlState, fail};
-use super::varlena::{self, Bytes};
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
+/// A direction of the server's conversion: `pg_server_to_any` or `pg_any_to_server`.
+type Convert = unsafe fn(*const c_char, i32, i32) -> *mut c_char;
+
+/// Bytes in the other encoding; the same ones if it is the same encoding, or if they are ASCII.
+///
+/// # Safety
+/// `convert` reads `len` bytes and returns the same pointer, or a new string closed by a zero.
+unsafe fn converted(bytes: &[u8], convert: Convert) -> Cow<'_, [u8]> {
+    let from = bytes.as_ptr().cast::<c_char>();
+    let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+    // SAFETY: the caller's promise; a new string is the server's allocation, used by nobody else.
+    unsafe {
+        let to = convert(from, len, UTF8);
+        if std::ptr::eq(to, from) {
+            return Cow::Borrowed(bytes);
+        }
+        let copy = CStr::from_ptr(to).to_bytes().to_vec();
+        pg_sys::pfree(to.cast());
+        Cow::Owned(copy)
+    }
+}
+
 /// Bytes of the database's encoding as UTF-8.
-fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
-    // SAFETY: the server reads `len` bytes, and returns the same pointer or a new string closed by a zero.
-    let converted = unsafe {
-        let from = bytes.as_ptr().cast::<c_char>();
-        let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
-        let to = pg_sys::pg_server_to_any(from, len, UTF8);
-        if std::ptr::eq(to, from) { bytes } else { CStr::from_ptr(to).to_bytes() }
+pub(crate) fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
+    // SAFETY: the server's function keeps the promise.
+    let text = match unsafe { converted(bytes, pg_sys::pg_server_to_any) } {
+        Cow::Borrowed(bytes) => std::str::from_utf8(bytes).map(Cow::Borrowed),
+        Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|error| error.utf8_error()),
     };
-    // A database of encoding SQL_ASCII holds anything.
-    match std::str::from_utf8(converted) {
-        Ok(text) => Cow::Borrowed(text),
+    match text {
+        Ok(text) => text,
+        // A database of encoding SQL_ASCII may hold any bytes.
         Err(error) => fail(
             SqlState::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
             format!("invalid byte sequence for encoding \"UTF8\" at byte {}", error.valid_up_to()),
@@ -30,20 +49,17 @@ fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// A cstring argument, as UTF-8.
-pub(crate) fn of_cstring(datum: pg_sys::Datum) -> Cow<'static, str> {
-    // SAFETY: the caller's datum is a cstring, which lives as long as the call.
-    to_utf8(unsafe { CStr::from_ptr(datum.cast_mut_ptr::<c_char>()) }.to_bytes())
-}
-
-/// A text argument, as UTF-8.
-pub(crate) fn of_text(bytes: &Bytes) -> Cow<'_, str> {
-    to_utf8(bytes)
-}
-
-/// A name of the server's, for messages.
-pub(crate) fn lossy(name: &CStr) -> String {
-    String::from_utf8_lossy(name.to_bytes()).into_owned()
+/// UTF-8 in the database's encoding.
+pub(super) fn from_utf8(text: &str) -> Cow<'_, [u8]> {
+    if text.as_bytes().contains(&0) {
+        fail(
+            SqlState::ERRCODE_UNTRANSLATABLE_CHARACTER,
+            "a string with a NUL character cannot be a text",
+            "Text of the server has no NUL: take the value with -> instead of ->>.",
+        );
+    }
+    // SAFETY: the server's function keeps the promise.
+    unsafe { converted(text.as_bytes(), pg_sys::pg_any_to_server) }
 }
 
 /// UTF-8 as a string of the database's encoding.
@@ -52,39 +68,7 @@ pub(crate) fn owned_cstring(text: &str) -> CString {
     CString::new(from_utf8(text).into_owned()).unwrap_or_default()
 }
 
-/// UTF-8 in the database's encoding.
-fn from_utf8(text: &str) -> Cow<'_, [u8]> {
-    if text.as_bytes().contains(&0) {
-        fail(
-            SqlState::ERRCODE_UNTRANSLATABLE_CHARACTER,
-            "a string with a NUL character cannot be a text",
-            "Text of the server has no NUL: take the value with -> instead of ->>.",
-        );
-    }
-    // SAFETY: as `to_utf8`.
-    unsafe {
-        let from = text.as_ptr().cast::<c_char>();
-        let to = pg_sys::pg_any_to_server(from, i32::try_from(text.len()).unwrap_or(i32::MAX), UTF8);
-        if std::ptr::eq(to, from) {
-            return Cow::Borrowed(text.as_bytes());
-        }
-        Cow::Borrowed(CStr::from_ptr(to).to_bytes())
-    }
-}
-
-/// A new cstring.
-pub(crate) fn cstring(text: &str) -> pg_sys::Datum {
-    let bytes = from_utf8(text);
-    // SAFETY: palloc returns that many bytes or raises an error.
-    unsafe {
-        let place = pg_sys::palloc(bytes.len() + 1).cast::<u8>();
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
-        *place.add(bytes.len()) = 0;
-        pg_sys::Datum::from(place)
-    }
-}
-
-/// A new text.
-pub(crate) fn text(text: &str) -> pg_sys::Datum {
-    varlena::new(&from_utf8(text))
+/// A name of the server's, for messages.
+pub(crate) fn lossy(name: &CStr) -> String {
+    String::from_utf8_lossy(name.to_bytes()).into_owned()
 }

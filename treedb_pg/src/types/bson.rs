@@ -4,17 +4,15 @@
 //! stored is one valid document of at most 16 MiB. Text is relaxed extended JSON. The order is MongoDB's.
 
 use bson::RawDocument;
-use pgrx::pg_sys;
 use treedb_query::doc::{Doc, Path, Value, json, validate};
 use treedb_query::{ErrorCode, QueryError};
 
-use super::message;
 use super::order::ordered;
 use super::value;
 use crate::shim::error::{SqlState, fail, refuse, refuse_as};
 use crate::shim::function::{Args, pg_function};
+use crate::shim::memory::{CString, Varlena};
 use crate::shim::text;
-use crate::shim::varlena;
 
 /// A stored document. Its bytes were validated on their way in; what a damaged page made of them is found out here
 /// as far as it matters.
@@ -27,11 +25,6 @@ pub(crate) fn document(bytes: &[u8]) -> &RawDocument {
             "Restore the row from a backup; other rows are readable.",
         ),
     }
-}
-
-/// A new value.
-pub(crate) fn datum(document: &RawDocument) -> pg_sys::Datum {
-    varlena::new(document.as_bytes())
 }
 
 /// An error about text that should be JSON.
@@ -59,9 +52,9 @@ pub(crate) fn from_outside(bytes: &[u8]) -> &RawDocument {
 
 pg_function! {
     /// Text to document.
-    fn treedb_bson_in(args) {
-        match json::from_json(&text::of_cstring(args.datum(0))) {
-            Ok(document) => datum(&document),
+    fn treedb_bson_in(args: [CString]) -> Varlena<'_> {
+        match json::from_json(&args.cstring(0)) {
+            Ok(document) => args.memory().varlena(document.as_bytes()),
             Err(error) => refuse_text(error),
         }
     }
@@ -69,29 +62,29 @@ pg_function! {
 
 pg_function! {
     /// Document to text.
-    fn treedb_bson_out(args) {
-        text::cstring(&json::to_json(document(&args.bytes(0))))
+    fn treedb_bson_out(args: [Varlena]) -> CString<'_> {
+        args.memory().cstring(&json::to_json(document(&args.bytes(0))))
     }
 }
 
 pg_function! {
     /// Bytes of a message to document.
-    fn treedb_bson_recv(args) {
-        datum(from_outside(message::rest(args.datum(0))))
+    fn treedb_bson_recv(args: [Internal]) -> Varlena<'_> {
+        args.memory().varlena(from_outside(args.message(0)).as_bytes())
     }
 }
 
 pg_function! {
     /// Document to bytes of a message, and to bytea: both are the document's bytes.
-    fn treedb_bson_bytes(args) {
-        varlena::new(&args.bytes(0))
+    fn treedb_bson_bytes(args: [Varlena]) -> Varlena<'_> {
+        args.memory().varlena(&args.bytes(0))
     }
 }
 
 pg_function! {
     /// Bytea to document.
-    fn treedb_bson_from_bytea(args) {
-        datum(from_outside(&args.bytes(0)))
+    fn treedb_bson_from_bytea(args: [Varlena]) -> Varlena<'_> {
+        args.memory().varlena(from_outside(&args.bytes(0)).as_bytes())
     }
 }
 
@@ -112,54 +105,46 @@ ordered!(
     treedb_bson_hash_extended
 );
 
-/// The path an accessor was given, taken apart once per call site.
+/// The path that a call site was last called with, parsed.
 #[derive(Default)]
-pub(super) struct KeptPath(Option<Path>);
+struct LastPath(Option<Path>);
 
 /// Calls `with` with argument 1 as a path.
 pub(super) fn with_path<T>(args: &Args, with: impl FnOnce(&Path) -> T) -> T {
     let bytes = args.bytes(1);
-    let path = text::of_text(&bytes);
-    match args.kept::<KeptPath>() {
-        Some(KeptPath(kept)) => {
-            if kept.as_ref().is_none_or(|kept| kept.as_str() != path) {
-                *kept = None;
-            }
-            with(kept.get_or_insert_with(|| Path::new(&path)))
+    let path = text::to_utf8(&bytes);
+    args.with_kept(|LastPath(kept)| {
+        if kept.as_ref().is_none_or(|kept| kept.as_str() != path) {
+            *kept = None;
         }
-        None => with(&Path::new(&path)),
-    }
+        with(kept.get_or_insert_with(|| Path::new(&path)))
+    })
 }
 
 pg_function! {
     /// The value at a path, or NULL.
-    fn treedb_bson_get(args) {
+    fn treedb_bson_get(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let bytes = args.bytes(0);
-        match with_path(&args, |path| path.select(Doc::new(&bytes))) {
-            Some(element) => value::datum(&element),
-            None => args.null(),
-        }
+        let found = with_path(args, |path| path.select(Doc::new(&bytes)));
+        found.map(|element| value::varlena(args.memory(), &element))
     }
 }
 
 pg_function! {
     /// The value at a path as text, or NULL.
-    fn treedb_bson_get_text(args) {
+    fn treedb_bson_get_text(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let bytes = args.bytes(0);
-        let found = with_path(&args, |path| path.select(Doc::new(&bytes)));
-        match found.and_then(|element| value::as_text(&element)) {
-            Some(found) => text::text(&found),
-            None => args.null(),
-        }
+        let found = with_path(args, |path| path.select(Doc::new(&bytes)));
+        found.and_then(|element| value::as_text(&element)).map(|text| args.memory().text(&text))
     }
 }
 
 pg_function! {
     /// The document without a change of form: what a value that is a document is as `treedb.bson`.
-    fn treedb_bson_from_value(args) {
+    fn treedb_bson_from_value(args: [Varlena]) -> Varlena<'_> {
         let bytes = args.bytes(0);
         match value::decode(&bytes) {
-            Value::Document(inner) => datum(document(inner.as_bytes())),
+            Value::Document(inner) => args.memory().varlena(document(inner.as_bytes()).as_bytes()),
             other => fail(
                 SqlState::ERRCODE_DATATYPE_MISMATCH,
                 format!("a value of type {} is not a document", other.type_name()),

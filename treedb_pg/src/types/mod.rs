@@ -4,12 +4,10 @@
 //! * [`value`]: `treedb.bson_value`, one BSON value of any type
 //! * [`keyset`]: `treedb.keyset`, the index keys of one document
 //! * [`matching`]: the operator `@@`
-//! * [`order`]: what the server asks of a type with an order
-//! * [`message`]: binary input
+//! * [`order`]: comparison and hash functions of a type
 
 pub(crate) mod bson;
 pub(crate) mod keyset;
 mod matching;
-mod message;
 mod order;
 pub(crate) mod value;

@@ -35,29 +35,29 @@ macro_rules! ordered {
         ordered!(@test $decode, $gt, is_gt, "`>`");
         $crate::shim::function::pg_function! {
             /// -1, 0 or 1.
-            fn $cmp(args) {
-                pgrx::pg_sys::Datum::from($crate::types::order::order(&args, $decode) as i32)
+            fn $cmp(args: [Varlena, Varlena]) -> i32 {
+                $crate::types::order::order(args, $decode) as i32
             }
         }
         $crate::shim::function::pg_function! {
             /// Hash.
-            fn $hash(args) {
-                $crate::shim::server::hash(&$crate::types::order::key_of(&args, $decode))
+            fn $hash(args: [Varlena]) -> i32 {
+                $crate::shim::server::hash(&$crate::types::order::key_of(args, $decode))
             }
         }
         $crate::shim::function::pg_function! {
             /// Hash with a seed.
-            fn $hash_extended(args) {
-                let key = $crate::types::order::key_of(&args, $decode);
-                $crate::shim::server::hash_extended(&key, args.datum(1))
+            fn $hash_extended(args: [Varlena, Int8]) -> i64 {
+                let key = $crate::types::order::key_of(args, $decode);
+                $crate::shim::server::hash_extended(&key, args.int8(1))
             }
         }
     };
     (@test $decode:path, $name:ident, $test:ident, $doc:literal) => {
         $crate::shim::function::pg_function! {
             #[doc = $doc]
-            fn $name(args) {
-                pgrx::pg_sys::Datum::from($crate::types::order::order(&args, $decode).$test())
+            fn $name(args: [Varlena, Varlena]) -> bool {
+                $crate::types::order::order(args, $decode).$test()
             }
         }
     };

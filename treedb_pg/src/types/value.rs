@@ -5,16 +5,13 @@
 
 use std::cmp::Ordering;
 
-use pgrx::pg_sys;
 use treedb_query::doc::{Element, OwnedValue, Value, json, key};
 
 use super::bson::{refuse_text, with_path};
-use super::message;
 use super::order::{key_of, ordered};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
-use crate::shim::text;
-use crate::shim::varlena;
+use crate::shim::memory::{CString, Memory, Varlena};
 
 /// Type byte of a document.
 const DOCUMENT: u8 = 0x03;
@@ -38,11 +35,11 @@ pub(crate) fn encode_key(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A new value.
-pub(crate) fn datum(element: &Element<'_>) -> pg_sys::Datum {
+pub(crate) fn varlena<'m>(memory: Memory<'m>, element: &Element<'_>) -> Varlena<'m> {
     let mut bytes = Vec::with_capacity(1 + element.bytes.len());
     bytes.push(element.kind);
     bytes.extend_from_slice(element.bytes);
-    varlena::new(&bytes)
+    memory.varlena(&bytes)
 }
 
 /// The value as `->>` shows it: strings without quotes, null as `None`.
@@ -60,15 +57,15 @@ fn as_json(element: &Element<'_>) -> String {
     out
 }
 
-fn owned(value: &OwnedValue) -> pg_sys::Datum {
-    datum(&value.element().unwrap_or(Element { name: &[], kind: 0, bytes: &[] }))
+fn owned<'m>(memory: Memory<'m>, value: &OwnedValue) -> Varlena<'m> {
+    varlena(memory, &value.element().unwrap_or(Element { name: &[], kind: 0, bytes: &[] }))
 }
 
 pg_function! {
     /// Text to value.
-    fn treedb_value_in(args) {
-        match json::value_from_json(&text::of_cstring(args.datum(0))) {
-            Ok(value) => owned(&value),
+    fn treedb_value_in(args: [CString]) -> Varlena<'_> {
+        match json::value_from_json(&args.cstring(0)) {
+            Ok(value) => owned(args.memory(), &value),
             Err(error) => refuse_text(error),
         }
     }
@@ -76,23 +73,23 @@ pg_function! {
 
 pg_function! {
     /// Value to text.
-    fn treedb_value_out(args) {
-        text::cstring(&as_json(&element(&args.bytes(0))))
+    fn treedb_value_out(args: [Varlena]) -> CString<'_> {
+        args.memory().cstring(&as_json(&element(&args.bytes(0))))
     }
 }
 
 pg_function! {
     /// Bytes of a message to value: the type byte and the value's bytes.
-    fn treedb_value_recv(args) {
-        let bytes = element(message::rest(args.datum(0)));
-        owned(&accept(OwnedValue::from_bytes(bytes.kind, bytes.bytes)))
+    fn treedb_value_recv(args: [Internal]) -> Varlena<'_> {
+        let bytes = element(args.message(0));
+        owned(args.memory(), &accept(OwnedValue::from_bytes(bytes.kind, bytes.bytes)))
     }
 }
 
 pg_function! {
     /// Value to bytes of a message.
-    fn treedb_value_send(args) {
-        varlena::new(&args.bytes(0))
+    fn treedb_value_send(args: [Varlena]) -> Varlena<'_> {
+        args.memory().varlena(&args.bytes(0))
     }
 }
 
@@ -111,8 +108,8 @@ ordered!(
 
 pg_function! {
     /// A document as a value.
-    fn treedb_value_from_bson(args) {
-        datum(&Element { name: &[], kind: DOCUMENT, bytes: &args.bytes(0) })
+    fn treedb_value_from_bson(args: [Varlena]) -> Varlena<'_> {
+        varlena(args.memory(), &Element { name: &[], kind: DOCUMENT, bytes: &args.bytes(0) })
     }
 }
 
@@ -123,44 +120,39 @@ fn order_to_key(args: &Args) -> Ordering {
 
 pg_function! {
     /// A value against a key: -1, 0 or 1.
-    fn treedb_value_cmp_key(args) {
-        pg_sys::Datum::from(order_to_key(&args) as i32)
+    fn treedb_value_cmp_key(args: [Varlena, Varlena]) -> i32 {
+        order_to_key(args) as i32
     }
 }
 
 pg_function! {
     /// A value not below a key.
-    fn treedb_value_ge_key(args) {
-        pg_sys::Datum::from(order_to_key(&args).is_ge())
+    fn treedb_value_ge_key(args: [Varlena, Varlena]) -> bool {
+        order_to_key(args).is_ge()
     }
 }
 
 pg_function! {
     /// A value below a key.
-    fn treedb_value_lt_key(args) {
-        pg_sys::Datum::from(order_to_key(&args).is_lt())
+    fn treedb_value_lt_key(args: [Varlena, Varlena]) -> bool {
+        order_to_key(args).is_lt()
     }
 }
 
 pg_function! {
     /// The value at a path in a value, or NULL.
-    fn treedb_value_get(args) {
+    fn treedb_value_get(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let bytes = args.bytes(0);
-        match with_path(&args, |path| path.select_in(decode(&bytes))) {
-            Some(element) => datum(&element),
-            None => args.null(),
-        }
+        let found = with_path(args, |path| path.select_in(decode(&bytes)));
+        found.map(|element| varlena(args.memory(), &element))
     }
 }
 
 pg_function! {
     /// The value at a path in a value, as text, or NULL.
-    fn treedb_value_get_text(args) {
+    fn treedb_value_get_text(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let bytes = args.bytes(0);
-        let found = with_path(&args, |path| path.select_in(decode(&bytes)));
-        match found.and_then(|element| as_text(&element)) {
-            Some(found) => text::text(&found),
-            None => args.null(),
-        }
+        let found = with_path(args, |path| path.select_in(decode(&bytes)));
+        found.and_then(|element| as_text(&element)).map(|text| args.memory().text(&text))
     }
 }

@@ -1,0 +1,90 @@
+//! Reading an index of key sets in the order of its keys, as queries over documents do.
+//!
+//! Entries are passed on without regard to visibility; the caller checks each row against its own snapshot. That must
+//! be an MVCC snapshot: pages are not pinned, so they can be vacuumed meanwhile.
+
+use std::ops::ControlFlow;
+
+use pgrx::pg_sys;
+use treedb_query::access::{Direction, KeyRange, after_prefix};
+
+use super::boundary::Boundary;
+use super::meta::fact;
+use super::range::{Conditions, Range};
+use super::scan::EntryReader;
+use super::schema::{ADDRESS, Schema, append_address, shortened};
+use super::tree::Tree;
+use crate::shim::relation::Index;
+use crate::shim::snapshot::Snapshot;
+
+/// Called for each entry with its row and key (shortened if it was too long to be stored).
+pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
+
+/// Properties that hold for all entries of an index.
+pub(crate) struct Facts {
+    /// Some row may have several entries.
+    pub(crate) multikey: bool,
+    /// Entries come in the order of their keys.
+    pub(crate) ordered: bool,
+}
+
+/// Reads the properties of an index.
+pub(crate) fn facts(index: Index<'_>) -> Facts {
+    let schema = Schema::of(index);
+    let facts = Tree::new(index, &schema).meta().facts;
+    Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
+}
+
+/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins after that entry.
+pub(crate) fn scan<E>(
+    index: Index<'_>,
+    snapshot: Snapshot<'_>,
+    range: &KeyRange,
+    direction: Direction,
+    after: Option<(&[u8], pg_sys::ItemPointerData)>,
+    visit: &mut Visit<'_, E>,
+) -> Result<(), E> {
+    let schema = Schema::of(index);
+    let mut bounds =
+        Range { low: Boundary::Bytes(shortened(&range.low).to_vec()), high: high(range.high.as_deref()) };
+    if let Some((key, row)) = after {
+        let mut entry = shortened(key).to_vec();
+        append_address(row, &mut entry);
+        match direction {
+            Direction::Forward => bounds.low = schema.after_key(&entry),
+            Direction::Backward => bounds.high = schema.before_key(&entry),
+        }
+    }
+    let conditions = Conditions::range(bounds);
+    index.count_scan();
+    let reader = EntryReader {
+        tree: Tree::new(index, &schema),
+        conditions: &conditions,
+        keys: true,
+        pin: false,
+        snapshot: Some(snapshot),
+    };
+    let mut cursor = reader.next(None, direction);
+    while let Some(here) = cursor {
+        if let Some(item) = here.leaf.items.get(here.at) {
+            let entry = here.leaf.bytes.get(item.key.0 as usize..item.key.1 as usize).unwrap_or(&[]);
+            let key = entry.get(..entry.len().saturating_sub(ADDRESS)).unwrap_or(&[]);
+            if visit(item.row, key)?.is_break() {
+                return Ok(());
+            }
+        }
+        cursor = reader.next(Some(here), direction);
+    }
+    Ok(())
+}
+
+/// The upper end of a range. A stored key may be the beginning of a limit that is longer than keys are stored: then
+/// everything that begins so is in.
+fn high(limit: Option<&[u8]>) -> Boundary {
+    let Some(limit) = limit else { return Boundary::End };
+    let kept = shortened(limit);
+    if kept.len() == limit.len() {
+        return Boundary::Bytes(limit.to_vec());
+    }
+    after_prefix(kept).map_or(Boundary::End, Boundary::Bytes)
+}

@@ -1,0 +1,233 @@
+//! The catalog: types and functions of the extension, names, privileges; commands of SQL.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+
+use super::datum::Bytes;
+use super::relation::LockMode;
+
+/// The schema of the extension; it cannot be another.
+fn own_schema() -> pg_sys::Oid {
+    // SAFETY: a catalog look-up, an error if there is none.
+    unsafe { pg_sys::get_namespace_oid(c"treedb".as_ptr(), false) }
+}
+
+/// A type of the extension's; the invalid one if there is none of that name.
+pub(crate) fn own_type(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: a catalog look-up by a name and a schema.
+    unsafe {
+        pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::TYPENAMENSP as i32,
+            pg_sys::Anum_pg_type_oid as i16,
+            pg_sys::Datum::from(name.as_ptr()),
+            own_schema().into(),
+            pg_sys::Datum::from(0usize),
+            pg_sys::Datum::from(0usize),
+        )
+    }
+}
+
+/// Whether a function is the extension's one of that name.
+pub(crate) fn is_own_function(function: pg_sys::Oid, name: &CStr) -> bool {
+    // SAFETY: catalog look-ups; the name is a copy in the current memory context.
+    unsafe {
+        let found = pg_sys::get_func_name(function);
+        !found.is_null()
+            && CStr::from_ptr(found) == name
+            && pg_sys::get_func_namespace(function) == own_schema()
+    }
+}
+
+/// The extension's function of that name, of which there is only one.
+pub(crate) fn own_function(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: a list of two names, which the server copies nothing of beyond the call; an error if there is none.
+    unsafe {
+        let names =
+            pg_sys::lappend(std::ptr::null_mut(), pg_sys::makeString(c"treedb".as_ptr().cast_mut()).cast());
+        let names = pg_sys::lappend(names, pg_sys::makeString(name.as_ptr().cast_mut()).cast());
+        pg_sys::LookupFuncName(names, -1, std::ptr::null(), false)
+    }
+}
+
+/// An index access method by name; `None` if there is none.
+pub(crate) fn index_access_method(name: &CStr) -> Option<pg_sys::Oid> {
+    // SAFETY: a catalog look-up.
+    let oid = unsafe { pg_sys::get_index_am_oid(name.as_ptr(), true) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
+}
+
+/// The table that an index is of; an SQL error if it is not an index.
+pub(crate) fn table_of_index(index: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::IndexGetRelation(index, false) }
+}
+
+/// The column of a name, with the number of its type; `None` if there is none.
+pub(crate) fn column(table: pg_sys::Oid, name: &CStr) -> Option<(i16, pg_sys::Oid)> {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        let number = pg_sys::get_attnum(table, name.as_ptr());
+        (number > 0).then(|| (number, pg_sys::get_atttype(table, number)))
+    }
+}
+
+/// The name of a schema; empty if there is none.
+pub(crate) fn schema_name(schema: pg_sys::Oid) -> CString {
+    // SAFETY: a catalog look-up, whose result is copied.
+    unsafe {
+        let name = pg_sys::get_namespace_name(schema);
+        if name.is_null() { CString::default() } else { CStr::from_ptr(name).to_owned() }
+    }
+}
+
+/// A name of a schema and a name in it, quoted for SQL.
+pub(crate) fn qualified(schema: pg_sys::Oid, name: &CStr) -> CString {
+    // SAFETY: the result is copied.
+    unsafe {
+        let schema = schema_name(schema);
+        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema.as_ptr(), name.as_ptr())).to_owned()
+    }
+}
+
+/// A name, quoted for SQL.
+pub(crate) fn quoted(name: &CStr) -> CString {
+    // SAFETY: the result is copied.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_owned() }
+}
+
+/// A string as a literal of SQL.
+pub(crate) fn literal(text: &CStr) -> CString {
+    // SAFETY: the result is copied.
+    unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(text.as_ptr())).to_owned() }
+}
+
+/// Runs a command of SQL, given in parts, as a statement inside the current one.
+pub(crate) fn run(parts: &[&CStr]) {
+    let mut command: Vec<u8> = parts.iter().flat_map(|part| part.to_bytes()).copied().collect();
+    command.push(0);
+    // SAFETY: the command ends with a zero; errors of the command are raised by the server itself.
+    unsafe {
+        pg_sys::SPI_connect();
+        pg_sys::SPI_execute(command.as_ptr().cast(), false, 0);
+        pg_sys::SPI_finish();
+    }
+}
+
+/// A name of a relation as in SQL, resolved as SQL does: folded unless quoted, with or without schema.
+pub(crate) struct RelationName {
+    catalog: Option<CString>,
+    schema: Option<CString>,
+    relation: CString,
+}
+
+impl RelationName {
+    /// Reads a name; an SQL error if it is none.
+    pub(crate) fn parse(name: &Bytes<'_>) -> RelationName {
+        // SAFETY: a text, which is only read.
+        unsafe { RelationName::from_text(name.as_text()) }
+    }
+
+    /// The same of a string in the encoding of the database.
+    pub(crate) fn parse_string(name: &CStr) -> RelationName {
+        // SAFETY: a new text.
+        unsafe { RelationName::from_text(pg_sys::cstring_to_text(name.as_ptr())) }
+    }
+
+    /// # Safety
+    /// `name` is a text.
+    unsafe fn from_text(name: *mut pg_sys::text) -> RelationName {
+        // SAFETY: the server makes a list of names out of a text, or raises an error; the names are copied.
+        unsafe {
+            let list = pg_sys::textToQualifiedNameList(name);
+            let range = &*pg_sys::makeRangeVarFromNameList(list);
+            let copy =
+                |name: *mut std::ffi::c_char| (!name.is_null()).then(|| CStr::from_ptr(name).to_owned());
+            RelationName {
+                catalog: copy(range.catalogname),
+                schema: copy(range.schemaname),
+                relation: copy(range.relname).unwrap_or_default(),
+            }
+        }
+    }
+
+    /// The server's form, whose strings are those of `self`.
+    fn range(&self) -> pg_sys::RangeVar {
+        let raw = |name: &Option<CString>| {
+            name.as_ref().map_or(std::ptr::null_mut(), |name| name.as_ptr().cast_mut())
+        };
+        pg_sys::RangeVar {
+            type_: pg_sys::NodeTag::T_RangeVar,
+            catalogname: raw(&self.catalog),
+            schemaname: raw(&self.schema),
+            relname: self.relation.as_ptr().cast_mut(),
+            inh: true,
+            relpersistence: pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char,
+            location: -1,
+            ..Default::default()
+        }
+    }
+
+    /// The relation of that name, if there is one, locked.
+    pub(crate) fn find(&self, lock: LockMode) -> Option<pg_sys::Oid> {
+        let range = self.range();
+        let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+        // SAFETY: the server reads the range variable during the call.
+        let oid = unsafe {
+            pg_sys::RangeVarGetRelidExtended(
+                &raw const range,
+                lock.number(),
+                missing_ok,
+                None,
+                std::ptr::null_mut(),
+            )
+        };
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+
+    /// Where a new relation of that name would be created: the schema, and the relation there is in its place.
+    pub(crate) fn place(&self) -> (pg_sys::Oid, Option<pg_sys::Oid>) {
+        let range = self.range();
+        // SAFETY: the server reads the range variable during the call.
+        unsafe {
+            let schema = pg_sys::RangeVarGetCreationNamespace(&raw const range);
+            let there = pg_sys::get_relname_relid(range.relname, schema);
+            (schema, (there != pg_sys::InvalidOid).then_some(there))
+        }
+    }
+
+    /// The name without schema.
+    pub(crate) fn relation(&self) -> &CStr {
+        &self.relation
+    }
+}
+
+/// Raises an error if the user does not have all of `privileges` (`ACL_SELECT` and so on) on a table.
+pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: pg_sys::AclMode, name: &CStr) {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        let mask = pg_sys::AclMaskHow::ACLMASK_ALL;
+        if pg_sys::pg_class_aclmask(table, pg_sys::GetUserId(), privileges, mask) != privileges {
+            let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NO_PRIV, pg_sys::ObjectType::OBJECT_TABLE);
+            pg_sys::aclcheck_error(denied, kind, name.as_ptr());
+        }
+    }
+}
+
+/// Raises an error unless the user owns a relation, or is a superuser.
+pub(crate) fn expect_owner(relation: pg_sys::Oid) {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        if !pg_sys::superuser() && !pg_sys::pg_class_ownercheck(relation, pg_sys::GetUserId()) {
+            let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NOT_OWNER, pg_sys::ObjectType::OBJECT_TABLE);
+            pg_sys::aclcheck_error(denied, kind, pg_sys::get_rel_name(relation));
+        }
+    }
+}
+
+/// Whether policies decide which rows of a table the user sees.
+pub(crate) fn has_policies(table: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    let policies = unsafe { pg_sys::check_enable_rls(table, pg_sys::InvalidOid, false) };
+    policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
+}

@@ -1,0 +1,72 @@
+//! Expressions of indexes, as far as collections use them.
+
+use pgrx::pg_sys;
+
+use super::datum::{Datum, Layout};
+use super::relation::Index;
+
+/// A call of a function with a column of the table and a constant of variable length.
+pub(crate) struct ColumnCall {
+    pub(crate) function: pg_sys::Oid,
+    pub(crate) column: i16,
+    pub(crate) constant: Vec<u8>,
+}
+
+impl ColumnCall {
+    /// The first expression of an index; `None` if there is none, or none of that form.
+    pub(crate) fn of(index: Index<'_>) -> Option<ColumnCall> {
+        // SAFETY: the server returns a copy of its list of expressions, or null.
+        unsafe {
+            let list = pg_sys::RelationGetIndexExpressions(index.raw());
+            ColumnCall::read(node(list, 0)?)
+        }
+    }
+
+    /// Reads an expression.
+    ///
+    /// # Safety
+    /// A node of an expression.
+    unsafe fn read(expression: *mut pg_sys::Node) -> Option<ColumnCall> {
+        // SAFETY: a node's tag says what structure it is; lists of arguments hold nodes.
+        unsafe {
+            let (function, args) = match (*expression).type_ {
+                pg_sys::NodeTag::T_FuncExpr => {
+                    let call = expression.cast::<pg_sys::FuncExpr>();
+                    ((*call).funcid, (*call).args)
+                }
+                pg_sys::NodeTag::T_OpExpr => {
+                    let call = expression.cast::<pg_sys::OpExpr>();
+                    (pg_sys::get_opcode((*call).opno), (*call).args)
+                }
+                _ => return None,
+            };
+            let (column, constant) = (node(args, 0)?, node(args, 1)?);
+            if (*args).length != 2
+                || (*column).type_ != pg_sys::NodeTag::T_Var
+                || (*constant).type_ != pg_sys::NodeTag::T_Const
+            {
+                return None;
+            }
+            let (column, constant) = (&*column.cast::<pg_sys::Var>(), &*constant.cast::<pg_sys::Const>());
+            let layout = Layout::new(i16::try_from(constant.constlen).ok()?, constant.constbyval);
+            if constant.constisnull || layout != Layout::Varlena {
+                return None;
+            }
+            let bytes = Datum::from_raw(constant.constvalue, layout).bytes().to_vec();
+            Some(ColumnCall { function, column: column.varattno, constant: bytes })
+        }
+    }
+}
+
+/// Element `at` of a list of nodes.
+///
+/// # Safety
+/// A list of nodes, or null.
+unsafe fn node(list: *mut pg_sys::List, at: usize) -> Option<*mut pg_sys::Node> {
+    // SAFETY: the list has `length` elements.
+    unsafe {
+        let list = list.as_ref()?;
+        let count = usize::try_from(list.length).unwrap_or(0);
+        (at < count).then(|| (*list.elements.add(at)).ptr_value.cast())
+    }
+}

@@ -1,0 +1,166 @@
+//! Building an index: the rows of a table as an index sees them.
+
+use std::ffi::c_void;
+
+use pgrx::pg_sys;
+
+use super::datum::Datum;
+use super::error::{SqlState, fail};
+use super::relation::{Index, Table, layout};
+
+/// The values of a row's columns in an index.
+pub(crate) struct IndexRow<'c> {
+    index: Index<'c>,
+    values: *const pg_sys::Datum,
+    nulls: *const bool,
+    tid: pg_sys::ItemPointerData,
+}
+
+impl<'c> IndexRow<'c> {
+    /// # Safety
+    /// `values` and `nulls` have an element for each column of the index, and are what its columns are declared as;
+    /// they live for `'c`.
+    pub(super) unsafe fn from_raw(
+        index: Index<'c>,
+        values: *const pg_sys::Datum,
+        nulls: *const bool,
+        tid: pg_sys::ItemPointerData,
+    ) -> IndexRow<'c> {
+        IndexRow { index, values, nulls, tid }
+    }
+
+    /// The index.
+    pub(crate) fn index(&self) -> Index<'c> {
+        self.index
+    }
+
+    /// The row's address.
+    pub(crate) fn tid(&self) -> pg_sys::ItemPointerData {
+        self.tid
+    }
+
+    /// The value of a column, counted from 0; `None` for NULL, or for no such column.
+    pub(crate) fn value(&self, column: usize) -> Option<Datum<'c>> {
+        // SAFETY: an element for each column, whose layout is that of the index's column.
+        unsafe {
+            let layout = layout(self.index.columns(), column)?;
+            (!*self.nulls.add(column)).then(|| Datum::from_raw(*self.values.add(column), layout))
+        }
+    }
+}
+
+/// A new index being built.
+pub(crate) struct Build<'c> {
+    table: Table<'c>,
+    index: Index<'c>,
+    info: *mut pg_sys::IndexInfo,
+    rows: f64,
+}
+
+impl<'c> Build<'c> {
+    /// # Safety
+    /// What the server passes to `ambuild`.
+    pub(super) unsafe fn from_raw(
+        table: pg_sys::Relation,
+        index: pg_sys::Relation,
+        info: *mut pg_sys::IndexInfo,
+    ) -> Build<'c> {
+        // SAFETY: the caller's.
+        unsafe { Build { table: Table::from_raw(table), index: Index::from_raw(index), info, rows: 0.0 } }
+    }
+
+    /// The index.
+    pub(crate) fn index(&self) -> Index<'c> {
+        self.index
+    }
+
+    /// Shows every row that the index must have to `each`.
+    pub(crate) fn scan(&mut self, mut each: impl FnMut(&IndexRow<'_>)) {
+        // SAFETY: the server's description of the index that it wants built.
+        self.rows = unsafe { scan(self.table, self.index, self.info, true, |row, _alive| each(row)) };
+    }
+
+    /// How many rows the table has, as [`Build::scan`] found.
+    pub(super) fn rows(&self) -> f64 {
+        self.rows
+    }
+}
+
+/// Shows every row that the index of a table must have to `each`, and whether it is live (as opposed to
+/// deleted, but visible to some older snapshot). Nothing is built, and nothing is recorded of broken HOT chains.
+pub(crate) fn scan_table(table: Table<'_>, index: Index<'_>, each: impl FnMut(&IndexRow<'_>, bool)) {
+    if index.table_oid() != table.oid() {
+        fail(
+            SqlState::ERRCODE_WRONG_OBJECT_TYPE,
+            format!("index \"{}\" is not one of table \"{}\"", index.shown(), table.shown()),
+            "",
+        );
+    }
+    // SAFETY: an index of this table, and the server's description of it.
+    unsafe { scan(table, index, pg_sys::BuildIndexInfo(index.raw()), false, each) };
+}
+
+/// Scans a table for one of its indexes.
+///
+/// # Safety
+/// `info` is the server's description of `index`, which is one of `table`.
+unsafe fn scan<F: FnMut(&IndexRow<'_>, bool)>(
+    table: Table<'_>,
+    index: Index<'_>,
+    info: *mut pg_sys::IndexInfo,
+    progress: bool,
+    mut each: F,
+) -> f64 {
+    // SAFETY: open relations; the callback gets `each`, which outlives the scan.
+    unsafe {
+        pg_sys::table_index_build_scan(
+            table.raw(),
+            index.raw(),
+            info,
+            true,
+            progress,
+            Some(collect::<F>),
+            (&raw mut each).cast::<c_void>(),
+            std::ptr::null_mut(),
+        )
+    }
+}
+
+/// Called by the server for each row of the table.
+unsafe extern "C-unwind" fn collect<F: FnMut(&IndexRow<'_>, bool)>(
+    index: pg_sys::Relation,
+    row: pg_sys::ItemPointer,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    alive: bool,
+    state: *mut c_void,
+) {
+    // SAFETY: the outermost Rust frame below the server's. `state` is the closure of `scan`, which nobody else uses
+    // meanwhile; the server passes the index and a value for each of its columns.
+    unsafe {
+        pg_sys::panic::pgrx_extern_c_guard(|| {
+            let each = &mut *state.cast::<F>();
+            each(&IndexRow::from_raw(Index::from_raw(index), values, nulls, *row), alive);
+        })
+    }
+}
+
+/// Reports the phase of a build, for `pg_stat_progress_create_index`.
+pub(crate) fn report_phase(phase: i64) {
+    progress(pg_sys::PROGRESS_CREATEIDX_SUBPHASE, phase);
+}
+
+/// Writes a number of this backend's progress entry.
+pub(crate) fn progress(number: u32, value: i64) {
+    if number < pg_sys::PGSTAT_NUM_PROGRESS_PARAM {
+        // SAFETY: writes an element of the backend's own array, if it reports progress at all.
+        unsafe { pg_sys::pgstat_progress_update_param(number as i32, value) }
+    }
+}
+
+/// How much memory a build may use, in bytes.
+pub(crate) fn maintenance_memory() -> usize {
+    // SAFETY: a setting of this backend.
+    let kilobytes = unsafe { pg_sys::maintenance_work_mem };
+    usize::try_from(kilobytes).unwrap_or(1024).saturating_mul(1024)
+}

@@ -1,0 +1,407 @@
+//! Index access methods: the callbacks that the server calls, as a trait of safe functions.
+//!
+//! [`handler`] makes the server's routine of a type that implements [`IndexMethod`]. Its callbacks here are the only
+//! place where the server's pointers become the types that the access method works with.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use pgrx::{PgBox, PgMemoryContexts, pg_sys};
+use treedb_query::access::Direction;
+
+use super::declared::Class;
+use super::error::{SqlState, fail};
+use super::function::{Args, Output};
+use super::index_build::{Build, IndexRow};
+use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
+use super::relation::Index;
+use super::server;
+use super::vacuum::Vacuum;
+
+/// Cost of a path that must not be taken: above the server's own for disabled ones.
+const NEVER: f64 = 1e30;
+
+/// What an access method can do: the fields of the server's routine of the same names, without `amcan`.
+pub(crate) struct Capabilities {
+    pub(crate) strategies: u16,
+    pub(crate) support: u16,
+    pub(crate) order: bool,
+    pub(crate) backward: bool,
+    pub(crate) multi_column: bool,
+    pub(crate) optional_key: bool,
+    pub(crate) search_array: bool,
+    pub(crate) search_nulls: bool,
+    pub(crate) clusterable: bool,
+}
+
+/// An access method for indexes.
+pub(crate) trait IndexMethod: 'static {
+    /// Its name in SQL.
+    const NAME: &'static str;
+    const CAPABILITIES: Capabilities;
+
+    /// What is kept of an index while rows are inserted by one statement. It is `Send`, so it holds no handle of the
+    /// server's: the context that drops it may outlive the transaction.
+    type Inserting: Send + 'static;
+    /// A scan, which is `Send` for the same reason.
+    type Scan: Send + 'static;
+
+    /// Fills a new index; returns how many entries it has.
+    fn build(build: &mut Build<'_>) -> u64;
+    /// Makes the initial fork of an unlogged index.
+    fn build_empty(index: Index<'_>);
+    /// What the progress view calls a phase.
+    fn phase_name(phase: i64) -> Option<&'static CStr>;
+
+    /// Begins inserting.
+    fn begin_insert(index: Index<'_>) -> Self::Inserting;
+    /// Inserts the entries of a row.
+    fn insert(inserting: &Self::Inserting, index: Index<'_>, row: &IndexRow<'_>);
+
+    /// Removes the entries of rows that are gone.
+    fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool);
+    /// Ends a vacuum.
+    fn vacuum_cleanup(vacuum: &mut Vacuum<'_>);
+
+    /// Whether an index-only scan may take a column's value from the entry; columns count from 0.
+    fn can_return(index: Index<'_>, column: usize) -> bool;
+    /// Whether the planner may use an index.
+    fn is_plannable(index: Index<'_>) -> bool;
+    /// Whether an operator class is valid whose support function 1 returns `support`.
+    fn validate(support: Option<i32>) -> bool;
+
+    /// Begins a scan, which is dropped with its memory context.
+    fn begin_scan(index: Index<'_>) -> Self::Scan;
+    /// Begins again, with other keys.
+    fn rescan(state: &mut Self::Scan);
+    /// Goes to the next entry; false if there is none.
+    fn next(state: &mut Self::Scan, scan: &mut Scan<'_>, direction: Direction) -> bool;
+    /// Puts all rows into a bitmap; returns how many.
+    fn bitmap(state: &mut Self::Scan, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64;
+    /// Ends a scan; it may still be dropped much later.
+    fn end_scan(state: &mut Self::Scan);
+    /// Remembers the entry that the scan is at.
+    fn mark(state: &mut Self::Scan);
+    /// Goes back to the entry remembered.
+    fn restore(state: &mut Self::Scan);
+}
+
+/// The result of an access method's handler function.
+pub(crate) struct Handler(*mut pg_sys::IndexAmRoutine);
+
+impl Output for Handler {
+    const CLASS: Class = Class::IndexAm;
+
+    fn into_datum(self, _: &Args) -> Option<pg_sys::Datum> {
+        Some(pg_sys::Datum::from(self.0))
+    }
+}
+
+/// The routine of an access method.
+pub(crate) fn handler<M: IndexMethod>() -> Handler {
+    let can = M::CAPABILITIES;
+    // SAFETY: a node of that type, which the server frees.
+    let mut am = unsafe { PgBox::<pg_sys::IndexAmRoutine>::alloc_node(pg_sys::NodeTag::T_IndexAmRoutine) };
+    am.amstrategies = can.strategies;
+    am.amsupport = can.support;
+    am.amcanorder = can.order;
+    am.amcanbackward = can.backward;
+    am.amcanmulticol = can.multi_column;
+    am.amoptionalkey = can.optional_key;
+    am.amsearcharray = can.search_array;
+    am.amsearchnulls = can.search_nulls;
+    am.amclusterable = can.clusterable;
+    am.amkeytype = pg_sys::InvalidOid;
+    am.amparallelvacuumoptions =
+        (pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_COND_CLEANUP) as u8;
+    am.ambuild = Some(build::<M>);
+    am.ambuildempty = Some(build_empty::<M>);
+    am.aminsert = Some(insert::<M>);
+    am.ambulkdelete = Some(bulk_delete::<M>);
+    am.amvacuumcleanup = Some(vacuum_cleanup::<M>);
+    am.amcanreturn = Some(can_return::<M>);
+    am.amcostestimate = Some(cost_estimate::<M>);
+    am.amoptions = Some(options::<M>);
+    am.ambuildphasename = Some(build_phase_name::<M>);
+    am.amvalidate = Some(validate::<M>);
+    am.ambeginscan = Some(begin_scan::<M>);
+    am.amrescan = Some(rescan::<M>);
+    am.amgettuple = Some(get_tuple::<M>);
+    am.amgetbitmap = Some(get_bitmap::<M>);
+    am.amendscan = Some(end_scan::<M>);
+    am.ammarkpos = Some(mark::<M>);
+    am.amrestrpos = Some(restore::<M>);
+    Handler(am.into_pg())
+}
+
+/// A callback: errors and panics of `work` become SQL errors.
+fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
+}
+
+// What all callbacks rely on: the server passes open, locked relations of the access method, and structures that are
+// valid, and not used by others, until the callback returns.
+
+unsafe extern "C-unwind" fn build<M: IndexMethod>(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+) -> *mut pg_sys::IndexBuildResult {
+    guarded(|| {
+        // SAFETY: see above.
+        let mut build = unsafe { Build::from_raw(table, index, info) };
+        let entries = M::build(&mut build);
+        // SAFETY: a structure of numbers, which the server frees.
+        let mut result = unsafe { PgBox::<pg_sys::IndexBuildResult>::alloc0() };
+        result.heap_tuples = build.rows();
+        result.index_tuples = entries as f64;
+        result.into_pg()
+    })
+}
+
+unsafe extern "C-unwind" fn build_empty<M: IndexMethod>(index: pg_sys::Relation) {
+    // SAFETY: see above.
+    guarded(|| M::build_empty(unsafe { Index::from_raw(index) }))
+}
+
+unsafe extern "C-unwind" fn build_phase_name<M: IndexMethod>(phase: i64) -> *mut c_char {
+    guarded(|| M::phase_name(phase).map_or(std::ptr::null_mut(), |name| name.as_ptr().cast_mut()))
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C-unwind" fn insert<M: IndexMethod>(
+    index: pg_sys::Relation,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    row: pg_sys::ItemPointer,
+    _table: pg_sys::Relation,
+    _unique: pg_sys::IndexUniqueCheck::Type,
+    _unchanged: bool,
+    info: *mut pg_sys::IndexInfo,
+) -> bool {
+    guarded(|| {
+        // SAFETY: see above; `ii_AmCache` is the access method's and null at first, and lives as long as `ii_Context`.
+        unsafe {
+            let index = Index::from_raw(index);
+            let row = IndexRow::from_raw(index, values, nulls, *row);
+            let Some(info) = info.as_mut() else {
+                M::insert(&M::begin_insert(index), index, &row);
+                return false;
+            };
+            if info.ii_AmCache.is_null() {
+                let mut context = PgMemoryContexts::For(info.ii_Context);
+                info.ii_AmCache = context.leak_and_drop_on_delete(M::begin_insert(index)).cast::<c_void>();
+            }
+            let inserting = info.ii_AmCache.cast::<M::Inserting>();
+            M::insert(&*inserting, index, &row);
+            false
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn bulk_delete<M: IndexMethod>(
+    info: *mut pg_sys::IndexVacuumInfo,
+    stats: *mut pg_sys::IndexBulkDeleteResult,
+    callback: pg_sys::IndexBulkDeleteCallback,
+    state: *mut c_void,
+) -> *mut pg_sys::IndexBulkDeleteResult {
+    guarded(|| {
+        // SAFETY: see above; the callback is the server's, to be called with its own state.
+        unsafe {
+            let stats = if stats.is_null() {
+                PgBox::<pg_sys::IndexBulkDeleteResult>::alloc0().into_pg()
+            } else {
+                stats
+            };
+            if let Some(callback) = callback {
+                M::bulk_delete(&mut Vacuum::from_raw(info, stats), &mut |mut row| {
+                    pg_sys::ffi::pg_guard_ffi_boundary(|| callback(&raw mut row, state))
+                });
+            }
+            stats
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn vacuum_cleanup<M: IndexMethod>(
+    info: *mut pg_sys::IndexVacuumInfo,
+    stats: *mut pg_sys::IndexBulkDeleteResult,
+) -> *mut pg_sys::IndexBulkDeleteResult {
+    guarded(|| {
+        // SAFETY: see above.
+        unsafe {
+            if (*info).analyze_only {
+                return stats;
+            }
+            let stats = if stats.is_null() {
+                // Nothing was deleted, so nothing was counted.
+                let mut stats = PgBox::<pg_sys::IndexBulkDeleteResult>::alloc0();
+                stats.estimated_count = true;
+                stats.num_index_tuples = (*info).num_heap_tuples;
+                stats.into_pg()
+            } else {
+                stats
+            };
+            M::vacuum_cleanup(&mut Vacuum::from_raw(info, stats));
+            stats
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn can_return<M: IndexMethod>(index: pg_sys::Relation, column: i32) -> bool {
+    guarded(|| {
+        let column = usize::try_from(column).ok().and_then(|number| number.checked_sub(1));
+        // SAFETY: see above.
+        column.is_some_and(|column| M::can_return(unsafe { Index::from_raw(index) }, column))
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
+    root: *mut pg_sys::PlannerInfo,
+    path: *mut pg_sys::IndexPath,
+    loop_count: f64,
+    startup: *mut pg_sys::Cost,
+    total: *mut pg_sys::Cost,
+    selectivity: *mut pg_sys::Selectivity,
+    correlation: *mut f64,
+    pages: *mut f64,
+) {
+    guarded(|| {
+        // SAFETY: called by the planner, with an index that it has locked.
+        unsafe {
+            server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
+            let index = pg_sys::index_open((*(*path).indexinfo).indexoid, pg_sys::NoLock as i32);
+            let plannable = M::is_plannable(Index::from_raw(index));
+            pg_sys::index_close(index, pg_sys::NoLock as i32);
+            if !plannable {
+                (*startup, *total) = (NEVER, NEVER);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn options<M: IndexMethod>(
+    options: pg_sys::Datum,
+    validate: bool,
+) -> *mut pg_sys::bytea {
+    guarded(|| {
+        if validate && options.value() != 0 {
+            fail(
+                SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("{} indexes have no storage parameters", M::NAME),
+                "Leave the WITH clause out.",
+            );
+        }
+        std::ptr::null_mut()
+    })
+}
+
+unsafe extern "C-unwind" fn validate<M: IndexMethod>(class: pg_sys::Oid) -> bool {
+    guarded(|| {
+        // SAFETY: catalog look-ups, and a call of a function without arguments.
+        let support = unsafe {
+            let family = pg_sys::get_opclass_family(class);
+            let input = pg_sys::get_opclass_input_type(class);
+            let function = pg_sys::get_opfamily_proc(family, input, input, 1);
+            (function != pg_sys::InvalidOid && pg_sys::get_func_nargs(function) == 0)
+                .then(|| pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32)
+        };
+        M::validate(support)
+    })
+}
+
+/// What the descriptor of a scan leads to.
+struct Opaque<S> {
+    state: S,
+    entry: EntryBuffer,
+}
+
+/// The state of a scan.
+///
+/// # Safety
+/// `scan` was begun by `begin_scan` of the same access method, and the result is used by one callback only.
+unsafe fn opaque<'c, M: IndexMethod>(scan: pg_sys::IndexScanDesc) -> &'c mut Opaque<M::Scan> {
+    // SAFETY: set by `begin_scan`, alive until the context of the scan goes away.
+    unsafe { &mut *(*scan).opaque.cast() }
+}
+
+unsafe extern "C-unwind" fn begin_scan<M: IndexMethod>(
+    index: pg_sys::Relation,
+    keys: i32,
+    order_bys: i32,
+) -> pg_sys::IndexScanDesc {
+    guarded(|| {
+        // SAFETY: see above.
+        unsafe {
+            let scan = pg_sys::RelationGetIndexScan(index, keys, order_bys);
+            let state = M::begin_scan(Index::from_raw(index));
+            // Dropped with the context, whether or not the scan is ended.
+            let opaque = PgMemoryContexts::CurrentMemoryContext
+                .leak_and_drop_on_delete(Opaque { state, entry: EntryBuffer::default() });
+            (*scan).opaque = opaque.cast::<c_void>();
+            (*scan).xs_itupdesc = (*index).rd_att;
+            scan
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn rescan<M: IndexMethod>(
+    scan: pg_sys::IndexScanDesc,
+    keys: pg_sys::ScanKey,
+    _count: i32,
+    _order_bys: pg_sys::ScanKey,
+    _order_by_count: i32,
+) {
+    guarded(|| {
+        // SAFETY: a scan of `begin_scan`, which has room for its number of keys.
+        unsafe {
+            M::rescan(&mut opaque::<M>(scan).state);
+            let count = usize::try_from((*scan).numberOfKeys).unwrap_or(0);
+            if !keys.is_null() && count > 0 {
+                std::ptr::copy(keys, (*scan).keyData, count);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn get_tuple<M: IndexMethod>(
+    scan: pg_sys::IndexScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+) -> bool {
+    guarded(|| {
+        // SAFETY: a scan of `begin_scan`, after `rescan`.
+        unsafe {
+            let Opaque { state, entry } = opaque::<M>(scan);
+            M::next(state, &mut Scan::from_raw(scan, entry), from_server(direction))
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn get_bitmap<M: IndexMethod>(
+    scan: pg_sys::IndexScanDesc,
+    bitmap: *mut pg_sys::TIDBitmap,
+) -> i64 {
+    guarded(|| {
+        // SAFETY: as above; the bitmap is the server's.
+        unsafe {
+            let Opaque { state, entry } = opaque::<M>(scan);
+            M::bitmap(state, &Scan::from_raw(scan, entry), &mut Bitmap::from_raw(bitmap))
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn end_scan<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: a scan of `begin_scan`.
+    guarded(|| M::end_scan(&mut unsafe { opaque::<M>(scan) }.state))
+}
+
+unsafe extern "C-unwind" fn mark<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: a scan of `begin_scan`.
+    guarded(|| M::mark(&mut unsafe { opaque::<M>(scan) }.state))
+}
+
+unsafe extern "C-unwind" fn restore<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: a scan of `begin_scan`.
+    guarded(|| M::restore(&mut unsafe { opaque::<M>(scan) }.state))
+}

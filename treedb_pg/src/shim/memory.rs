@@ -1,0 +1,94 @@
+//! Memory contexts: where values that are returned to the server are allocated.
+
+use std::marker::PhantomData;
+
+use pgrx::pg_sys;
+
+use super::text;
+
+/// A memory context that is neither reset nor deleted for as long as `'m`.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'m> {
+    context: pg_sys::MemoryContext,
+    lifetime: PhantomData<&'m ()>,
+}
+
+impl<'m> Memory<'m> {
+    /// The context that is current now.
+    ///
+    /// # Safety
+    /// It is neither reset nor deleted for as long as `'m`: the server keeps the context that it calls a function
+    /// in until the call has returned and its result has been used.
+    pub(super) unsafe fn current() -> Memory<'m> {
+        // SAFETY: a global of this backend, which has one thread.
+        Memory { context: unsafe { pg_sys::CurrentMemoryContext }, lifetime: PhantomData }
+    }
+
+    /// Allocates `size` bytes, aligned for anything.
+    fn allocate(self, size: usize) -> *mut u8 {
+        // SAFETY: a live context; the server returns that many bytes or raises an error.
+        unsafe { pg_sys::MemoryContextAlloc(self.context, size).cast() }
+    }
+
+    /// A new value of variable length.
+    pub(crate) fn varlena(self, bytes: &[u8]) -> Varlena<'m> {
+        let size = bytes.len() + pg_sys::VARHDRSZ;
+        let value = self.allocate(size);
+        // SAFETY: as many bytes were allocated; the header of four bytes says the whole length, which is below the
+        // server's limit of one gigabyte for an allocation.
+        unsafe {
+            pgrx::varlena::set_varsize_4b(value.cast(), size as i32);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.add(pg_sys::VARHDRSZ), bytes.len());
+        }
+        Varlena { value, memory: PhantomData }
+    }
+
+    /// A new text, in the encoding of the database.
+    pub(crate) fn text(self, text: &str) -> Varlena<'m> {
+        self.varlena(&text::from_utf8(text))
+    }
+
+    /// A new string closed by a zero byte, in the encoding of the database.
+    pub(crate) fn cstring(self, text: &str) -> CString<'m> {
+        let bytes = text::from_utf8(text);
+        let value = self.allocate(bytes.len() + 1);
+        // SAFETY: as many bytes were allocated.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), value, bytes.len());
+            *value.add(bytes.len()) = 0;
+        }
+        CString { value, memory: PhantomData }
+    }
+}
+
+/// A value of variable length in a [`Memory`].
+pub(crate) struct Varlena<'m> {
+    value: *mut u8,
+    memory: PhantomData<&'m [u8]>,
+}
+
+impl Varlena<'_> {
+    /// The server's form.
+    pub(super) fn raw(&self) -> pg_sys::Datum {
+        pg_sys::Datum::from(self.value)
+    }
+
+    /// Frees the value before its memory goes away.
+    pub(super) fn free(self) {
+        // SAFETY: allocated by `Memory`, and `self` was the only handle.
+        unsafe { pg_sys::pfree(self.value.cast()) }
+    }
+}
+
+/// A string closed by a zero byte in a [`Memory`].
+pub(crate) struct CString<'m> {
+    value: *mut u8,
+    memory: PhantomData<&'m [u8]>,
+}
+
+impl CString<'_> {
+    /// The server's form.
+    pub(super) fn raw(&self) -> pg_sys::Datum {
+        pg_sys::Datum::from(self.value)
+    }
+}

@@ -1,0 +1,402 @@
+//! Changing rows of a table through the server's executor, without a plan: as its logical replication does it.
+//!
+//! Rows go the way of any INSERT, UPDATE and DELETE: triggers, generated columns, constraints, the table access
+//! method, every index. All changes of a [`RowWriter`] belong to one command.
+
+use std::ffi::CStr;
+use std::panic::AssertUnwindSafe;
+use std::ptr;
+
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgTryBuilder, pg_sys};
+
+use super::catalog;
+use super::datum::Layout;
+use super::error::{SqlState, fail};
+use super::memory::Memory;
+use super::relation::{OpenTable, layout};
+use super::snapshot::Snapshot;
+use super::table::Slot;
+use super::text;
+
+/// A command, which fires triggers for each statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    Insert,
+    Update,
+    /// As INSERT ON CONFLICT DO UPDATE.
+    InsertOrUpdate,
+    Delete,
+}
+
+impl Command {
+    fn inserts(self) -> bool {
+        matches!(self, Command::Insert | Command::InsertOrUpdate)
+    }
+
+    fn updates(self) -> bool {
+        matches!(self, Command::Update | Command::InsertOrUpdate)
+    }
+}
+
+/// A unique index that refused a row.
+pub(crate) struct UniqueViolation(Box<CaughtError>);
+
+impl UniqueViolation {
+    /// Whether the server's message names this index.
+    pub(crate) fn names(&self, index: &str) -> bool {
+        // The message has the name in quotes, whatever its language.
+        matches!(&*self.0, CaughtError::PostgresError(report) if report.message().contains(&format!("\"{index}\"")))
+    }
+
+    /// Raises the error again.
+    pub(crate) fn rethrow(self) -> ! {
+        self.0.rethrow()
+    }
+}
+
+/// The outcome of locking a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Locked {
+    /// Locked; its newest version is in the slot.
+    Yes,
+    /// Deleted, or changed by this very command.
+    Gone,
+}
+
+/// A command that changes rows of a table.
+pub(crate) struct RowWriter {
+    table: OpenTable,
+    /// The column that the caller gives values for, counted from 0.
+    column: usize,
+    command: Command,
+    estate: *mut pg_sys::EState,
+    target: *mut pg_sys::ResultRelInfo,
+    recheck: Box<pg_sys::EPQState>,
+    /// The defaults of other columns, as soon as there was an insert.
+    defaults: Option<Vec<(usize, *mut pg_sys::ExprState)>>,
+    /// The row to be stored.
+    new: *mut pg_sys::TupleTableSlot,
+}
+
+impl RowWriter {
+    /// Begins a command: `column` is the number of the column that it gives values of variable length for, `name` the
+    /// command's name for the message of a read-only transaction.
+    pub(crate) fn begin(table: &OpenTable, column: i16, command: Command, name: &CStr) -> RowWriter {
+        let relation = table.get().raw();
+        let at = usize::try_from(column).unwrap_or(0).wrapping_sub(1);
+        // SAFETY: an open table. What is allocated here lives in the context of the call that the command is a part
+        // of, and in the executor's state. The active snapshot stays until `finish`, or the abort.
+        unsafe {
+            if layout((*relation).rd_att, at) != Some(Layout::Varlena) {
+                fail(
+                    SqlState::ERRCODE_DATATYPE_MISMATCH,
+                    format!("table \"{}\" has no column of documents", table.get().shown()),
+                    "Name a collection.",
+                );
+            }
+            pg_sys::PreventCommandIfReadOnly(name.as_ptr());
+            pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+            // What the statement this is a part of has done so far is to be seen.
+            pg_sys::CommandCounterIncrement();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            let estate = pg_sys::CreateExecutorState();
+            let entry = node::<pg_sys::RangeTblEntry>(pg_sys::NodeTag::T_RangeTblEntry);
+            (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
+            (*entry).relid = table.get().oid();
+            (*entry).relkind = (*(*relation).rd_rel).relkind;
+            (*entry).rellockmode = pg_sys::RowExclusiveLock as i32;
+            // The columns that triggers and generated columns may ask for.
+            let member = i32::from(column) - pg_sys::FirstLowInvalidHeapAttributeNumber;
+            (*entry).insertedCols = pg_sys::bms_make_singleton(member);
+            (*entry).updatedCols = pg_sys::bms_make_singleton(member);
+            pg_sys::ExecInitRangeTable(estate, pg_sys::lappend(ptr::null_mut(), entry.cast()));
+            let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
+            pg_sys::InitResultRelInfo(target, relation, 1, ptr::null_mut(), 0);
+            // Where triggers that run at the end look for it.
+            (*estate).es_opened_result_relations =
+                pg_sys::lappend((*estate).es_opened_result_relations, target.cast());
+            pg_sys::ExecOpenIndices(target, false);
+            (*estate).es_output_cid = pg_sys::GetCurrentCommandId(true);
+            (*estate).es_snapshot = pg_sys::GetActiveSnapshot();
+            (*estate).es_per_tuple_exprcontext = pg_sys::MakePerTupleExprContext(estate);
+            let mut recheck = Box::<pg_sys::EPQState>::default();
+            pg_sys::EvalPlanQualInit(&raw mut *recheck, estate, ptr::null_mut(), ptr::null_mut(), -1);
+            pg_sys::AfterTriggerBeginQuery();
+            let new = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
+            let table = table.clone();
+            let writer =
+                RowWriter { table, column: at, command, estate, target, recheck, defaults: None, new };
+            writer.statement_triggers(false);
+            writer
+        }
+    }
+
+    /// Fires the triggers for each statement: those before it, or those after it.
+    fn statement_triggers(&self, after: bool) {
+        let (estate, target, none) = (self.estate, self.target, ptr::null_mut());
+        let (inserts, updates) = (self.command.inserts(), self.command.updates());
+        let deletes = self.command == Command::Delete;
+        // SAFETY: the relation and the executor's state are open. As for ON CONFLICT DO UPDATE, those for INSERT come
+        // first before the statement and last after it.
+        unsafe {
+            let Some(triggers) = (*target).ri_TrigDesc.as_ref() else { return };
+            if (inserts && triggers.trig_insert_new_table)
+                || (updates && (triggers.trig_update_old_table || triggers.trig_update_new_table))
+                || (deletes && triggers.trig_delete_old_table)
+            {
+                let table = self.table.get();
+                let schema = text::lossy(&catalog::schema_name(table.schema()));
+                fail(
+                    SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    format!(
+                        "collection \"{schema}.{}\" has a trigger with a transition table",
+                        table.shown()
+                    ),
+                    "Change it in SQL, which fills them: UPDATE .. SET doc = ..; or write the trigger for each row.",
+                );
+            }
+            match after {
+                false => {
+                    if inserts {
+                        pg_sys::ExecBSInsertTriggers(estate, target);
+                    }
+                    if updates {
+                        pg_sys::ExecBSUpdateTriggers(estate, target);
+                    }
+                    if deletes {
+                        pg_sys::ExecBSDeleteTriggers(estate, target);
+                    }
+                }
+                true => {
+                    if updates {
+                        pg_sys::ExecASUpdateTriggers(estate, target, none);
+                    }
+                    if inserts {
+                        pg_sys::ExecASInsertTriggers(estate, target, none);
+                    }
+                    if deletes {
+                        pg_sys::ExecASDeleteTriggers(estate, target, none);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the command: triggers that wait for its end run now.
+    pub(crate) fn finish(mut self) {
+        self.statement_triggers(true);
+        // SAFETY: begun by us, and ended once.
+        unsafe {
+            pg_sys::AfterTriggerEndQuery(self.estate);
+            pg_sys::EvalPlanQualEnd(&raw mut *self.recheck);
+            pg_sys::ExecCloseIndices(self.target);
+            pg_sys::ExecDropSingleTupleTableSlot(self.new);
+            pg_sys::ExecResetTupleTable((*self.estate).es_tupleTable, false);
+            pg_sys::FreeExecutorState(self.estate);
+            pg_sys::PopActiveSnapshot();
+        }
+    }
+
+    /// The expressions of columns other than the caller's that have a default; generated ones are the executor's.
+    fn defaults(&mut self) -> &[(usize, *mut pg_sys::ExprState)] {
+        let (relation, own, estate) = (self.table.get().raw(), self.column, self.estate);
+        self.defaults.get_or_insert_with(|| {
+            // SAFETY: an open relation; expressions are made in the memory of the statement, not of a row.
+            unsafe {
+                let columns = (*relation).rd_att;
+                let outer = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+                let mut found = Vec::new();
+                for at in 0..usize::try_from((*columns).natts).unwrap_or(0) {
+                    let column = &*(*columns).attrs.as_ptr().add(at);
+                    if at == own || column.attisdropped || column.attgenerated != 0 {
+                        continue;
+                    }
+                    let expression = pg_sys::build_column_default(relation, at as i32 + 1);
+                    if !expression.is_null() {
+                        let expression = pg_sys::expression_planner(expression.cast());
+                        found.push((at, pg_sys::ExecInitExpr(expression, ptr::null_mut())));
+                    }
+                }
+                pg_sys::MemoryContextSwitchTo(outer);
+                found
+            }
+        })
+    }
+
+    /// Puts a row into the slot of new rows: the row in `old` with another value, else one of the value and the other
+    /// columns' defaults.
+    ///
+    /// # Safety
+    /// `old`, if any, holds a row of the table. The current memory context lives until the row has been stored.
+    unsafe fn compose(&mut self, old: Option<*mut pg_sys::TupleTableSlot>, value: &[u8]) {
+        // SAFETY: both slots have the table's columns; what is by reference lies in the old slot, which keeps its
+        // row until the next, and in the memory of this row.
+        unsafe {
+            let slot = &mut *self.new;
+            pg_sys::ExecClearTuple(slot);
+            let count = usize::try_from((*slot.tts_tupleDescriptor).natts).unwrap_or(0);
+            if let Some(old) = old {
+                pg_sys::slot_getallattrs(old);
+            }
+            for at in 0..count {
+                let (value, null) = match old {
+                    Some(old) => (*(*old).tts_values.add(at), *(*old).tts_isnull.add(at)),
+                    None => (pg_sys::Datum::from(0usize), true),
+                };
+                *slot.tts_values.add(at) = value;
+                *slot.tts_isnull.add(at) = null;
+            }
+            if old.is_none() {
+                let context = (*self.estate).es_per_tuple_exprcontext;
+                for (at, expression) in self.defaults() {
+                    *slot.tts_values.add(*at) =
+                        pg_sys::ExecEvalExpr(*expression, context, slot.tts_isnull.add(*at));
+                }
+            }
+            if self.column < count {
+                *slot.tts_values.add(self.column) = Memory::current().varlena(value).raw();
+                *slot.tts_isnull.add(self.column) = false;
+            }
+            pg_sys::ExecStoreVirtualTuple(slot);
+        }
+    }
+
+    /// Runs `work` in the memory of one row, and catches its unique violations.
+    fn store(&mut self, work: impl FnOnce(&mut RowWriter)) -> Result<(), UniqueViolation> {
+        // SAFETY: the context lives as long as the executor's state.
+        let (memory, outer) = unsafe {
+            let memory = (*(*self.estate).es_per_tuple_exprcontext).ecxt_per_tuple_memory;
+            (memory, pg_sys::MemoryContextSwitchTo(memory))
+        };
+        let caught = {
+            let this = AssertUnwindSafe(&mut *self);
+            let work = AssertUnwindSafe(work);
+            PgTryBuilder::new(move || {
+                let (AssertUnwindSafe(this), AssertUnwindSafe(work)) = (this, work);
+                work(this);
+                None
+            })
+            .catch_when(SqlState::ERRCODE_UNIQUE_VIOLATION, Some)
+            .execute()
+        };
+        // SAFETY: the context that was current.
+        unsafe { pg_sys::MemoryContextSwitchTo(outer) };
+        if let Some(caught) = caught {
+            return Err(UniqueViolation(Box::new(caught)));
+        }
+        // SAFETY: nothing of the row is used any more: `work` is of this module, and keeps nothing.
+        unsafe {
+            pg_sys::ExecClearTuple(self.new);
+            pg_sys::MemoryContextReset(memory);
+        }
+        Ok(())
+    }
+
+    /// Inserts a row. Its address is the invalid one if a trigger kept the row out.
+    pub(crate) fn insert(&mut self, value: &[u8]) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
+        self.store(|this| {
+            // SAFETY: `store` has switched to the memory of the row; the slot then holds a row of the table.
+            unsafe {
+                this.compose(None, value);
+                pg_sys::ExecSimpleRelationInsert(this.target, this.estate, this.new);
+            }
+        })?;
+        // SAFETY: the address stays in the slot when its row is cleared.
+        Ok(unsafe { (*self.new).tts_tid })
+    }
+
+    /// Replaces the row in `old`, which has been locked, by one with another value.
+    pub(crate) fn update(&mut self, old: &mut Slot, value: &[u8]) -> Result<(), UniqueViolation> {
+        let old = self.locked(old);
+        self.store(|this| {
+            // SAFETY: the old slot holds the locked version, the new one the row in its place.
+            unsafe {
+                this.compose(Some(old), value);
+                let recheck = &raw mut *this.recheck;
+                pg_sys::ExecSimpleRelationUpdate(this.target, this.estate, recheck, old, this.new);
+            }
+        })
+    }
+
+    /// Deletes the row in `old`, which has been locked.
+    pub(crate) fn delete(&mut self, old: &mut Slot) -> Result<(), UniqueViolation> {
+        let old = self.locked(old);
+        self.store(|this| {
+            // SAFETY: the old slot holds the locked version.
+            unsafe {
+                pg_sys::ExecSimpleRelationDelete(this.target, this.estate, &raw mut *this.recheck, old);
+            }
+        })
+    }
+
+    /// The slot of a row of the table.
+    fn locked(&self, old: &mut Slot) -> *mut pg_sys::TupleTableSlot {
+        old.expect_table(&self.table);
+        if old.is_empty() {
+            fail(SqlState::ERRCODE_INTERNAL_ERROR, "no row to change", "Report this as a bug of treedb.");
+        }
+        old.raw()
+    }
+
+    /// Locks the row at `tid` and puts its newest version into `slot`. Under the stricter isolation levels a row that
+    /// another transaction has changed is an SQL error.
+    pub(crate) fn lock(
+        &self,
+        mut tid: pg_sys::ItemPointerData,
+        snapshot: Snapshot<'_>,
+        slot: &mut Slot,
+    ) -> Locked {
+        slot.expect_table(&self.table);
+        // SAFETY: slot and snapshot are of this table; the level is the transaction's.
+        let (outcome, strict) = unsafe {
+            let strict = pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32;
+            let mut flags = pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS;
+            if !strict {
+                flags |= pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION;
+            }
+            let mut failure = pg_sys::TM_FailureData::default();
+            let outcome = pg_sys::table_tuple_lock(
+                self.table.get().raw(),
+                &raw mut tid,
+                snapshot.raw(),
+                slot.raw(),
+                (*self.estate).es_output_cid,
+                pg_sys::LockTupleMode::LockTupleExclusive,
+                pg_sys::LockWaitPolicy::LockWaitBlock,
+                flags as u8,
+                &raw mut failure,
+            );
+            (outcome, strict)
+        };
+        match outcome {
+            pg_sys::TM_Result::TM_Ok => Locked::Yes,
+            // Changed by this very command, through a trigger: its change stands.
+            pg_sys::TM_Result::TM_SelfModified => Locked::Gone,
+            pg_sys::TM_Result::TM_Deleted if !strict => Locked::Gone,
+            pg_sys::TM_Result::TM_Updated | pg_sys::TM_Result::TM_Deleted => fail(
+                SqlState::ERRCODE_T_R_SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+                "Run the transaction again.",
+            ),
+            other => fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                format!("a row could not be locked (outcome {other})"),
+                "Run the transaction again; if it stays, check the table.",
+            ),
+        }
+    }
+}
+
+/// A zeroed node of the server's in the current memory context.
+///
+/// # Safety
+/// `T` is the structure that has this tag, and begins with it.
+unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
+    // SAFETY: as many bytes as the structure has.
+    unsafe {
+        let node = pg_sys::palloc0(size_of::<T>()).cast::<T>();
+        *node.cast::<pg_sys::NodeTag>() = tag;
+        node
+    }
+}

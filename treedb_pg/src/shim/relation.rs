@@ -1,0 +1,401 @@
+//! Relations: open tables and indexes.
+//!
+//! [`Relation`], [`Table`] and [`Index`] are views of a relation that stays open and locked for their lifetime: kept so
+//! by the server while it calls us, or by an [`OpenTable`] or [`OpenIndex`] of our own. A lock that was taken here stays
+//! until the end of the transaction.
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use pgrx::pg_sys;
+
+use super::catalog;
+use super::datum::Layout;
+use super::error::{SqlState, fail};
+use super::text;
+
+/// An open, locked relation.
+#[derive(Clone, Copy)]
+pub(crate) struct Relation<'r> {
+    raw: pg_sys::Relation,
+    open: PhantomData<&'r pg_sys::RelationData>,
+}
+
+impl<'r> Relation<'r> {
+    /// # Safety
+    /// `raw` is a relation that stays open and locked for `'r`.
+    pub(super) unsafe fn from_raw(raw: pg_sys::Relation) -> Relation<'r> {
+        Relation { raw, open: PhantomData }
+    }
+
+    /// The server's form.
+    pub(super) fn raw(self) -> pg_sys::Relation {
+        self.raw
+    }
+
+    /// The row of `pg_class`. Not handed out: the server overwrites it when it hears of a change.
+    fn class(&self) -> &pg_sys::FormData_pg_class {
+        // SAFETY: every open relation has one, which stays in its place while it is open.
+        unsafe { &*(*self.raw).rd_rel }
+    }
+
+    /// Its number in the catalog.
+    pub(crate) fn oid(self) -> pg_sys::Oid {
+        // SAFETY: open.
+        unsafe { (*self.raw).rd_id }
+    }
+
+    /// Its name, without schema, in the encoding of the database.
+    pub(crate) fn name(self) -> CString {
+        // SAFETY: a name is closed by a zero byte.
+        unsafe { CStr::from_ptr(self.class().relname.data.as_ptr()).to_owned() }
+    }
+
+    /// The same for messages.
+    pub(crate) fn shown(self) -> String {
+        text::lossy(&self.name())
+    }
+
+    /// Its schema.
+    pub(crate) fn schema(self) -> pg_sys::Oid {
+        self.class().relnamespace
+    }
+
+    /// Schema and name, quoted for SQL, in the encoding of the database.
+    pub(crate) fn quoted(self) -> CString {
+        catalog::qualified(self.schema(), &self.name())
+    }
+
+    /// What kind of relation it is, as in `pg_class.relkind`.
+    pub(crate) fn kind(self) -> u8 {
+        self.class().relkind as u8
+    }
+
+    /// Its access method.
+    pub(crate) fn access_method(self) -> pg_sys::Oid {
+        self.class().relam
+    }
+
+    /// How many rows the server believes it to have; `None` before the first ANALYZE.
+    pub(crate) fn estimated_rows(self) -> Option<f32> {
+        Some(self.class().reltuples).filter(|rows| *rows >= 0.0)
+    }
+
+    /// The indexes of a table; none of a relation of another kind.
+    pub(crate) fn indexes(self) -> Vec<pg_sys::Oid> {
+        // SAFETY: the server returns a list of its own with the numbers of the indexes.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(self.raw);
+            let count = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+            let oids = (0..count).map(|i| (*(*list).elements.add(i)).oid_value).collect();
+            pg_sys::list_free(list);
+            oids
+        }
+    }
+
+    /// How many blocks the main fork has.
+    pub(crate) fn blocks(self) -> u32 {
+        // SAFETY: open; an SQL error for a relation without storage.
+        unsafe { pg_sys::RelationGetNumberOfBlocksInFork(self.raw, pg_sys::ForkNumber::MAIN_FORKNUM) }
+    }
+
+    /// Whether it is a catalog of the server's.
+    pub(crate) fn is_catalog(self) -> bool {
+        // SAFETY: open.
+        unsafe { pg_sys::IsSystemRelation(self.raw) }
+    }
+
+    /// Whether changes are logged (the header's `RelationNeedsWAL`).
+    pub(super) fn needs_wal(self) -> bool {
+        let permanent = self.class().relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char;
+        // SAFETY: open; the level is a setting that does not change while the server runs.
+        unsafe {
+            permanent
+                && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
+                    || ((*self.raw).rd_createSubid == 0 && (*self.raw).rd_firstRelfilenodeSubid == 0))
+        }
+    }
+
+    /// Whether no other backend can see it yet, so that only this one adds blocks to it.
+    pub(super) fn is_own(self) -> bool {
+        // SAFETY: open.
+        unsafe { (*self.raw).rd_islocaltemp || (*self.raw).rd_createSubid != 0 }
+    }
+
+    /// The description of its columns.
+    pub(super) fn columns(self) -> pg_sys::TupleDesc {
+        // SAFETY: open.
+        unsafe { (*self.raw).rd_att }
+    }
+}
+
+/// The layout of column `at`, counted from 0, of a row or entry; `None` if there is no such column.
+///
+/// # Safety
+/// `columns` is a description of columns.
+pub(super) unsafe fn layout(columns: pg_sys::TupleDesc, at: usize) -> Option<Layout> {
+    // SAFETY: the description has `natts` attributes.
+    unsafe {
+        let count = usize::try_from((*columns).natts).unwrap_or(0);
+        (at < count).then(|| Layout::of_attribute(&*(*columns).attrs.as_ptr().add(at)))
+    }
+}
+
+/// A table: a relation with a table access method.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'r>(Relation<'r>);
+
+impl<'r> Table<'r> {
+    /// # Safety
+    /// As for a relation; it has a table access method.
+    pub(super) unsafe fn from_raw(raw: pg_sys::Relation) -> Table<'r> {
+        // SAFETY: the caller's.
+        Table(unsafe { Relation::from_raw(raw) })
+    }
+}
+
+impl<'r> Deref for Table<'r> {
+    type Target = Relation<'r>;
+
+    fn deref(&self) -> &Relation<'r> {
+        &self.0
+    }
+}
+
+/// A key column of an index.
+pub(crate) struct KeyColumn {
+    /// What support function 1 of its operator class returns; `None` if that takes arguments.
+    pub(crate) support: Option<i32>,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
+    pub(crate) collation: pg_sys::Oid,
+}
+
+/// An index.
+#[derive(Clone, Copy)]
+pub(crate) struct Index<'r>(Relation<'r>);
+
+impl<'r> Index<'r> {
+    /// # Safety
+    /// As for a relation; it is an index.
+    pub(super) unsafe fn from_raw(raw: pg_sys::Relation) -> Index<'r> {
+        // SAFETY: the caller's.
+        Index(unsafe { Relation::from_raw(raw) })
+    }
+
+    /// The row of `pg_index`.
+    fn form(&self) -> &pg_sys::FormData_pg_index {
+        // SAFETY: every open index has one, which stays in its place while it is open.
+        unsafe { &*(*self.raw()).rd_index }
+    }
+
+    /// The table it is an index of.
+    pub(crate) fn table_oid(self) -> pg_sys::Oid {
+        self.form().indrelid
+    }
+
+    /// Whether inserts go into it.
+    pub(crate) fn is_ready(self) -> bool {
+        self.form().indisready
+    }
+
+    /// Whether queries may use it.
+    pub(crate) fn is_valid(self) -> bool {
+        self.form().indisvalid
+    }
+
+    /// Whether it has not been given up.
+    pub(crate) fn is_live(self) -> bool {
+        self.form().indislive
+    }
+
+    /// Whether it is unique.
+    pub(crate) fn is_unique(self) -> bool {
+        self.form().indisunique
+    }
+
+    /// Whether it leaves rows out.
+    pub(crate) fn is_partial(self) -> bool {
+        // SAFETY: open.
+        unsafe { !pg_sys::RelationGetIndexPredicate(self.raw()).is_null() }
+    }
+
+    /// The number of its key columns.
+    pub(crate) fn key_count(self) -> usize {
+        usize::try_from(self.form().indnkeyatts).unwrap_or(0)
+    }
+
+    /// Whether key column `at` is in the order of its type, NULLs last.
+    pub(crate) fn is_ascending(self, at: usize) -> bool {
+        // SAFETY: an element for each key column.
+        at < self.key_count() && unsafe { *(*self.raw()).rd_indoption.add(at) == 0 }
+    }
+
+    /// The key columns of an index of ours.
+    pub(crate) fn key_columns(self) -> Vec<KeyColumn> {
+        let column = |at: usize| {
+            // SAFETY: the arrays have an element for each key column; every access method of this extension, and of
+            // the server, has a support function 1. It is called with as many arguments as it is declared with.
+            unsafe {
+                let support = pg_sys::index_getprocinfo(self.raw(), at as i16 + 1, 1);
+                let option = u32::from(*(*self.raw()).rd_indoption.add(at) as u16);
+                KeyColumn {
+                    support: ((*support).fn_nargs == 0)
+                        .then(|| pg_sys::FunctionCall0Coll(support, pg_sys::InvalidOid).value() as i32),
+                    descending: option & pg_sys::INDOPTION_DESC != 0,
+                    nulls_first: option & pg_sys::INDOPTION_NULLS_FIRST != 0,
+                    collation: *(*self.raw()).rd_indcollation.add(at),
+                }
+            }
+        };
+        (0..self.key_count()).map(column).collect()
+    }
+
+    /// Whether the transaction that built the index over broken HOT chains is too recent for this one's snapshots:
+    /// then it does not have every row that they show.
+    pub(crate) fn is_too_new(self) -> bool {
+        // SAFETY: open; its row of the catalog is kept with it, and is an ordinary row.
+        unsafe {
+            self.form().indcheckxmin
+                && !pg_sys::TransactionIdPrecedes(
+                    super::heap::xmin((*(*self.raw()).rd_indextuple).t_data),
+                    pg_sys::TransactionXmin,
+                )
+        }
+    }
+
+    /// Counts a scan in `pg_stat_user_indexes`.
+    pub(crate) fn count_scan(self) {
+        // SAFETY: open. Its counters exist from the first time on that something is counted.
+        unsafe {
+            let index = self.raw();
+            if (*index).pgstat_info.is_null() && (*index).pgstat_enabled {
+                pg_sys::pgstat_assoc_relation(index);
+            }
+            if let Some(info) = (*index).pgstat_info.as_mut() {
+                info.t_counts.t_numscans += 1;
+            }
+        }
+    }
+}
+
+impl<'r> Deref for Index<'r> {
+    type Target = Relation<'r>;
+
+    fn deref(&self) -> &Relation<'r> {
+        &self.0
+    }
+}
+
+/// A relation's lock, as the server numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LockMode {
+    /// Already locked by the caller.
+    Held,
+    /// As SELECT takes it.
+    AccessShare,
+    /// As INSERT, UPDATE and DELETE take it.
+    RowExclusive,
+    /// Keeps others from changing the table.
+    Share,
+}
+
+impl LockMode {
+    /// The server's number.
+    pub(super) fn number(self) -> i32 {
+        let mode = match self {
+            LockMode::Held => pg_sys::NoLock,
+            LockMode::AccessShare => pg_sys::AccessShareLock,
+            LockMode::RowExclusive => pg_sys::RowExclusiveLock,
+            LockMode::Share => pg_sys::ShareLock,
+        };
+        mode as i32
+    }
+}
+
+/// What closes a relation.
+struct Opened(pg_sys::Relation);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: opened by us; the lock stays until the end of the transaction.
+            unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as i32) }
+        }
+    }
+}
+
+/// A table that we have opened. Clones share it; the last one closes it.
+#[derive(Clone)]
+pub(crate) struct OpenTable(Rc<Opened>);
+
+impl OpenTable {
+    /// Opens a table; an SQL error if `oid` is not one (or a materialized view).
+    pub(crate) fn open(oid: pg_sys::Oid, lock: LockMode) -> OpenTable {
+        // SAFETY: the server raises an error if there is no such relation, or none that is a table.
+        let raw = unsafe { pg_sys::table_open(oid, lock.number()) };
+        let opened = OpenTable(Rc::new(Opened(raw)));
+        // SAFETY: open.
+        if unsafe { (*raw).rd_tableam.is_null() } {
+            fail(
+                SqlState::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("\"{}\" is not a plain table", opened.get().shown()),
+                "Name a table that holds rows itself: no view, no partitioned or foreign table.",
+            );
+        }
+        opened
+    }
+
+    /// The open table.
+    pub(crate) fn get(&self) -> Table<'_> {
+        // SAFETY: `open` has seen that it is a table; it is open as long as `self`.
+        unsafe { Table::from_raw(self.0.0) }
+    }
+}
+
+/// An index that we have opened. The last clone closes it.
+#[derive(Clone)]
+pub(crate) struct OpenIndex(Rc<Opened>);
+
+impl OpenIndex {
+    /// Opens an index; an SQL error if `oid` is not one.
+    pub(crate) fn open(oid: pg_sys::Oid, lock: LockMode) -> OpenIndex {
+        // SAFETY: the server raises an error if there is no such relation, or if it is no index.
+        let raw = unsafe { pg_sys::index_open(oid, lock.number()) };
+        let opened = OpenIndex(Rc::new(Opened(raw)));
+        // SAFETY: open. Without a routine it is a partitioned index, which has no entries of its own.
+        if unsafe { (*raw).rd_indam.is_null() } {
+            fail(
+                SqlState::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("\"{}\" is a partitioned index", opened.get().shown()),
+                "Name the index of a partition.",
+            );
+        }
+        opened
+    }
+
+    /// The open index.
+    pub(crate) fn get(&self) -> Index<'_> {
+        // SAFETY: the server has seen that it is an index; it is open as long as `self`.
+        unsafe { Index::from_raw(self.0.0) }
+    }
+}
+
+/// A relation of any kind that we have opened.
+pub(crate) struct OpenRelation(Opened);
+
+impl OpenRelation {
+    /// Opens a relation; an SQL error if there is none.
+    pub(crate) fn open(oid: pg_sys::Oid, lock: LockMode) -> OpenRelation {
+        // SAFETY: the server raises an error if there is no such relation.
+        OpenRelation(Opened(unsafe { pg_sys::relation_open(oid, lock.number()) }))
+    }
+
+    /// The open relation.
+    pub(crate) fn get(&self) -> Relation<'_> {
+        // SAFETY: open as long as `self`.
+        unsafe { Relation::from_raw(self.0.0) }
+    }
+}

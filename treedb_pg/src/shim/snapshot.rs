@@ -1,0 +1,132 @@
+//! Snapshots, transaction ids, and the state of the backend.
+
+use std::marker::PhantomData;
+
+use pgrx::pg_sys;
+
+use super::buffer::{LockMode, Page};
+use super::relation::{Index, Relation};
+
+/// A snapshot that lives for `'s`.
+#[derive(Clone, Copy)]
+pub(crate) struct Snapshot<'s> {
+    raw: pg_sys::Snapshot,
+    lifetime: PhantomData<&'s ()>,
+}
+
+impl Snapshot<'_> {
+    /// # Safety
+    /// `raw` is a snapshot that lives for the lifetime of the result.
+    pub(super) unsafe fn from_raw(raw: pg_sys::Snapshot) -> Self {
+        Snapshot { raw, lifetime: PhantomData }
+    }
+
+    /// The server's form.
+    pub(super) fn raw(self) -> pg_sys::Snapshot {
+        self.raw
+    }
+
+    /// The one to which every row version is visible.
+    pub(crate) fn any() -> Snapshot<'static> {
+        Snapshot { raw: any(), lifetime: PhantomData }
+    }
+
+    /// Whether it is that one.
+    pub(crate) fn is_any(self) -> bool {
+        std::ptr::eq(self.raw, any())
+    }
+
+    /// Whether it is an MVCC snapshot, which is not deceived by an address that was reused.
+    pub(crate) fn is_mvcc(self) -> bool {
+        // SAFETY: alive.
+        let kind = unsafe { (*self.raw).snapshot_type };
+        matches!(kind, pg_sys::SnapshotType::SNAPSHOT_MVCC | pg_sys::SnapshotType::SNAPSHOT_HISTORIC_MVCC)
+    }
+
+    /// Notes that a serializable transaction has read all of a relation.
+    pub(crate) fn lock_predicate(self, relation: Relation<'_>) {
+        // SAFETY: an open relation and a snapshot.
+        unsafe { super::server::predicate_lock_relation(relation.raw(), self.raw) }
+    }
+}
+
+/// A static of the server.
+fn any() -> pg_sys::Snapshot {
+    &raw mut pg_sys::SnapshotAnyData
+}
+
+/// A snapshot that is registered as long as this lives.
+pub(crate) struct Registered(pg_sys::Snapshot);
+
+impl Registered {
+    /// The snapshot of the running statement; that of the transaction if it has none.
+    pub(crate) fn active() -> Registered {
+        // SAFETY: there is an active snapshot, which the server copies or counts a reference of.
+        unsafe {
+            if pg_sys::ActiveSnapshotSet() {
+                return Registered(pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot()));
+            }
+        }
+        Registered::transaction()
+    }
+
+    /// The snapshot of the transaction, or a new one where each statement has its own.
+    pub(crate) fn transaction() -> Registered {
+        // SAFETY: the server makes one, or raises an error outside a transaction.
+        Registered(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot()) })
+    }
+
+    /// A new one, whatever the isolation level.
+    pub(crate) fn latest() -> Registered {
+        // SAFETY: as above.
+        Registered(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
+    }
+
+    /// The snapshot.
+    pub(crate) fn get(&self) -> Snapshot<'_> {
+        Snapshot { raw: self.0, lifetime: PhantomData }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: registered by us.
+            unsafe { pg_sys::UnregisterSnapshot(self.0) }
+        }
+    }
+}
+
+/// Whether the server replays WAL: a standby, or a recovery.
+pub(crate) fn in_recovery() -> bool {
+    // SAFETY: a plain question to the server.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// The next transaction id, 64 bits.
+pub(crate) fn next_transaction() -> u64 {
+    // SAFETY: a plain question to the server.
+    unsafe { pg_sys::ReadNextFullTransactionId() }.value
+}
+
+/// Whether every snapshot there is, is newer than this transaction id.
+pub(crate) fn is_before_every_snapshot(transaction: u64) -> bool {
+    let transaction = pg_sys::FullTransactionId { value: transaction };
+    // SAFETY: a plain question to the server; no relation stands for any.
+    unsafe { pg_sys::GlobalVisCheckRemovableFullXid(std::ptr::null_mut(), transaction) }
+}
+
+/// Raises an error if entries that the snapshot should see may have been removed from a page.
+pub(crate) fn expect_not_too_old<L: LockMode>(
+    snapshot: Option<Snapshot<'_>>,
+    index: Index<'_>,
+    page: &Page<L>,
+) {
+    // SAFETY: an open index; the server reads the log position of a pinned page. A null snapshot is never too old.
+    unsafe {
+        if pg_sys::old_snapshot_threshold >= 0 {
+            let snapshot = snapshot.map_or(std::ptr::null_mut(), |snapshot| snapshot.raw);
+            pg_sys::TestForOldSnapshot(snapshot, index.raw(), pg_sys::BufferGetPage(page.buffer()));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Rows of a table: fetched by address, or scanned, into a slot.
+
+use std::marker::PhantomData;
+use std::ptr;
+
+use pgrx::pg_sys;
+use treedb_query::access::Direction;
+
+use super::datum::Datum;
+use super::error::{SqlState, fail};
+use super::index_scan::to_server;
+use super::relation::{OpenTable, Table, layout};
+use super::snapshot::Snapshot;
+
+/// A place for one row of a table at a time, whose page stays pinned while the row is in it.
+pub(crate) struct Slot {
+    slot: *mut pg_sys::TupleTableSlot,
+    table: pg_sys::Oid,
+}
+
+impl Slot {
+    /// An empty slot for rows of a table.
+    pub(crate) fn new(table: Table<'_>) -> Slot {
+        // SAFETY: an open table, whose description of columns the slot keeps.
+        Slot { slot: unsafe { pg_sys::table_slot_create(table.raw(), ptr::null_mut()) }, table: table.oid() }
+    }
+
+    /// The server's form.
+    pub(super) fn raw(&mut self) -> *mut pg_sys::TupleTableSlot {
+        self.slot
+    }
+
+    /// Raises an error if the slot is for rows of another table, which are decoded otherwise.
+    pub(super) fn expect_table(&self, table: &OpenTable) {
+        if self.table != table.get().oid() {
+            fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                "a slot is for rows of another table",
+                "Report this as a bug of treedb.",
+            );
+        }
+    }
+
+    /// Whether there is no row in it.
+    pub(super) fn is_empty(&self) -> bool {
+        // SAFETY: made by us.
+        unsafe { u32::from((*self.slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0 }
+    }
+
+    /// The address of the row.
+    pub(crate) fn tid(&self) -> pg_sys::ItemPointerData {
+        // SAFETY: made by us.
+        unsafe { (*self.slot).tts_tid }
+    }
+
+    /// The value of the column of that number in the row; `None` for NULL, or if there is no row.
+    pub(crate) fn value(&self, column: i16) -> Option<Datum<'_>> {
+        let at = usize::try_from(column).ok()?.checked_sub(1)?;
+        let mut null = false;
+        // SAFETY: holds a row, and the row has that column; it stays in the slot while `self` is borrowed.
+        unsafe {
+            let layout = layout((*self.slot).tts_tupleDescriptor, at)?;
+            if self.is_empty() {
+                return None;
+            }
+            let datum = pg_sys::slot_getattr(self.slot, i32::from(column), &raw mut null);
+            (!null).then(|| Datum::from_raw(datum, layout))
+        }
+    }
+
+    /// Takes the row out.
+    pub(crate) fn clear(&mut self) {
+        // SAFETY: made by us.
+        unsafe { pg_sys::ExecClearTuple(self.slot) };
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: made by us.
+            unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) }
+        }
+    }
+}
+
+/// Looks rows of a table up by address.
+pub(crate) struct Fetch {
+    fetch: *mut pg_sys::IndexFetchTableData,
+    table: OpenTable,
+}
+
+impl Fetch {
+    /// Begins looking rows up.
+    pub(crate) fn begin(table: &OpenTable) -> Fetch {
+        // SAFETY: an open table, which stays open as long as this.
+        Fetch { fetch: unsafe { pg_sys::table_index_fetch_begin(table.get().raw()) }, table: table.clone() }
+    }
+
+    /// Puts the version of the row that a snapshot shows into `slot`: `tid` is the root of a HOT chain, as an index
+    /// has it. False if there is none; then `dead` says whether no snapshot shows one.
+    pub(crate) fn chain(
+        &self,
+        tid: pg_sys::ItemPointerData,
+        snapshot: Snapshot<'_>,
+        slot: &mut Slot,
+        dead: Option<&mut bool>,
+    ) -> bool {
+        slot.expect_table(&self.table);
+        let (mut at, mut again) = (tid, false);
+        let dead = dead.map_or(ptr::null_mut(), |dead| &raw mut *dead);
+        // SAFETY: the fetch and the slot are of this table; an address without a row is answered by false.
+        unsafe {
+            pg_sys::table_index_fetch_tuple(
+                self.fetch,
+                &raw mut at,
+                snapshot.raw(),
+                slot.raw(),
+                &raw mut again,
+                dead,
+            )
+        }
+    }
+
+    /// The same, where `tid` may also be the address of a row version, as a scan of the table has it.
+    pub(crate) fn row(&self, tid: pg_sys::ItemPointerData, snapshot: Snapshot<'_>, slot: &mut Slot) -> bool {
+        if self.chain(tid, snapshot, slot, None) {
+            return true;
+        }
+        let mut at = tid;
+        // SAFETY: as above.
+        unsafe {
+            pg_sys::table_tuple_fetch_row_version(
+                self.table.get().raw(),
+                &raw mut at,
+                snapshot.raw(),
+                slot.raw(),
+            )
+        }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: begun by us.
+            unsafe { pg_sys::table_index_fetch_end(self.fetch) }
+        }
+    }
+}
+
+/// A scan of a table, ended when it goes away.
+pub(crate) struct TableScan<'s> {
+    scan: pg_sys::TableScanDesc,
+    table: OpenTable,
+    /// Only a range of addresses is scanned.
+    range: bool,
+    snapshot: PhantomData<Snapshot<'s>>,
+}
+
+impl<'s> TableScan<'s> {
+    /// Scans all rows, by address.
+    pub(crate) fn all(table: &OpenTable, snapshot: Snapshot<'s>) -> TableScan<'s> {
+        // SAFETY: an open table, which stays open as long as this, and a snapshot that lives as long. Without
+        // synchronized scans rows come by address.
+        let scan = unsafe {
+            pg_sys::table_beginscan_strat(table.get().raw(), snapshot.raw(), 0, ptr::null_mut(), true, false)
+        };
+        TableScan { scan, table: table.clone(), range: false, snapshot: PhantomData }
+    }
+
+    /// Scans the rows from one address to another, both included.
+    pub(crate) fn range(
+        table: &OpenTable,
+        snapshot: Snapshot<'s>,
+        mut low: pg_sys::ItemPointerData,
+        mut high: pg_sys::ItemPointerData,
+    ) -> TableScan<'s> {
+        let raw = table.get().raw();
+        // SAFETY: an open table, which has a routine.
+        let able = unsafe {
+            let routine = &*(*raw).rd_tableam;
+            routine.scan_set_tidrange.is_some() && routine.scan_getnextslot_tidrange.is_some()
+        };
+        if !able {
+            fail(
+                SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+                format!(
+                    "the access method of table \"{}\" has no scans of a range of rows",
+                    table.get().shown()
+                ),
+                "Move the collection to a table USING heap.",
+            );
+        }
+        // SAFETY: as `all`; the server copies the addresses.
+        let scan =
+            unsafe { pg_sys::table_beginscan_tidrange(raw, snapshot.raw(), &raw mut low, &raw mut high) };
+        TableScan { scan, table: table.clone(), range: true, snapshot: PhantomData }
+    }
+
+    /// Puts the next row into `slot`; false at the end.
+    pub(crate) fn next(&mut self, direction: Direction, slot: &mut Slot) -> bool {
+        slot.expect_table(&self.table);
+        // SAFETY: the scan's own table and slot.
+        unsafe {
+            if self.range {
+                pg_sys::table_scan_getnextslot_tidrange(self.scan, to_server(direction), slot.raw())
+            } else {
+                pg_sys::table_scan_getnextslot(self.scan, to_server(direction), slot.raw())
+            }
+        }
+    }
+}
+
+impl Drop for TableScan<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: begun by us.
+            unsafe { pg_sys::table_endscan(self.scan) }
+        }
+    }
+}
