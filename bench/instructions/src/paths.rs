@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use treedb_collections::bson::{RawDocumentBuf, rawdoc};
-use treedb_storage::{Reads, Table, TableKind};
 use treedb_collections::{
     AggregateRequest, Collection, Database, Durability, FindRequest, IndexSpec, Options, Store, UpdateRequest,
 };
+use treedb_storage::{Reads, Table, TableKind};
 
 use crate::Result;
 use crate::data::{KEYS, PEOPLE, POINTS_STEP, draw, email, id, key, person, value};

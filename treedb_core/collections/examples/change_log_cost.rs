@@ -1,6 +1,6 @@
 //! What recording changes costs: inserts, updates and deletes of documents with two secondary indexes, with and without a
 //! change log, interleaved in one process, in thread CPU time; and reading the log.
-//! `cargo run --release -p treedb_core --example change_log_cost`
+//! `cargo run --release -p treedb_collections --example change_log_cost`
 
 use std::error::Error;
 

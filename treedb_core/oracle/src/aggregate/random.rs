@@ -4,7 +4,7 @@ use bson::{Bson, Document, doc};
 use treedb_testing::Rng;
 
 use super::values::Variables;
-use crate::query::{PATHS, filter, scalar};
+use crate::query::{PATHS, comparable, filter, scalar};
 
 /// Fields that stages make.
 const MADE: &[&str] = &["v", "w", "v.x", "w.y", "_id", "n"];
@@ -142,7 +142,7 @@ fn condition(rng: &mut Rng) -> Document {
         1 => doc! { "$expr": expression(rng, 1), *rng.pick(&["n", "a"]): { "$gte": rng.below(3) as i32 } },
         2 | 3 => {
             let operator = *rng.pick(&["$eq", "$gt", "$lt", "$gte", "$ne", "$in"]);
-            let value = scalar(rng);
+            let value = comparable(rng);
             let value = if operator == "$in" { Bson::Array(vec![value, scalar(rng)]) } else { value };
             doc! { *rng.pick(MADE): { operator: value } }
         }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use bson::{Bson, Document, doc};
 
 use super::stages::{State, field, filled, parts_by, with};
-use super::values::{Answer, Found, Variables, Wrong, eval, merge, null, number, order};
+use super::values::{Answer, DECIMAL, Found, Variables, Wrong, alike, eval, merge, null, number, order};
 use crate::query::naive::{compare, compare_sort_keys, sort_key};
 
 /// True if values that are equal are not the same.
@@ -75,6 +75,8 @@ pub(super) fn densify(spec: &Document, state: &State) -> Answer<State> {
         },
         None => Ok(None),
     };
+    let values = state.docs.iter().filter_map(|doc| field(doc, path)).collect::<Vec<_>>();
+    alike(&values)?;
     let places = |docs: &[Document]| docs.iter().map(place).collect::<Answer<Vec<_>>>();
     let all: Vec<f64> = places(&state.docs)?.into_iter().flatten().collect();
     let least = |all: &[f64]| all.iter().copied().reduce(f64::min);
@@ -171,7 +173,8 @@ pub(super) fn fill(spec: &Document, state: &State, variables: &Variables) -> Ans
 
 /// Null or a number that there is something between.
 fn plain(value: &Bson) -> bool {
-    null(&Some(value.clone())) || number(value).is_some_and(|(_, value)| value.is_finite())
+    null(&Some(value.clone()))
+        || number(value).is_some_and(|(kind, value)| kind != DECIMAL && value.is_finite())
 }
 
 /// The value at `at` on the line between the next ones around, by `_id`.

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use bson::{Bson, Document, doc};
 
 use super::values::{
-    Answer, Found, Variables, Wrong, at_path, eval, merge, null, number, of_kind, order, truthy,
+    Answer, DECIMAL, Found, Variables, Wrong, alike, at_path, eval, merge, null, number, of_kind, order,
+    truthy,
 };
 use crate::query::naive::{self, compare, compare_sort_keys, sort_key};
 
@@ -351,7 +352,11 @@ fn lookup(spec: &Document, state: &State, other: &Other, variables: &Variables) 
         let mut found = other.clone();
         if let (Ok(local), Ok(foreign)) = (spec.get_str("localField"), spec.get_str("foreignField")) {
             let values = join_values(doc, local);
-            found.retain(|other| naive::matches(other, &doc! { foreign: { "$in": values.clone() } }));
+            // By `$eq`, for which a regular expression is a value like others.
+            let joined = |other: &Document, value: &Bson| {
+                naive::matches(other, &doc! { foreign: { "$eq": value.clone() } })
+            };
+            found.retain(|other| values.iter().any(|value| joined(other, value)));
         }
         let mut found = State { docs: found, ordered: false, loose: false };
         if let Ok(stages) = spec.get_array("pipeline") {
@@ -375,6 +380,10 @@ fn graph(spec: &Document, state: &State, other: &Other, variables: &Variables) -
         };
         let (mut reached, mut depth) = (Vec::<(usize, i32)>::new(), 0);
         while !frontier.is_empty() && depth <= most {
+            // Whether it is searched for or compared is not written anywhere.
+            if frontier.iter().any(|value| matches!(value, Bson::RegularExpression(_))) {
+                return Err(Wrong::Unknown);
+            }
             let mut next = Vec::new();
             for (at, one) in other.iter().enumerate() {
                 let linked =
@@ -497,6 +506,9 @@ pub(super) fn accumulate(
     let doubles: Vec<f64> = numbers.iter().map(|(_, value)| *value).collect();
     let sum = doubles.iter().sum::<f64>();
     let kind = numbers.iter().map(|(kind, _)| *kind).max().unwrap_or(0);
+    if matches!(operator, "$sum" | "$avg" | "$stdDevPop" | "$stdDevSamp" | "$median") {
+        alike(values.iter().flatten())?;
+    }
     let in_order = || if *ordered || docs.len() < 2 { Ok(()) } else { Err(Wrong::Unknown) };
     // Equal values of which one stands for all.
     let mut equal = |sorted: &[Bson]| {
@@ -505,7 +517,11 @@ pub(super) fn accumulate(
     Ok(match operator {
         "$sum" | "$count" => of_kind(kind, sum)?,
         "$avg" if doubles.is_empty() => Bson::Null,
-        "$avg" => Bson::Double(sum / doubles.len() as f64),
+        // The quotient of decimals has 34 digits.
+        "$avg" if kind == DECIMAL && sum.is_finite() && !doubles.len().is_power_of_two() => {
+            return Err(Wrong::Unknown);
+        }
+        "$avg" => of_kind(kind.max(2), sum / doubles.len() as f64)?,
         "$min" | "$max" | "$minN" | "$maxN" => {
             let mut all = there();
             all.retain(|value| !null(&Some(value.clone())));

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use bson::{Bson, Document};
 
-use crate::query::naive::{compare, compare_sort_keys, sort_key};
+use crate::query::naive::{self, compare, compare_sort_keys, sort_key};
 
 /// What an expression gives; `None` is missing.
 pub(super) type Found = Option<Bson>;
@@ -39,6 +39,7 @@ pub(super) fn truthy(found: &Found) -> bool {
         Some(Bson::Int32(n)) => *n != 0,
         Some(Bson::Int64(n)) => *n != 0,
         Some(Bson::Double(n)) => *n != 0.0,
+        Some(decimal @ Bson::Decimal128(_)) => compare(decimal, &Bson::Int32(0)).is_ne(),
         Some(_) => true,
     }
 }
@@ -62,13 +63,29 @@ pub(super) fn number(value: &Bson) -> Option<(u8, f64)> {
         Bson::Int32(n) => Some((0, f64::from(*n))),
         Bson::Int64(n) => Some((1, *n as f64)),
         Bson::Double(n) => Some((2, *n)),
+        Bson::Decimal128(_) => Some((DECIMAL, naive::number(value))),
         _ => None,
     }
+}
+
+/// The kind of decimals.
+pub(super) const DECIMAL: u8 = 3;
+
+/// Fails where one of the numbers is a decimal and doubles do not calculate as decimals do.
+pub(super) fn alike<'v>(values: impl IntoIterator<Item = &'v Bson>) -> Answer<()> {
+    let numbers: Vec<&Bson> = values.into_iter().filter(|value| number(value).is_some()).collect();
+    let decimal = numbers.iter().any(|value| matches!(value, Bson::Decimal128(_)));
+    if decimal && !numbers.into_iter().all(naive::simple) { Err(Wrong::Unknown) } else { Ok(()) }
 }
 
 /// A number of at least the width of `kind`. Integers too great for a double to tell apart are not made here.
 pub(super) fn of_kind(kind: u8, value: f64) -> Answer<Bson> {
     match kind {
+        DECIMAL if naive::simple(&Bson::Double(value)) => {
+            let written = value.to_string().replace("inf", "Infinity");
+            written.parse().map(Bson::Decimal128).map_err(|_| Wrong::Unknown)
+        }
+        DECIMAL => Err(Wrong::Unknown),
         2 => Ok(Bson::Double(value)),
         _ if value.abs() > 9e15 => Err(Wrong::Unknown),
         0 if value.abs() < 2e9 => Ok(Bson::Int32(value as i32)),
@@ -78,6 +95,7 @@ pub(super) fn of_kind(kind: u8, value: f64) -> Answer<Bson> {
 
 fn calculate(args: &[Found], start: f64, with: fn(f64, f64) -> f64) -> Answer<Found> {
     let (mut kind, mut total) = (0, start);
+    alike(args.iter().flatten())?;
     for arg in args {
         match arg {
             found if null(found) => return Ok(Some(Bson::Null)),
@@ -240,6 +258,7 @@ fn operator(name: &str, operand: &Bson, root: &Document, variables: &Variables) 
             args if args.iter().any(null) => Ok(Some(Bson::Null)),
             [Some(Bson::DateTime(_)), _] | [_, Some(Bson::DateTime(_))] => Err(Wrong::Unknown),
             [Some(a), Some(b)] => {
+                alike([a, b])?;
                 let (a, b) = (number(a).ok_or(Wrong::Refused)?, number(b).ok_or(Wrong::Refused)?);
                 of_kind(a.0.max(b.0), a.1 - b.1).map(Some)
             }

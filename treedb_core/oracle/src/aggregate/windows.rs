@@ -3,7 +3,7 @@
 use bson::{Bson, Document};
 
 use super::stages::{State, accumulate, field, parts_by, with};
-use super::values::{Answer, Variables, Wrong, eval, number};
+use super::values::{Answer, Variables, Wrong, alike, eval, number};
 use crate::query::naive::{compare_sort_keys, sort_key};
 
 pub(super) fn apply(spec: &Document, state: &State, variables: &Variables) -> Answer<State> {
@@ -76,7 +76,9 @@ fn members(output: &Document, part: &[Document], at: usize, sort: &Document) -> 
         "documents" => Ok(one as f64),
         _ => {
             let path = sort.keys().next().ok_or(Wrong::Unknown)?;
-            let value = field(&part[one], path).and_then(|value| number(&value));
+            let value = field(&part[one], path);
+            alike(&value)?;
+            let value = value.and_then(|value| number(&value));
             value.map(|(_, value)| value).filter(|value| value.is_finite()).ok_or(Wrong::Unknown)
         }
     };

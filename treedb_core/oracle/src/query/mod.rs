@@ -24,21 +24,58 @@ fn raw(doc: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(doc).unwrap()
 }
 
+/// A value that is neither a document nor an array.
 pub fn scalar(rng: &mut Rng) -> Bson {
     // Mostly small numbers, so that conditions meet values, and two conditions two elements of one array.
-    match rng.below(40) {
-        0..28 => Bson::Int32(rng.below(5) as i32),
-        28 => {
+    match rng.below(48) {
+        0..32 => Bson::Int32(rng.below(5) as i32),
+        32 => {
             Bson::Double(*rng.pick(&[0.0, -0.0, 1.0, 1.5, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]))
         }
-        29 => Bson::Int64(rng.below(4) as i64),
-        30..33 => Bson::String((*rng.pick(&["", "a", "b", "ab", "a\0"])).to_owned()),
-        33 | 34 => Bson::Null,
-        35 => Bson::Boolean(rng.below(2) == 0),
-        36 => Bson::DateTime(bson::DateTime::from_millis(rng.below(3) as i64 - 1)),
-        37 => Bson::ObjectId(bson::oid::ObjectId::from_bytes([rng.below(2) as u8; 12])),
-        38 => rng.pick(&[Bson::MinKey, Bson::MaxKey]).clone(),
+        33 => Bson::Int64(rng.below(4) as i64),
+        34..36 => {
+            let written = [
+                "0",
+                "-0",
+                "1",
+                "1.0",
+                "1.5",
+                "2",
+                "2.00",
+                "0.1",
+                "2E+1",
+                "1E+300",
+                "1E+6000",
+                "-1E-6000",
+                "NaN",
+                "Infinity",
+                "-Infinity",
+            ];
+            Bson::Decimal128(rng.pick(&written).parse().unwrap())
+        }
+        36..39 => Bson::String((*rng.pick(&["", "a", "b", "ab", "a\0"])).to_owned()),
+        39 => Bson::Null,
+        40 => rng.pick(&[Bson::Boolean(false), Bson::Boolean(true), Bson::Null]).clone(),
+        41 => Bson::DateTime(bson::DateTime::from_millis(*rng.pick(&[-1, 0, 1, i64::MIN, i64::MAX]))),
+        42 => Bson::ObjectId(bson::oid::ObjectId::from_bytes([rng.below(2) as u8; 12])),
+        43 => rng.pick(&[Bson::MinKey, Bson::MaxKey]).clone(),
+        44 => Bson::Timestamp(bson::Timestamp { time: rng.below(2) as u32, increment: rng.below(3) as u32 }),
+        45 => Bson::Binary(bson::Binary {
+            subtype: (*rng.pick(&[0_u8, 4, 128])).into(),
+            bytes: (0..rng.below(3)).map(|_| *rng.pick(&[0, 1, 0xff])).collect(),
+        }),
+        46 => regex(rng),
         _ => Bson::Symbol("a".to_owned()),
+    }
+}
+
+/// A value that every comparison takes: a regular expression is refused by all but `$eq`, `$in`, `$nin` and `$all`.
+pub(crate) fn comparable(rng: &mut Rng) -> Bson {
+    loop {
+        let value = scalar(rng);
+        if !matches!(value, Bson::RegularExpression(_)) {
+            return value;
+        }
     }
 }
 
@@ -79,7 +116,20 @@ pub fn document(rng: &mut Rng, number: usize, arrays: &[&str]) -> Document {
 }
 
 fn constant(rng: &mut Rng) -> Bson {
-    if rng.below(6) == 0 { value(rng, 2, true) } else { scalar(rng) }
+    match rng.below(120) {
+        // No decimal is one of these doubles; the documents hold decimals just beside them.
+        0 => Bson::Double(*rng.pick(&[0.1, 1e300, f64::MAX])),
+        1..20 => value(rng, 2, true),
+        _ => scalar(rng),
+    }
+}
+
+/// The same without a regular expression in its place; those inside documents and arrays are values like others.
+fn comparable_constant(rng: &mut Rng) -> Bson {
+    match constant(rng) {
+        Bson::RegularExpression(_) => comparable(rng),
+        other => other,
+    }
 }
 
 fn regex(rng: &mut Rng) -> Bson {
@@ -93,8 +143,26 @@ fn regex(rng: &mut Rng) -> Bson {
 fn later_operator(rng: &mut Rng, depth: usize) -> (&'static str, Bson) {
     match rng.below(if depth > 0 { 12 } else { 7 }) {
         0 => {
-            let kinds =
-                ["int", "number", "string", "null", "array", "object", "double", "bool", "symbol", "minKey"];
+            let kinds = [
+                "int",
+                "number",
+                "string",
+                "null",
+                "array",
+                "object",
+                "double",
+                "bool",
+                "symbol",
+                "minKey",
+                "maxKey",
+                "decimal",
+                "timestamp",
+                "binData",
+                "regex",
+                "date",
+                "objectId",
+                "long",
+            ];
             ("$type", Bson::String((*rng.pick(&kinds)).to_owned()))
         }
         1 => (
@@ -148,11 +216,11 @@ fn any_operator(rng: &mut Rng, depth: usize) -> (&'static str, Bson) {
 fn operator(rng: &mut Rng) -> (&'static str, Bson) {
     match rng.below(14) {
         0 | 1 => ("$eq", constant(rng)),
-        2 | 3 => ("$gt", constant(rng)),
-        4 | 5 => ("$gte", constant(rng)),
-        6 | 7 => ("$lt", constant(rng)),
-        8 => ("$lte", constant(rng)),
-        9 => ("$ne", constant(rng)),
+        2 | 3 => ("$gt", comparable_constant(rng)),
+        4 | 5 => ("$gte", comparable_constant(rng)),
+        6 | 7 => ("$lt", comparable_constant(rng)),
+        8 => ("$lte", comparable_constant(rng)),
+        9 => ("$ne", comparable_constant(rng)),
         10 | 11 => ("$in", Bson::Array((0..rng.below(4)).map(|_| constant(rng)).collect())),
         12 => ("$nin", Bson::Array((0..rng.below(3)).map(|_| constant(rng)).collect())),
         _ => ("$exists", Bson::Boolean(rng.below(2) == 0)),
@@ -186,7 +254,8 @@ pub fn filter(rng: &mut Rng, depth: usize) -> Document {
             }
             8 => {
                 let (name, operand) = any_operator(rng, 1);
-                filter.insert(path, doc! { "$not": { name: operand } });
+                let negated = if rng.below(8) == 0 { regex(rng) } else { doc! { name: operand }.into() };
+                filter.insert(path, doc! { "$not": negated });
             }
             _ => {
                 let clauses: Vec<Document> =

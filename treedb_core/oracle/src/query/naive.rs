@@ -11,7 +11,7 @@ fn class(value: &Bson) -> u8 {
         Bson::MinKey => 0,
         Bson::Undefined => 1,
         Bson::Null => 2,
-        Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) => 3,
+        Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) | Bson::Decimal128(_) => 3,
         Bson::String(_) | Bson::Symbol(_) => 4,
         Bson::Document(_) => 5,
         Bson::Array(_) => 6,
@@ -19,23 +19,85 @@ fn class(value: &Bson) -> u8 {
         Bson::ObjectId(_) => 8,
         Bson::Boolean(_) => 9,
         Bson::DateTime(_) => 10,
+        Bson::Timestamp(_) => 11,
+        Bson::RegularExpression(_) => 12,
         Bson::MaxKey => 99,
         other => panic!("the oracle does not know {other:?}"),
     }
 }
 
-fn number(value: &Bson) -> f64 {
+/// A number as a double, the nearest one for a decimal.
+pub(crate) fn number(value: &Bson) -> f64 {
     match value {
         Bson::Int32(n) => f64::from(*n),
         // The documents only hold integers that a double holds exactly.
         Bson::Int64(n) => *n as f64,
         Bson::Double(n) => *n,
+        Bson::Decimal128(n) => n.to_string().parse().unwrap(),
         _ => unreachable!(),
     }
 }
 
 fn is_nan(value: &Bson) -> bool {
-    matches!(value, Bson::Double(n) if n.is_nan())
+    class(value) == 3 && number(value).is_nan()
+}
+
+/// A finite number written out without an exponent: its digits before the point and after it, without zeros at either
+/// end. Every double has such digits, and formatting with enough places writes all of them.
+fn digits(value: &Bson) -> (String, String) {
+    let written = match value {
+        Bson::Double(n) => format!("{:.1074}", n.abs()),
+        Bson::Decimal128(n) => n.to_string(),
+        whole => number(whole).abs().to_string(),
+    };
+    let written = written.trim_start_matches('-');
+    let (mantissa, exponent) = written.split_once(['E', 'e']).unwrap_or((written, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (mut whole, mut fraction) = (whole.to_owned(), fraction.to_owned());
+    let exponent: i32 = exponent.parse().unwrap();
+    for _ in 0..exponent {
+        whole.push(if fraction.is_empty() { '0' } else { fraction.remove(0) });
+    }
+    for _ in exponent..0 {
+        fraction.insert(0, whole.pop().unwrap_or('0'));
+    }
+    (whole.trim_start_matches('0').to_owned(), fraction.trim_end_matches('0').to_owned())
+}
+
+/// True for a number that doubles and decimals calculate with alike: a small one of few binary digits, infinity or NaN.
+pub(crate) fn simple(value: &Bson) -> bool {
+    let near = number(value);
+    let few = !near.is_finite() || near.abs() < 1e9 && (near * 1024.0).fract() == 0.0;
+    few && compare(value, &Bson::Double(near)).is_eq()
+}
+
+fn is_infinite(value: &Bson) -> bool {
+    match value {
+        // One of 6,000 digits is infinite as a double alone.
+        Bson::Decimal128(n) => n.to_string().ends_with("Infinity"),
+        other => number(other).is_infinite(),
+    }
+}
+
+/// The order of two numbers that are not NaN, exactly: by their signs, then by all their digits.
+fn compare_numbers(a: &Bson, b: &Bson) -> Ordering {
+    let decimal = |value: &Bson| matches!(value, Bson::Decimal128(_));
+    if !decimal(a) && !decimal(b) {
+        return number(a).partial_cmp(&number(b)).unwrap();
+    }
+    let magnitude = |value: &Bson| {
+        let (whole, fraction) = if is_infinite(value) { Default::default() } else { digits(value) };
+        (is_infinite(value), whole.len(), whole, fraction)
+    };
+    let zero = (false, 0, String::new(), String::new());
+    let (x, y) = (magnitude(a), magnitude(b));
+    let negative = |value: &Bson, magnitude| number(value).is_sign_negative() && magnitude != &zero;
+    match (negative(a, &x), negative(b, &y)) {
+        (false, false) => x.cmp(&y),
+        (true, true) => y.cmp(&x),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+    }
 }
 
 pub fn compare(a: &Bson, b: &Bson) -> Ordering {
@@ -44,6 +106,11 @@ pub fn compare(a: &Bson, b: &Bson) -> Ordering {
         (Bson::ObjectId(a), Bson::ObjectId(b)) => a.bytes().cmp(&b.bytes()),
         (Bson::Boolean(a), Bson::Boolean(b)) => a.cmp(b),
         (Bson::DateTime(a), Bson::DateTime(b)) => a.timestamp_millis().cmp(&b.timestamp_millis()),
+        (Bson::Timestamp(a), Bson::Timestamp(b)) => (a.time, a.increment).cmp(&(b.time, b.increment)),
+        (Bson::RegularExpression(a), Bson::RegularExpression(b)) => {
+            let strings = |regex: &bson::Regex| (regex.pattern.to_string(), regex.options.to_string());
+            strings(a).cmp(&strings(b))
+        }
         (Bson::Binary(a), Bson::Binary(b)) => a
             .bytes
             .len()
@@ -64,7 +131,7 @@ pub fn compare(a: &Bson, b: &Bson) -> Ordering {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,
-            _ => number(a).partial_cmp(&number(b)).unwrap(),
+            _ => compare_numbers(a, b),
         },
         _ => Ordering::Equal,
     })
@@ -139,21 +206,22 @@ fn condition(doc: &Bson, path: &str, operator: &str, operand: &Bson) -> bool {
     };
     match (operator, operand) {
         ("$ne", _) => !any("$eq", operand),
-        ("$in", Bson::Array(list)) => list.iter().any(|value| any("$eq", value)),
-        ("$nin", Bson::Array(list)) => !list.iter().any(|value| any("$eq", value)),
+        ("$in", Bson::Array(list)) => list.iter().any(|value| listed(doc, path, value)),
+        ("$nin", Bson::Array(list)) => !list.iter().any(|value| listed(doc, path, value)),
         ("$exists", Bson::Boolean(wanted)) => {
             found(doc, &parts, false).iter().any(Option::is_some) == *wanted
         }
         ("$not", Bson::Document(inner)) => {
             !inner.iter().all(|(operator, operand)| condition(doc, path, operator, operand))
         }
+        ("$not", Bson::RegularExpression(_)) => !condition(doc, path, "$regex", operand),
         ("$all", Bson::Array(list)) => {
             !list.is_empty()
                 && list.iter().all(|one| match one {
                     Bson::Document(inner) if inner.contains_key("$elemMatch") => {
                         condition(doc, path, "$elemMatch", &inner["$elemMatch"])
                     }
-                    value => any("$eq", value),
+                    value => listed(doc, path, value),
                 })
         }
         ("$size" | "$elemMatch", _) => {
@@ -164,9 +232,19 @@ fn condition(doc: &Bson, path: &str, operator: &str, operand: &Bson) -> bool {
     }
 }
 
+/// A value of the list of `$in`, `$nin` or `$all`: a regular expression is searched for, anything else is equal.
+fn listed(doc: &Bson, path: &str, value: &Bson) -> bool {
+    let operator = if matches!(value, Bson::RegularExpression(_)) { "$regex" } else { "$eq" };
+    condition(doc, path, operator, value)
+}
+
 /// A condition on an element itself.
 fn on_element(value: &Bson, operator: &str, operand: &Bson) -> bool {
     let equal = |constant: &Bson| meets(&Some(value.clone()), "$eq", constant);
+    let listed = |constant: &Bson| match constant {
+        Bson::RegularExpression(_) => passes(value, "$regex", constant),
+        constant => equal(constant),
+    };
     let elements = || value.as_array().cloned().unwrap_or_default();
     match (operator, operand) {
         ("$size", size) => value.as_array().is_some_and(|array| array.len() as f64 == number(size)),
@@ -185,19 +263,20 @@ fn on_element(value: &Bson, operator: &str, operand: &Bson) -> bool {
             })
         }
         ("$ne", constant) => !equal(constant),
-        ("$in", Bson::Array(list)) => list.iter().any(equal),
-        ("$nin", Bson::Array(list)) => !list.iter().any(equal),
+        ("$in", Bson::Array(list)) => list.iter().any(listed),
+        ("$nin", Bson::Array(list)) => !list.iter().any(listed),
         ("$exists", Bson::Boolean(wanted)) => *wanted,
         ("$not", Bson::Document(inner)) => {
             !inner.iter().all(|(operator, operand)| on_element(value, operator, operand))
         }
+        ("$not", Bson::RegularExpression(_)) => !passes(value, "$regex", operand),
         ("$all", Bson::Array(list)) => {
             !list.is_empty()
                 && list.iter().all(|one| match one {
                     Bson::Document(inner) if inner.contains_key("$elemMatch") => {
                         on_element(value, "$elemMatch", &inner["$elemMatch"])
                     }
-                    constant => equal(constant),
+                    constant => listed(constant),
                 })
         }
         ("$eq" | "$gt" | "$gte" | "$lt" | "$lte", _) => meets(&Some(value.clone()), operator, operand),
@@ -217,6 +296,10 @@ fn type_of(value: &Bson) -> &'static str {
         Bson::Null => "null",
         Bson::Boolean(_) => "bool",
         Bson::DateTime(_) => "date",
+        Bson::Decimal128(_) => "decimal",
+        Bson::Timestamp(_) => "timestamp",
+        Bson::Binary(_) => "binData",
+        Bson::RegularExpression(_) => "regex",
         Bson::ObjectId(_) => "objectId",
         Bson::Symbol(_) => "symbol",
         Bson::MinKey => "minKey",
@@ -231,15 +314,26 @@ fn passes(value: &Bson, operator: &str, operand: &Bson) -> bool {
     match (operator, operand) {
         ("$type", Bson::String(name)) => type_of(value) == name || name == "number" && class(value) == 3,
         ("$mod", Bson::Array(pair)) => {
+            let whole = whole.filter(|value| value.abs() < 9e18);
             whole.is_some_and(|value| value.trunc() % number(&pair[0]) == number(&pair[1]))
         }
         ("$regex", Bson::RegularExpression(regex)) => match value {
             Bson::String(text) | Bson::Symbol(text) => looks_like(text, regex),
+            // A stored expression is found by itself.
+            Bson::RegularExpression(_) => compare(value, operand).is_eq(),
             _ => false,
         },
         (bits, Bson::Int32(mask)) => {
-            let Some(value) = whole.filter(|value| value.fract() == 0.0) else { return false };
-            let (value, mask) = (value as i64, i64::from(*mask));
+            let value = match value {
+                // Little-endian, as long as is asked for.
+                Bson::Binary(binary) => i64::from(binary.bytes.first().copied().unwrap_or(0)),
+                // The least decimals are zero as doubles, but have a fraction.
+                _ => match whole.filter(|near| digits(value).1.is_empty() && near.abs() < 9e18) {
+                    Some(near) => near as i64,
+                    None => return false,
+                },
+            };
+            let mask = i64::from(*mask);
             match bits {
                 "$bitsAllSet" => value & mask == mask,
                 "$bitsAllClear" => value & mask == 0,
