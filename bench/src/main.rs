@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use bench::suites::{SUITES, Scale};
-use bench::{Result, child, docs};
+use bench::{Result, page, worker};
 
 fn run(wanted: &str) -> Result<()> {
     if wanted == "docs" {
-        println!("written to {}", docs::write()?.display());
+        println!("written to {}", page::write()?.display());
         return Ok(());
     }
     let chosen: Vec<_> = SUITES.iter().filter(|s| wanted == "all" || wanted == s.name).collect();
@@ -21,7 +21,7 @@ fn run(wanted: &str) -> Result<()> {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.split_first() {
-        Some((first, work)) if first == child::COMMAND => child::run(work),
+        Some((first, work)) if first == worker::COMMAND => worker::run(work),
         first => run(first.map_or("all", |(wanted, _)| wanted)),
     };
     match done {
