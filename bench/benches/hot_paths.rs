@@ -1,14 +1,15 @@
 //! Criterion benchmarks of TreeDB's hot paths, to compare two commits. `make bench` compares TreeDB with its peers.
 
+use bench::engines::{DurabilityClass, Engine, EntryFormat, KeyFormat, OpenStore};
 use bench_common::Random;
-use bench::engines::{DurabilityClass, EntryFormat, KeyFormat, OpenStore, Engine};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const SIZE: u64 = 100_000;
 const LOOP: usize = 1000;
 
 fn loaded() -> bench::Result<OpenStore> {
-    let store = Engine::TreeDb.create(DurabilityClass::Relaxed, EntryFormat { keys: KeyFormat::Spread, value: 100 })?;
+    let store = Engine::TreeDb
+        .create(DurabilityClass::Relaxed, EntryFormat { keys: KeyFormat::Spread, value: 100 })?;
     store.store.put(&(0..SIZE).collect::<Vec<u64>>(), 10_000, 0)?;
     Ok(store)
 }

@@ -14,7 +14,7 @@ use svg::node::element::{Circle, Group, Line, Path, Pattern, Rectangle, Text};
 
 use crate::results::{ResultFile, ResultRow};
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1000.0;
 /// Right end of the workloads' names, and left and right end of the plot.
 const NAMES_END: f64 = 452.0;
 const PLOT: (f64, f64) = (462.0, 772.0);
@@ -27,7 +27,7 @@ const TOP: f64 = 84.0;
 const LINE: f64 = 18.0;
 const FURTHER_LINE: f64 = 12.0;
 /// Characters of a name that fit one line.
-const NAME_CHARS: usize = 64;
+const NAME_CHARS: usize = 70;
 const BAR: f64 = 10.0;
 
 const TEXT: &str = "#1f2328";
@@ -118,11 +118,7 @@ fn bar(x: f64, y: f64, width: f64, ahead: bool) -> Rectangle {
         .set("y", round(y))
         .set("width", round(width.max(1.0)))
         .set("height", BAR);
-    if ahead {
-        bar.set("fill", AHEAD)
-    } else {
-        bar.set("fill", "url(#behind)").set("stroke", BEHIND)
-    }
+    if ahead { bar.set("fill", AHEAD) } else { bar.set("fill", "url(#behind)").set("stroke", BEHIND) }
 }
 
 fn circle(x: f64, y: f64) -> Circle {
@@ -159,8 +155,10 @@ fn grid(axis: &Axis, bottom: f64) -> Group {
             _ => line.set("stroke", GRID),
         };
         group.append(line);
-        group.append(text(format!("{tick}x"), x, TOP - 9.0));
-        group.append(text(format!("{tick}x"), x, bottom + 13.0));
+        // Only the important one has a unit: the others are close together.
+        let label = if tick == 1.0 { "1x".to_owned() } else { tick.to_string() };
+        group.append(text(label.as_str(), x, TOP - 9.0));
+        group.append(text(label, x, bottom + 13.0));
     }
     group
 }
@@ -176,7 +174,8 @@ pub fn render(file: &ResultFile) -> Option<String> {
     let (mut stripes, mut marks) = (Group::new(), Group::new());
     let mut y = TOP;
     for (number, workload) in workloads.iter().enumerate() {
-        let (Some(lowest), others) = (workload.rows.first(), workload.rows.get(1..).unwrap_or_default()) else {
+        let (Some(lowest), others) = (workload.rows.first(), workload.rows.get(1..).unwrap_or_default())
+        else {
             continue;
         };
         let lines = lines(workload.name);
@@ -217,7 +216,9 @@ pub fn render(file: &ResultFile) -> Option<String> {
         .set("height", 5)
         .set("patternUnits", "userSpaceOnUse")
         .add(Rectangle::new().set("width", 5).set("height", 5).set("fill", "#ffe3d1"))
-        .add(Path::new().set("d", "M-1 1L1-1M0 5L5 0M4 6L6 4").set("stroke", BEHIND).set("stroke-width", 1.4));
+        .add(
+            Path::new().set("d", "M-1 1L1-1M0 5L5 0M4 6L6 4").set("stroke", BEHIND).set("stroke-width", 1.4),
+        );
     let mut document = Document::new()
         .set("viewBox", (0, 0, WIDTH, round(height)))
         .set("width", WIDTH)

@@ -184,9 +184,10 @@ pub fn compare(unit: Unit, rounds: u64, candidates: &mut [Candidate<'_>]) -> Res
                 && ours != *theirs
             {
                 let name = candidate.name;
-                return Err(
-                    format!("results differ: checksum {theirs:016x} of {name}, {ours:016x} of TreeDB").into()
-                );
+                return Err(format!(
+                    "results differ: checksum {theirs:016x} of {name}, {ours:016x} of TreeDB"
+                )
+                .into());
             }
         }
     }

@@ -133,7 +133,6 @@ pub(crate) trait PackageStore {
     fn bytes_on_disk(&self) -> Result<u64>;
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

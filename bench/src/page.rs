@@ -270,7 +270,9 @@ mod tests {
     fn losses_are_counted_and_marked() {
         let rows = vec![row("w", "P", 0.5), row("w", "Q", 2.0), row("w", "Q", 1.0), row("w", "target", 0.1)];
         let page = page(&[file(rows)]).unwrap();
-        assert!(page.contains("In 3 comparisons with other engines TreeDB is ahead in 1, equal in 1 and behind in 1."));
+        assert!(page.contains(
+            "In 3 comparisons with other engines TreeDB is ahead in 1, equal in 1 and behind in 1."
+        ));
         assert!(page.contains("Ahead by peer: P 0 of 1; Q 1 of 2."));
         assert!(page.contains("The worst ratio is 0.50 against P (w), the best 2.00 against Q (w)."));
         assert_eq!(page.matches("peer ahead**").count(), 1);

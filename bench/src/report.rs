@@ -93,7 +93,12 @@ pub fn format_number(value: f64) -> String {
 pub fn progress(row: &Row) {
     let ours = format_number(row.ours.median());
     let peer = format_number(row.peer.median());
-    eprintln!("  {ours} : {peer} {}  {:.2} {}", row.peer.name, row.ratio(), goal_status(row.ratio(), row.goal));
+    eprintln!(
+        "  {ours} : {peer} {}  {:.2} {}",
+        row.peer.name,
+        row.ratio(),
+        goal_status(row.ratio(), row.goal)
+    );
 }
 
 /// Prints the rows as a table.

@@ -122,7 +122,8 @@ impl ResultFile {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.machine.dirty {
-            problems.push(format!("It was measured with uncommitted changes on top of {}.", self.machine.commit));
+            problems
+                .push(format!("It was measured with uncommitted changes on top of {}.", self.machine.commit));
         }
         if self.machine.commit.is_empty() || self.machine.commit == "unknown" {
             problems.push("It does not name a commit.".to_owned());

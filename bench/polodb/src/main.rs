@@ -91,7 +91,9 @@ impl Store {
         let users = &request.users;
         match request.operation {
             Operation::Insert => self.insert(users, request.argument).map(|()| (0, 0)),
-            Operation::FindById => self.find_each(users, |n| doc! { "_id": self.ids.id(n) }).map(|sum| (sum, 0)),
+            Operation::FindById => {
+                self.find_each(users, |n| doc! { "_id": self.ids.id(n) }).map(|sum| (sum, 0))
+            }
             Operation::FindByEmail => {
                 self.find_each(users, |n| doc! { "email": self.ids.email(n) }).map(|sum| (sum, 0))
             }
@@ -105,7 +107,9 @@ impl Store {
 
 fn serve() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [dir, pattern] = args.as_slice() else { return Err("usage: polodb_peer DIR sequential|random".into()) };
+    let [dir, pattern] = args.as_slice() else {
+        return Err("usage: polodb_peer DIR sequential|random".into());
+    };
     let ids = match pattern.as_str() {
         "sequential" => IdPattern::Sequential,
         "random" => IdPattern::Random,

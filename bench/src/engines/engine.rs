@@ -76,7 +76,8 @@ impl Engine {
 
     /// Whether it was compiled in and `BENCH_PEERS` does not exclude it.
     pub fn is_available(self) -> bool {
-        let compiled = cfg!(feature = "peers") || matches!(self, Engine::TreeDb | Engine::Lmdb | Engine::Sqlite);
+        let compiled =
+            cfg!(feature = "peers") || matches!(self, Engine::TreeDb | Engine::Lmdb | Engine::Sqlite);
         compiled && (self == Engine::TreeDb || is_chosen(self.name()))
     }
 
@@ -119,7 +120,9 @@ impl Engine {
             #[cfg(feature = "peers")]
             Engine::RocksDb => Box::new(RocksDbKeyValue::open(class, format, dir, cache)?),
             #[cfg(not(feature = "peers"))]
-            _ => return Err(format!("{} was not compiled in: build with --features peers", self.name()).into()),
+            _ => {
+                return Err(format!("{} was not compiled in: build with --features peers", self.name()).into());
+            }
         })
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ::fjall::{Database, Iter, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 
-use super::{DurabilityClass, EntryFormat, KeyValueStore, EntryGenerator, Scan};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
 use bench_common::Checksum;
 

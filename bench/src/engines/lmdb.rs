@@ -10,8 +10,8 @@ use heed::types::{Bytes, Str, U64};
 use heed::{Database, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags};
 
 use super::{
-    DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, RowStore, Scan,
-    user_bson,
+    DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, RowStore,
+    Scan, user_bson,
 };
 use crate::Result;
 

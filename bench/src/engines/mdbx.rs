@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 
 use mdbx_sys::*;
 
-use super::{DurabilityClass, EntryFormat, KeyValueStore, EntryGenerator, Scan};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
 use bench_common::Checksum;
 
@@ -182,7 +182,12 @@ pub(super) struct MdbxKeyValue {
 
 impl MdbxKeyValue {
     /// Opens the store in `dir`; `write_map` is ignored if commits are flushed.
-    pub(super) fn open(class: DurabilityClass, format: EntryFormat, dir: &Path, write_map: bool) -> Result<MdbxKeyValue> {
+    pub(super) fn open(
+        class: DurabilityClass,
+        format: EntryFormat,
+        dir: &Path,
+        write_map: bool,
+    ) -> Result<MdbxKeyValue> {
         let flags = match (class, write_map) {
             (DurabilityClass::Durable, _) => MDBX_SYNC_DURABLE | MDBX_LIFORECLAIM,
             (DurabilityClass::Relaxed, true) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM | MDBX_WRITEMAP,

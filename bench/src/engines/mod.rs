@@ -25,8 +25,8 @@ pub(crate) mod treedb;
 mod user_bson;
 
 pub use data_dir::{DataDir, base};
-pub use engine::{CACHE, Engine, OpenRowStore, OpenStore, chosen, row_stores};
 pub(crate) use engine::is_chosen;
+pub use engine::{CACHE, Engine, OpenRowStore, OpenStore, chosen, row_stores};
 pub use entries::{EntryFormat, EntryGenerator, KeyFormat};
 pub use lmdb::LmdbDocuments;
 #[cfg(feature = "peers")]

@@ -216,7 +216,8 @@ impl PackageStore for SqlitePackages {
     }
 
     fn find_by_name(&self, names: &[(&str, &str)]) -> Result<u64> {
-        let (mut get, mut checksum) = (self.select("\"Package\" = ?1 AND \"Version\" = ?2")?, FieldChecksum::default());
+        let (mut get, mut checksum) =
+            (self.select("\"Package\" = ?1 AND \"Version\" = ?2")?, FieldChecksum::default());
         for (name, version) in names {
             let mut rows = get.query([name, version])?;
             self.visit(rows.next()?.ok_or("a package is missing")?, &mut checksum)?;
@@ -241,4 +242,3 @@ impl PackageStore for SqlitePackages {
         self.data_dir.bytes()
     }
 }
-

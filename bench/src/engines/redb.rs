@@ -4,7 +4,7 @@ use ::redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinit
 
 use std::path::Path;
 
-use super::{DurabilityClass, EntryFormat, KeyValueStore, EntryGenerator, Scan};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
 use bench_common::Checksum;
 

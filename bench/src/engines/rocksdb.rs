@@ -7,7 +7,7 @@ use ::rocksdb::{
     WriteBatch, WriteOptions,
 };
 
-use super::{DurabilityClass, EntryFormat, KeyValueStore, EntryGenerator, Scan};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
 use bench_common::Checksum;
 
@@ -34,7 +34,12 @@ fn options(cache: usize) -> Result<Options> {
 
 impl RocksDbKeyValue {
     /// Opens the store in `dir`, with a block cache of `cache` bytes.
-    pub(super) fn open(class: DurabilityClass, format: EntryFormat, dir: &Path, cache: usize) -> Result<RocksDbKeyValue> {
+    pub(super) fn open(
+        class: DurabilityClass,
+        format: EntryFormat,
+        dir: &Path,
+        cache: usize,
+    ) -> Result<RocksDbKeyValue> {
         let db = DB::open(&options(cache)?, dir.join("db"))?;
         let mut write = WriteOptions::default();
         write.set_sync(class == DurabilityClass::Durable);

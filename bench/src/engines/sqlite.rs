@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{CachedStatement, Connection, Row, params};
 use serde_json::json;
 
-use super::{DurabilityClass, DocumentStore, DataDir, EntryFormat, KeyValueStore, EntryGenerator, Order, Scan};
+use super::{
+    DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, Scan,
+};
 use crate::Result;
 use bench_common::{Checksum, IdPattern, User, city, padding};
 

@@ -10,8 +10,8 @@ use treedb_core::kv::{Durability, Options, Reads, Store, Table, TableKind};
 use treedb_core::{Collection, Database, DeleteRequest, FindRequest, IndexSpec, UpdateRequest};
 
 use super::{
-    DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, RowStore, Scan,
-    user_bson,
+    DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, RowStore,
+    Scan, user_bson,
 };
 use crate::Result;
 use crate::debian_packages::{BATCH, FieldChecksum, Package, PackageStore};
@@ -249,7 +249,8 @@ impl DocumentStore for TreeDbDocuments {
     fn insert(&self, order: &mut Order<'_>, count: u64, batch: u64) -> Result<()> {
         for start in (0..count).step_by(batch as usize) {
             let batch = order.take(batch.min(count - start) as usize);
-            let documents: Vec<RawDocumentBuf> = batch.map(|n| user_bson::encode(&self.ids.user(n))).collect();
+            let documents: Vec<RawDocumentBuf> =
+                batch.map(|n| user_bson::encode(&self.ids.user(n))).collect();
             insert(&self.users, &documents)?;
         }
         Ok(())

@@ -7,15 +7,21 @@ use std::time::Instant;
 
 use super::Scale;
 use crate::Result;
-use crate::comparison::{Samples, Candidate, Measurement, Unit, compare};
-use bench_common::Random;
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+use crate::engines::{DocumentStore, DurabilityClass};
 use crate::report::{Goals, Row, rows};
-use crate::engines::{DurabilityClass, DocumentStore};
+use bench_common::Random;
 
 type Stores<'s> = &'s [&'s dyn DocumentStore];
 
 /// A percentile, in thousandths, of the latency of finds by `_id`.
-fn percentile(store: &dyn DocumentStore, thousandths: usize, size: u64, gets: u64, round: u64) -> Result<Measurement> {
+fn percentile(
+    store: &dyn DocumentStore,
+    thousandths: usize,
+    size: u64,
+    gets: u64,
+    round: u64,
+) -> Result<Measurement> {
     let order: Vec<u64> = Random::new(round + 1, size).take(gets as usize).collect();
     let mut times = Vec::with_capacity(order.len());
     let mut sum = 0_u64;
@@ -151,7 +157,8 @@ pub(super) fn with_writer(scale: Scale, stores: Stores<'_>, size: u64, label: &s
                 .collect();
             let mut goals: Vec<(&str, f64)> = Vec::new();
             if let (Some((baseline, name, goal)), Some(ours)) = (baseline, stores.first()) {
-                let candidate = move |round| Ok(Measurement { checksum: None, ..run(name, *ours, baseline, round)? });
+                let candidate =
+                    move |round| Ok(Measurement { checksum: None, ..run(name, *ours, baseline, round)? });
                 candidates.push(Candidate { name, run: Box::new(candidate) });
                 goals.push((name, goal));
             }
@@ -162,12 +169,15 @@ pub(super) fn with_writer(scale: Scale, stores: Stores<'_>, size: u64, label: &s
             let mut written = written.take();
             let samples: Vec<Samples> = stores
                 .iter()
-                .filter_map(|store| Some(Samples { name: store.name(), rounds: written.remove(store.name())? }))
+                .filter_map(|store| {
+                    Some(Samples { name: store.name(), rounds: written.remove(store.name())? })
+                })
                 .collect();
             if load.writer {
                 let readers = name.trim_end_matches(" with a writer");
-                let workload =
-                    format!("the writer beside {readers} by {what}: updates of a field, 1 per commit, {label}");
+                let workload = format!(
+                    "the writer beside {readers} by {what}: updates of a field, 1 per commit, {label}"
+                );
                 out.extend(rows(&workload, durability, unit, samples, &[]));
             }
         }

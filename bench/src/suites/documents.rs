@@ -125,7 +125,13 @@ const INSERTS: &[Insert] = &[
         batch: 1000,
         ..IN_ORDER
     },
-    Insert { what: "insert 20k, two indexes, 1 per commit", count: 20_000, batch: 1, goals: NONE, ..IN_ORDER },
+    Insert {
+        what: "insert 20k, two indexes, 1 per commit",
+        count: 20_000,
+        batch: 1,
+        goals: NONE,
+        ..IN_ORDER
+    },
     Insert {
         what: "insert 500, two indexes, 1 per commit",
         class: DurabilityClass::Durable,
@@ -162,8 +168,7 @@ fn open_filled(
     size: u64,
 ) -> Result<Vec<Box<dyn DocumentStore>>> {
     let class = guarantee.unwrap_or(DurabilityClass::Relaxed);
-    let stores: Vec<_> =
-        engines(guarantee).map(|engine| (engine.open)(class, ids)).collect::<Result<_>>()?;
+    let stores: Vec<_> = engines(guarantee).map(|engine| (engine.open)(class, ids)).collect::<Result<_>>()?;
     for store in &stores {
         store.insert(&mut (0..size), size, BATCH)?;
         store.checkpoint()?;

@@ -5,9 +5,11 @@ use std::os::unix::fs::FileExt;
 
 use super::Scale;
 use crate::Result;
-use crate::comparison::{Samples, Candidate, Measurement, Unit, compare};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+use crate::engines::{
+    DataDir, DurabilityClass, Engine, EntryFormat, KeyFormat, KeyValueStore, OpenStore, Scan,
+};
 use crate::report::{Goals, Row, progress, rows};
-use crate::engines::{DurabilityClass, DataDir, EntryFormat, KeyFormat, KeyValueStore, OpenStore, Engine, Scan};
 
 pub(super) const ABOUT: &str = "Every commit is flushed to disk before it returns. Each producer thread commits one entry \
     of 100 bytes at a time, with 8-byte keys in random order. TreeDB and RocksDB share flushes between concurrent \
@@ -16,8 +18,15 @@ pub(super) const ABOUT: &str = "Every commit is flushed to disk before it return
     over the table. After each round a checksum over the whole table has to agree. Rows that compare TreeDB with \
     itself use a store of its own, in the same rounds.";
 
-const PEERS: &[Engine] =
-    &[Engine::TreeDb, Engine::Lmdb, Engine::Mdbx, Engine::Redb, Engine::Fjall, Engine::RocksDb, Engine::Sqlite];
+const PEERS: &[Engine] = &[
+    Engine::TreeDb,
+    Engine::Lmdb,
+    Engine::Mdbx,
+    Engine::Redb,
+    Engine::Fjall,
+    Engine::RocksDb,
+    Engine::Sqlite,
+];
 const FORMAT: EntryFormat = EntryFormat { keys: KeyFormat::Spread, value: 100 };
 const CLASS: DurabilityClass = DurabilityClass::Durable;
 const UNIT: Unit = Unit::OpsPerSecond;
@@ -75,11 +84,17 @@ fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Samples>>
     let ops = (each * threads) as u64;
     let opened = Engine::create_all(PEERS, CLASS, FORMAT)?;
     let run = |store: &dyn KeyValueStore, round| {
-        with_checksum(store, Measurement::wall_clock(ops, || produce(store, threads, each, round).map(|()| 0))?)
+        with_checksum(
+            store,
+            Measurement::wall_clock(ops, || produce(store, threads, each, round).map(|()| 0))?,
+        )
     };
     let mut candidates: Vec<Candidate<'_>> = opened
         .iter()
-        .map(|o: &OpenStore| Candidate { name: o.name, run: Box::new(move |round| run(o.store.as_ref(), round)) })
+        .map(|o: &OpenStore| Candidate {
+            name: o.name,
+            run: Box::new(move |round| run(o.store.as_ref(), round)),
+        })
         .collect();
     let few = scale.of(500);
     if threads == 1 {
@@ -88,7 +103,9 @@ fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Samples>>
     } else {
         let alone = Engine::TreeDb.create(CLASS, FORMAT)?;
         let run = move |round| -> Result<Measurement> {
-            let run = Measurement::wall_clock(few, || produce(alone.store.as_ref(), 1, few as usize, round).map(|()| 0))?;
+            let run = Measurement::wall_clock(few, || {
+                produce(alone.store.as_ref(), 1, few as usize, round).map(|()| 0)
+            })?;
             Ok(Measurement { checksum: None, ..run })
         };
         candidates.push(Candidate { name: "TreeDB, 1 producer", run: Box::new(run) });
@@ -106,7 +123,10 @@ fn transactions(scale: Scale, count: u64, size: u64) -> Result<Vec<Samples>> {
     };
     let mut candidates: Vec<Candidate<'_>> = opened
         .iter()
-        .map(|o: &OpenStore| Candidate { name: o.name, run: Box::new(move |round| run(o.store.as_ref(), round)) })
+        .map(|o: &OpenStore| Candidate {
+            name: o.name,
+            run: Box::new(move |round| run(o.store.as_ref(), round)),
+        })
         .collect();
     compare(UNIT, scale.rounds, &mut candidates)
 }

@@ -172,7 +172,8 @@ struct OneCore(CpuSet);
 impl OneCore {
     fn pin() -> Result<OneCore> {
         let all = sched_getaffinity(None)?;
-        let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).ok_or("the process may not run on any core")?;
+        let first =
+            (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).ok_or("the process may not run on any core")?;
         let mut one = CpuSet::new();
         one.set(first);
         sched_setaffinity(None, &one)?;

@@ -3,9 +3,11 @@
 use super::{MIN_ROUNDS, Scale};
 use crate::Result;
 use crate::comparison::{Candidate, Measurement, Unit, compare};
-use bench_common::Random;
+use crate::engines::{
+    DurabilityClass, Engine, EntryFormat, KeyFormat, KeyValueStore, OpenRowStore, OpenStore, Scan, row_stores,
+};
 use crate::report::{Goals, Row, progress, rows};
-use crate::engines::{DurabilityClass, EntryFormat, KeyFormat, KeyValueStore, OpenStore, OpenRowStore, Engine, Scan, row_stores};
+use bench_common::Random;
 
 pub(super) const ABOUT: &str = "One thread, everything in memory, no flush at commit. 8-byte keys are in random order, \
     8-byte counters are consecutive integers, 64-byte keys are paths; values have 100 bytes unless the row says \
@@ -15,8 +17,15 @@ pub(super) const ABOUT: &str = "One thread, everything in memory, no flush at co
     and most combinations of key format, value size and table size are left out.";
 
 const FAST: &[Engine] = &[Engine::TreeDb, Engine::Lmdb, Engine::Mdbx, Engine::Redb];
-const ALL: &[Engine] =
-    &[Engine::TreeDb, Engine::Lmdb, Engine::Mdbx, Engine::Redb, Engine::Fjall, Engine::RocksDb, Engine::Sqlite];
+const ALL: &[Engine] = &[
+    Engine::TreeDb,
+    Engine::Lmdb,
+    Engine::Mdbx,
+    Engine::Redb,
+    Engine::Fjall,
+    Engine::RocksDb,
+    Engine::Sqlite,
+];
 /// Includes the second configuration of libmdbx, which is better for some writes.
 const WRITERS: &[Engine] = &[Engine::TreeDb, Engine::Lmdb, Engine::Mdbx, Engine::MdbxNoMap, Engine::Redb];
 
@@ -130,7 +139,8 @@ impl Table {
             .map(|&peer| Candidate { name: peer.name(), run: Box::new(move |_| run(peer)) })
             .collect();
         // Loads of a million entries take long.
-        let rounds = if numbers.len() < 1_000_000 { self.scale.rounds } else { self.scale.rounds.min(MIN_ROUNDS) };
+        let rounds =
+            if numbers.len() < 1_000_000 { self.scale.rounds } else { self.scale.rounds.min(MIN_ROUNDS) };
         self.add_rounds(&name, rounds, goals, &mut candidates)
     }
 

@@ -7,10 +7,10 @@ use rustix::fs::{Advice, fadvise};
 
 use super::{MIN_ROUNDS, Scale};
 use crate::Result;
-use crate::worker::start;
-use crate::comparison::{Samples, Candidate, Measurement, Unit, compare};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+use crate::engines::{DataDir, DurabilityClass, Engine};
 use crate::report::{Goals, Row, progress, rows};
-use crate::engines::{DurabilityClass, DataDir, Engine};
+use crate::worker::start;
 
 pub(super) const ABOUT: &str = "Random gets, 1,000 per snapshot, among a million entries of 1,000 bytes. Each engine runs in a \
     process of its own in a control group with a memory limit, which includes the page cache. Before each measurement \
@@ -101,7 +101,8 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         if scale.wants(name) {
             eprintln!("memory: {name}");
             let goals = if fraction == 4 { GOALS } else { &[] };
-            let rows = rows(name, DurabilityClass::Relaxed.label(), Unit::NanosPerOp, gets(scale, fraction)?, goals);
+            let rows =
+                rows(name, DurabilityClass::Relaxed.label(), Unit::NanosPerOp, gets(scale, fraction)?, goals);
             rows.iter().for_each(progress);
             out.extend(rows);
         }

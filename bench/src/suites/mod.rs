@@ -106,10 +106,15 @@ impl Suite {
     /// does not contain the code.
     pub fn run(&self, scale: Scale) -> Result<()> {
         let exploratory = scale.exploratory();
-        if exploratory.is_none() && machine::has_uncommitted_changes() && std::env::var_os("BENCH_DIRTY").is_none() {
-            return Err("there are uncommitted changes, and a result file must name the commit it was measured at: \
+        if exploratory.is_none()
+            && machine::has_uncommitted_changes()
+            && std::env::var_os("BENCH_DIRTY").is_none()
+        {
+            return Err(
+                "there are uncommitted changes, and a result file must name the commit it was measured at: \
                         commit them, or set BENCH_DIRTY=1 to write a file that is marked as such"
-                .into());
+                    .into(),
+            );
         }
         // Before the work, so that the load average does not include it.
         let machine = machine::describe(&engines::base()?)?;

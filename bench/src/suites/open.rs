@@ -4,10 +4,10 @@ use std::fs;
 
 use super::Scale;
 use crate::Result;
-use crate::worker::{SMALL, start};
-use crate::comparison::{Samples, Candidate, Measurement, Unit, compare};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+use crate::engines::{CACHE, DataDir, DurabilityClass, Engine, Scan};
 use crate::report::{Goals, Row, THE_GOAL, progress, rows};
-use crate::engines::{CACHE, DurabilityClass, DataDir, Engine, Scan};
+use crate::worker::{SMALL, start};
 
 pub(super) const ABOUT: &str = "8-byte keys in random order, values of 100 bytes. After a clean close: the time to open \
     the store and get one key, with the files in the page cache. After a kill: a process puts entries, 100 per commit, \
@@ -15,8 +15,15 @@ pub(super) const ABOUT: &str = "8-byte keys in random order, values of 100 bytes
     log. The peers shown there keep a log as well: RocksDB and fjall read it into memory. All tables must be equal \
     afterwards.";
 
-const ALL: &[Engine] =
-    &[Engine::TreeDb, Engine::Lmdb, Engine::Mdbx, Engine::Redb, Engine::Fjall, Engine::RocksDb, Engine::Sqlite];
+const ALL: &[Engine] = &[
+    Engine::TreeDb,
+    Engine::Lmdb,
+    Engine::Mdbx,
+    Engine::Redb,
+    Engine::Fjall,
+    Engine::RocksDb,
+    Engine::Sqlite,
+];
 const FEW: &[Engine] = &[Engine::TreeDb, Engine::Lmdb];
 /// Engines with a log to replay.
 const LOGGING: &[Engine] = &[Engine::TreeDb, Engine::Fjall, Engine::RocksDb];
@@ -39,7 +46,8 @@ fn clean(scale: Scale, peers: &[Engine], size: u64) -> Result<Vec<Samples>> {
             let mut opened = None;
             // Closing is outside the timer.
             let run = Measurement::wall_clock(1, || {
-                let store = opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
+                let store =
+                    opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
                 store.get(&[round % size], 1)
             });
             drop(opened);
@@ -62,7 +70,8 @@ fn killed(scale: Scale, count: u64) -> Result<Vec<Samples>> {
             start(&["abort", peer.name(), path, &count.to_string()])?;
             let mut opened = None;
             let run = Measurement::wall_clock(count, || {
-                let store = opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
+                let store =
+                    opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
                 store.get(&[count / 2], 1)
             })?;
             let checksum = opened.as_ref().map(|store| store.scan(Scan::Verify)).transpose()?;
@@ -92,8 +101,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         let name = format!("open after a clean close, {label} keys");
         add(&name, Unit::Microseconds, &|| clean(scale, peers, scale.of(size)))?;
     }
-    add("log replay of 300k entries after a kill", Unit::OpsPerSecond, &|| {
-        killed(scale, scale.of(300_000))
-    })?;
+    add("log replay of 300k entries after a kill", Unit::OpsPerSecond, &|| killed(scale, scale.of(300_000)))?;
     Ok(out)
 }

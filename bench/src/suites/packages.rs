@@ -9,9 +9,9 @@ use super::documents::{BY_ID, BY_OTHER, BY_UNIQUE, INSERT, NONE};
 use crate::Result;
 use crate::comparison::{Candidate, Measurement, Unit, compare};
 use crate::debian_packages::{PackageStore, available};
+use crate::engines::DurabilityClass;
 use crate::engines::package_stores::{LmdbPackages, SqlitePackages};
 use crate::engines::treedb::TreeDbPackages;
-use crate::engines::DurabilityClass;
 use crate::report::{Row, rows};
 
 type Open = fn(&[String]) -> Result<Box<dyn PackageStore>>;

@@ -126,7 +126,12 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     pg.run("VACUUM ANALYZE")?;
     add("point lookup, int4", time, scale.of(100_000), "SELECT {}points($N, $ROUND);")?;
     add("point lookup, text", time, scale.of(100_000), "SELECT {}texts($N, $ROUND);")?;
-    add("ordered range of 100, int4, index-only scan", time, scale.of(10_000), "SELECT {}ranges($N, $ROUND);")?;
+    add(
+        "ordered range of 100, int4, index-only scan",
+        time,
+        scale.of(10_000),
+        "SELECT {}ranges($N, $ROUND);",
+    )?;
     let rows = scale.of(100_000);
     add(
         "insert into a table with an index, int4",

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Scale;
 use crate::Result;
 use crate::comparison::{Candidate, Measurement, Unit, compare};
-use bench_common::Random;
+use crate::engines::{DurabilityClass, Engine, EntryFormat, KeyFormat, KeyValueStore, OpenStore};
 use crate::report::{Goals, Row, progress, rows};
-use crate::engines::{DurabilityClass, EntryFormat, KeyFormat, KeyValueStore, OpenStore, Engine};
+use bench_common::Random;
 
 pub(super) const ABOUT: &str = "Random gets among a million 8-byte keys with values of 100 bytes, 1,000 per snapshot, \
     counted over all readers. The concurrent writer updates random keys as fast as it can, one per commit, without \

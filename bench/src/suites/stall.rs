@@ -5,9 +5,9 @@ use std::time::Instant;
 use super::{MIN_ROUNDS, Scale};
 use crate::Result;
 use crate::comparison::{Samples, Unit};
-use bench_common::Random;
+use crate::engines::{DurabilityClass, Engine, EntryFormat, KeyFormat, OpenStore, Scan};
 use crate::report::{Row, progress, rows};
-use crate::engines::{DurabilityClass, EntryFormat, KeyFormat, OpenStore, Engine, Scan};
+use bench_common::Random;
 
 pub(super) const ABOUT: &str = "Random updates among a million 8-byte keys with values of 100 bytes, one per commit, \
     without flushes, as fast as one thread can; every commit is timed. There are enough of them that TreeDB makes \
