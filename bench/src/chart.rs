@@ -140,7 +140,7 @@ fn head(suite: &str) -> Group {
     group.append(legend(x + 32.0, "behind the peer named at the right"));
     x += 245.0;
     group.append(circle(x, y + BAR / 2.0).set("fill", "white").set("stroke", MUTED));
-    group.append(legend(x + 9.0, "other peers (all figures are in the tables)"));
+    group.append(legend(x + 9.0, "other peers (their ratios are in the tables)"));
     group
 }
 

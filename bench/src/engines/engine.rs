@@ -121,7 +121,9 @@ impl Engine {
             Engine::RocksDb => Box::new(RocksDbKeyValue::open(class, format, dir, cache)?),
             #[cfg(not(feature = "peers"))]
             _ => {
-                return Err(format!("{} was not compiled in: build with --features peers", self.name()).into());
+                return Err(
+                    format!("{} was not compiled in: build with --features peers", self.name()).into()
+                );
             }
         })
     }

@@ -17,7 +17,7 @@ use crate::Result;
 
 /// PoloDB as a document store. Its commits are always flushed.
 pub struct PoloDbDocuments {
-    // Dropped first: the process ends at the end of its input, and has closed its files before the directory goes.
+    // Dropped first: the process ends at the end of its input, and has closed its files before the directory is removed.
     process: Mutex<Process>,
     data_dir: DataDir,
 }

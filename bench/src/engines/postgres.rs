@@ -95,9 +95,9 @@ impl Postgres {
         let line = output.lines().last().unwrap_or_default();
         let parts: Option<(u64, i64)> = line
             .split_once('|')
-            .and_then(|(spent, answer)| Some((spent.parse().ok()?, answer.parse().ok()?)));
-        let (spent, answer) = parts.ok_or_else(|| format!("{sql} returned {line:?}"))?;
-        Ok(Measurement { ops, spent, checksum: Some(answer as u64) })
+            .and_then(|(spent, checksum)| Some((spent.parse().ok()?, checksum.parse().ok()?)));
+        let (spent, checksum) = parts.ok_or_else(|| format!("{sql} returned {line:?}"))?;
+        Ok(Measurement { ops, spent, checksum: Some(checksum as u64) })
     }
 }
 

@@ -70,26 +70,26 @@ impl Disk {
             }
             Ok(0)
         })
-        .map(|run| Measurement { checksum: None, ..run })
+        .map(|measured| Measurement { checksum: None, ..measured })
     }
 }
 
-fn with_checksum(store: &dyn KeyValueStore, run: Measurement) -> Result<Measurement> {
-    Ok(Measurement { checksum: Some(store.scan(Scan::Verify)?), ..run })
+fn with_checksum(store: &dyn KeyValueStore, measured: Measurement) -> Result<Measurement> {
+    Ok(Measurement { checksum: Some(store.scan(Scan::Verify)?), ..measured })
 }
 
 /// Commits by a number of concurrent producers.
 fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Samples>> {
     let each = (scale.of(commits) as usize / threads).max(1);
     let ops = (each * threads) as u64;
-    let opened = Engine::create_all(PEERS, CLASS, FORMAT)?;
+    let stores = Engine::create_all(PEERS, CLASS, FORMAT)?;
     let run = |store: &dyn KeyValueStore, round| {
         with_checksum(
             store,
             Measurement::wall_clock(ops, || produce(store, threads, each, round).map(|()| 0))?,
         )
     };
-    let mut candidates: Vec<Candidate<'_>> = opened
+    let mut candidates: Vec<Candidate<'_>> = stores
         .iter()
         .map(|o: &OpenStore| Candidate {
             name: o.name,
@@ -103,10 +103,10 @@ fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Samples>>
     } else {
         let alone = Engine::TreeDb.create(CLASS, FORMAT)?;
         let run = move |round| -> Result<Measurement> {
-            let run = Measurement::wall_clock(few, || {
+            let measured = Measurement::wall_clock(few, || {
                 produce(alone.store.as_ref(), 1, few as usize, round).map(|()| 0)
             })?;
-            Ok(Measurement { checksum: None, ..run })
+            Ok(Measurement { checksum: None, ..measured })
         };
         candidates.push(Candidate { name: "TreeDB, 1 producer", run: Box::new(run) });
     }
@@ -115,13 +115,13 @@ fn producers(scale: Scale, threads: usize, commits: u64) -> Result<Vec<Samples>>
 
 /// Transactions of `size` entries, `count` of them, by one producer.
 fn transactions(scale: Scale, count: u64, size: u64) -> Result<Vec<Samples>> {
-    let opened = Engine::create_all(PEERS, CLASS, FORMAT)?;
+    let stores = Engine::create_all(PEERS, CLASS, FORMAT)?;
     let (count, size) = (scale.of(count), size as usize);
     let numbers: Vec<u64> = (0..count * size as u64).collect();
     let run = |store: &dyn KeyValueStore, round| {
         with_checksum(store, Measurement::wall_clock(count, || store.put(&numbers, size, round).map(|()| 0))?)
     };
-    let mut candidates: Vec<Candidate<'_>> = opened
+    let mut candidates: Vec<Candidate<'_>> = stores
         .iter()
         .map(|o: &OpenStore| Candidate {
             name: o.name,

@@ -83,8 +83,8 @@ type Work<'a> = &'a dyn Fn(&dyn KeyValueStore, &[u64], u64) -> Result<u64>;
 type Numbers<'a> = &'a dyn Fn(u64) -> Vec<u64>;
 
 impl Table {
-    fn add(&mut self, name: &str, goals: Goals<'_>, stores: &mut [Candidate<'_>]) -> Result<()> {
-        self.add_rounds(name, self.scale.rounds, goals, stores)
+    fn add(&mut self, name: &str, goals: Goals<'_>, candidates: &mut [Candidate<'_>]) -> Result<()> {
+        self.add_rounds(name, self.scale.rounds, goals, candidates)
     }
 
     fn add_rounds(
@@ -92,9 +92,9 @@ impl Table {
         name: &str,
         rounds: u64,
         goals: Goals<'_>,
-        stores: &mut [Candidate<'_>],
+        candidates: &mut [Candidate<'_>],
     ) -> Result<()> {
-        let samples = compare(Unit::NanosPerOp, rounds, stores)?;
+        let samples = compare(Unit::NanosPerOp, rounds, candidates)?;
         let rows = rows(name, CLASS.label(), Unit::NanosPerOp, samples, goals);
         rows.iter().for_each(progress);
         self.out.extend(rows);
@@ -124,11 +124,11 @@ impl Table {
             for _ in 0..times {
                 let opened = peer.create(CLASS, shape.format)?;
                 let store = &opened.store;
-                let run = Measurement::single_threaded(1, || {
+                let measured = Measurement::single_threaded(1, || {
                     if sorted { store.put_sorted(numbers, BATCH, 0) } else { store.put(numbers, BATCH, 0) }
                         .map(|()| 0)
                 })?;
-                spent += run.spent;
+                spent += measured.spent;
                 checksum = Some(store.scan(Scan::Verify)?);
             }
             Ok(Measurement { ops: times * numbers.len() as u64, spent, checksum })
@@ -160,22 +160,23 @@ impl Table {
             return Ok(());
         }
         eprintln!("kv: {name}");
-        let opened = on.stores()?;
+        let stores = on.stores()?;
         let run = |store: &dyn KeyValueStore, round| -> Result<Measurement> {
             let numbers = numbers(round);
-            let run = Measurement::single_threaded(numbers.len() as u64, || work(store, &numbers, round))?;
+            let measured =
+                Measurement::single_threaded(numbers.len() as u64, || work(store, &numbers, round))?;
             if !writes {
-                return Ok(run);
+                return Ok(measured);
             }
-            Ok(Measurement { checksum: Some(store.scan(Scan::Verify)?), ..run })
+            Ok(Measurement { checksum: Some(store.scan(Scan::Verify)?), ..measured })
         };
-        let mut candidates: Vec<Candidate<'_>> = opened
+        let mut candidates: Vec<Candidate<'_>> = stores
             .iter()
             .map(|o| Candidate { name: o.name, run: Box::new(move |round| run(o.store.as_ref(), round)) })
             .collect();
         self.add(&name, goals, &mut candidates)?;
         if writes {
-            opened.iter().try_for_each(|opened| opened.store.checkpoint())?;
+            stores.iter().try_for_each(|opened| opened.store.checkpoint())?;
         }
         Ok(())
     }
@@ -197,9 +198,9 @@ impl<'p> Loaded<'p> {
         if self.stores.is_empty() {
             self.stores = Engine::create_all(self.peers, CLASS, self.shape.format)?;
             let numbers = shuffled(self.shape.size);
-            for store in &self.stores {
-                store.store.put(&numbers, BATCH, 0)?;
-                store.store.checkpoint()?;
+            for opened in &self.stores {
+                opened.store.put(&numbers, BATCH, 0)?;
+                opened.store.checkpoint()?;
             }
         }
         Ok(&self.stores)
@@ -276,9 +277,9 @@ fn by_row_number(table: &mut Table, size: u64) -> Result<()> {
         let opened = row_stores(CLASS, format)?;
         let run = |store: &OpenRowStore, round: u64| {
             let append = || store.rows.append(round * size + 1, size, BATCH as u64).map(|()| 0);
-            let run = Measurement::single_threaded(size, append)?;
+            let measured = Measurement::single_threaded(size, append)?;
             let all: Vec<u64> = (1..=(round + 1) * size).collect();
-            Ok(Measurement { checksum: Some(store.rows.get(&all)?), ..run })
+            Ok(Measurement { checksum: Some(store.rows.get(&all)?), ..measured })
         };
         let stores = opened.iter();
         let mut candidates: Vec<Candidate<'_>> =

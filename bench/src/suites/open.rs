@@ -45,13 +45,13 @@ fn clean(scale: Scale, peers: &[Engine], size: u64) -> Result<Vec<Samples>> {
         let run = move |round: u64| {
             let mut opened = None;
             // Closing is outside the timer.
-            let run = Measurement::wall_clock(1, || {
+            let measured = Measurement::wall_clock(1, || {
                 let store =
                     opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
                 store.get(&[round % size], 1)
             });
             drop(opened);
-            run
+            measured
         };
         candidates.push(Candidate { name: peer.name(), run: Box::new(run) });
     }
@@ -69,7 +69,7 @@ fn killed(scale: Scale, count: u64) -> Result<Vec<Samples>> {
             let path = data_dir.path().to_str().ok_or("the path of the data directory is not UTF-8")?;
             start(&["abort", peer.name(), path, &count.to_string()])?;
             let mut opened = None;
-            let run = Measurement::wall_clock(count, || {
+            let measured = Measurement::wall_clock(count, || {
                 let store =
                     opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
                 store.get(&[count / 2], 1)
@@ -77,7 +77,7 @@ fn killed(scale: Scale, count: u64) -> Result<Vec<Samples>> {
             let checksum = opened.as_ref().map(|store| store.scan(Scan::Verify)).transpose()?;
             drop(opened);
             fs::remove_dir_all(data_dir.path())?;
-            Ok(Measurement { checksum, ..run })
+            Ok(Measurement { checksum, ..measured })
         };
         candidates.push(Candidate { name: peer.name(), run: Box::new(run) });
     }

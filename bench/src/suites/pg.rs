@@ -51,7 +51,7 @@ BEGIN
     END LOOP;
     RETURN nanos(since) || '|' || total;
 END $$;
-CREATE FUNCTION {}texts(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+CREATE FUNCTION {}text_points(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got int; step bigint := round * 7919;
 BEGIN
     FOR i IN 1..n LOOP
@@ -125,7 +125,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     }
     pg.run("VACUUM ANALYZE")?;
     add("point lookup, int4", time, scale.of(100_000), "SELECT {}points($N, $ROUND);")?;
-    add("point lookup, text", time, scale.of(100_000), "SELECT {}texts($N, $ROUND);")?;
+    add("point lookup, text", time, scale.of(100_000), "SELECT {}text_points($N, $ROUND);")?;
     add(
         "ordered range of 100, int4, index-only scan",
         time,

@@ -44,7 +44,7 @@ fn read(store: &dyn KeyValueStore, load: Load, ops: u64, size: u64, round: u64) 
                 Ok(())
             })
         });
-        let run = Measurement::wall_clock(ops * load.readers, || {
+        let measured = Measurement::wall_clock(ops * load.readers, || {
             let readers = orders.iter().map(|order| scope.spawn(move || store.get(order, 1000)));
             let readers: Vec<_> = readers.collect();
             readers.into_iter().try_fold(0u64, |sum, reader| {
@@ -53,16 +53,16 @@ fn read(store: &dyn KeyValueStore, load: Load, ops: u64, size: u64, round: u64) 
         });
         stop.store(true, Ordering::Relaxed);
         writer.map_or(Ok(Ok(())), |writer| writer.join()).map_err(|_| "the writer panicked")??;
-        run
+        measured
     })
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let size = scale.of(1_000_000);
-    let opened = Engine::create_all(PEERS, DurabilityClass::Relaxed, FORMAT)?;
-    for store in &opened {
-        store.store.put(&FORMAT.sorted(size), 10_000, 0)?;
-        store.store.checkpoint()?;
+    let stores = Engine::create_all(PEERS, DurabilityClass::Relaxed, FORMAT)?;
+    for opened in &stores {
+        opened.store.put(&FORMAT.sorted(size), 10_000, 0)?;
+        opened.store.checkpoint()?;
     }
     let ops = scale.of(300_000);
     let of = |readers, writer| Load { readers, writer };
@@ -80,13 +80,13 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             continue;
         }
         eprintln!("readers: {name}");
-        let run = move |store: &OpenStore, load, round| read(store.store.as_ref(), load, ops, size, round);
-        let mut candidates: Vec<Candidate<'_>> = opened
+        let run = move |opened: &OpenStore, load, round| read(opened.store.as_ref(), load, ops, size, round);
+        let mut candidates: Vec<Candidate<'_>> = stores
             .iter()
             .map(|o| Candidate { name: o.name, run: Box::new(move |round| run(o, load, round)) })
             .collect();
         let mut goals: Vec<(&str, f64)> = Vec::new();
-        if let (Some((baseline, name, goal)), Some(ours)) = (baseline, opened.first()) {
+        if let (Some((baseline, name, goal)), Some(ours)) = (baseline, stores.first()) {
             let run = move |round| Ok(Measurement { checksum: None, ..run(ours, baseline, round)? });
             candidates.push(Candidate { name, run: Box::new(run) });
             goals.push((name, goal));

@@ -20,35 +20,35 @@ const FORMAT: EntryFormat = EntryFormat { keys: KeyFormat::Spread, value: 100 };
 const LONGEST: f64 = 20_000.0;
 
 /// Maximum and 99.9th percentile in microseconds, and the checksum.
-fn measure(store: &OpenStore, ops: u64, size: u64, round: u64) -> Result<(f64, f64, u64)> {
+fn measure(opened: &OpenStore, ops: u64, size: u64, round: u64) -> Result<(f64, f64, u64)> {
     let mut times = Vec::with_capacity(ops as usize);
     for n in Random::new(round + 1, size).take(ops as usize) {
         let start = Instant::now();
-        store.store.put(&[n], 1, round + 1)?;
+        opened.store.put(&[n], 1, round + 1)?;
         times.push(start.elapsed().as_nanos() as u64);
     }
     times.sort_unstable();
     let at = |part: f64| times.get((times.len() as f64 * part) as usize).map_or(0.0, |ns| *ns as f64 / 1e3);
     let longest = times.last().map_or(0.0, |ns| *ns as f64 / 1e3);
-    Ok((longest, at(0.999), store.store.scan(Scan::Verify)?))
+    Ok((longest, at(0.999), opened.store.scan(Scan::Verify)?))
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let (size, ops) = (scale.of(1_000_000), scale.of(1_000_000));
-    let opened = Engine::create_all(PEERS, DurabilityClass::Relaxed, FORMAT)?;
-    for store in &opened {
-        store.store.put(&FORMAT.sorted(size), 10_000, 0)?;
-        store.store.checkpoint()?;
+    let stores = Engine::create_all(PEERS, DurabilityClass::Relaxed, FORMAT)?;
+    for opened in &stores {
+        opened.store.put(&FORMAT.sorted(size), 10_000, 0)?;
+        opened.store.checkpoint()?;
     }
-    let none = || opened.iter().map(|o| Samples { name: o.name, rounds: Vec::new() }).collect::<Vec<_>>();
+    let none = || stores.iter().map(|o| Samples { name: o.name, rounds: Vec::new() }).collect::<Vec<_>>();
     let (mut longest, mut rare) = (none(), none());
     // Rounds take long, and there is nothing to warm up.
     for round in 0..scale.rounds.min(MIN_ROUNDS) {
         eprintln!("stall: round {round}");
         let mut checksums = Vec::new();
-        for i in 0..opened.len() {
-            let at = (i + round as usize) % opened.len();
-            let (most, often, checksum) = measure(&opened[at], ops, size, round)?;
+        for i in 0..stores.len() {
+            let at = (i + round as usize) % stores.len();
+            let (most, often, checksum) = measure(&stores[at], ops, size, round)?;
             longest[at].rounds.push(most);
             rare[at].rounds.push(often);
             checksums.push(checksum);
