@@ -30,10 +30,10 @@ release: ## Library and server, optimised
 install: setup ## Build the extension and install it into PG_CONFIG's Postgres (default: the one on PATH)
 	@scripts/pg_install.sh "$(PG_CONFIG)"
 
-bench: ## One suite beside its peers (SUITE=name, or all): a table, and bench/results/NAME.json
+bench: ## Compare TreeDB with its peers (SUITE=name, or all): a table, and bench/results/NAME.json
 	@scripts/bench.sh $(SUITE)
 
-bench-docs: ## Write docs/benchmarks.md from bench/results/
+bench-docs: ## Write docs/benchmarks.md and its pictures from bench/results/
 	@cargo run -q --release -p bench -- docs
 
 instructions: setup ## Instructions of the hot paths under callgrind, against bench/instructions/counts.json

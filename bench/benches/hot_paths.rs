@@ -1,25 +1,25 @@
-//! The hot paths of TreeDB alone, by criterion: to see a change from one commit to the next. Comparisons with peers
-//! are `make bench`'s.
+//! Criterion benchmarks of TreeDB's hot paths, to compare two commits. `make bench` compares TreeDB with its peers.
 
-use bench::people::Random;
-use bench::sides::{Class, Form, KeyForm, Opened, Peer};
+use bench::engines::{DurabilityClass, Engine, EntryFormat, KeyFormat, OpenStore};
+use bench_common::Random;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const SIZE: u64 = 100_000;
 const LOOP: usize = 1000;
 
-fn loaded() -> bench::Result<Opened> {
-    let side = Peer::TreeDb.keys(Class::Relaxed, Form { keys: KeyForm::Spread, value: 100 })?;
-    side.keys.put(&(0..SIZE).collect::<Vec<u64>>(), 10_000, 0)?;
-    Ok(side)
+fn loaded() -> bench::Result<OpenStore> {
+    let store = Engine::TreeDb
+        .create(DurabilityClass::Relaxed, EntryFormat { keys: KeyFormat::Spread, value: 100 })?;
+    store.store.put(&(0..SIZE).collect::<Vec<u64>>(), 10_000, 0)?;
+    Ok(store)
 }
 
 fn keys(c: &mut Criterion) {
     let opened = match loaded() {
         Ok(opened) => opened,
-        Err(e) => return eprintln!("no store in the bench folder: {e}"),
+        Err(e) => return eprintln!("cannot open a store in the benchmark directory: {e}"),
     };
-    let side = &opened.keys;
+    let store = &opened.store;
     let mut group = c.benchmark_group("keys, 100k of 8 bytes, values of 100");
     group.throughput(Throughput::Elements(LOOP as u64));
     let mut seed = 0;
@@ -27,10 +27,10 @@ fn keys(c: &mut Criterion) {
         seed += 1;
         Random::new(seed, SIZE).take(LOOP).collect::<Vec<u64>>()
     };
-    group.bench_function("get, 1000 to a snapshot", |b| b.iter(|| side.get(&order(), LOOP)));
-    group.bench_function("get, each in its own snapshot", |b| b.iter(|| side.get(&order(), 1)));
-    group.bench_function("put, each in its own relaxed commit", |b| b.iter(|| side.put(&order(), 1, 1)));
-    group.bench_function("put, 1000 to a relaxed commit", |b| b.iter(|| side.put(&order(), LOOP, 2)));
+    group.bench_function("get, 1000 per snapshot", |b| b.iter(|| store.get(&order(), LOOP)));
+    group.bench_function("get, each in its own snapshot", |b| b.iter(|| store.get(&order(), 1)));
+    group.bench_function("put, each in its own relaxed commit", |b| b.iter(|| store.put(&order(), 1, 1)));
+    group.bench_function("put, 1000 per relaxed commit", |b| b.iter(|| store.put(&order(), LOOP, 2)));
     group.finish();
 }
 

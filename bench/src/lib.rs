@@ -1,26 +1,30 @@
-//! TreeDB beside its peers: both sides of every ratio in one run.
+//! TreeDB compared with other embedded databases, all measured in the same run.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | [`suites`] | what is measured: `kv`, `documents`, `durable` and so on |
-//! | [`contest`] | how: sides take turns, round by round |
-//! | [`sides`] | TreeDB and its peers doing the same work |
-//! | [`child`] | work that needs a process of its own |
-//! | [`people`] | the documents |
-//! | [`report`] | the table and the result file |
-//! | [`machine`] | what it was measured on |
-//! | [`docs`] | `docs/benchmarks.md` from the result files |
+//! | [`suites`] | the workloads: `kv`, `documents`, `durable` and so on |
+//! | [`engines`] | TreeDB and its peers behind common traits |
+//! | `debian_packages` | a data set of real documents |
+//! | [`comparison`] | interleaved rounds, clocks, units and checksums |
+//! | [`worker`] | work that needs a process of its own |
+//! | [`machine`] | the machine, the commit and the peers' versions |
+//! | [`report`] | the printed table |
+//! | [`results`] | the result files |
+//! | [`page`] | `docs/benchmarks.md`, from the result files |
+//! | [`chart`] | its pictures |
 //!
-//! `bench/README.md` says how to read the figures.
+//! `bench/README.md` explains how to read the results.
 
-pub mod child;
-pub mod contest;
-pub mod docs;
+pub mod chart;
+pub mod comparison;
+mod debian_packages;
+pub mod engines;
 pub mod machine;
-pub mod people;
+pub mod page;
 pub mod report;
-pub mod sides;
+pub mod results;
 pub mod suites;
+pub mod worker;
 
-/// What a bench returns: any error ends the run.
+/// Any error ends the run.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;

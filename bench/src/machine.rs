@@ -1,4 +1,4 @@
-//! What a result was measured on.
+//! The machine, the commit and the peers' versions that a result file names.
 
 use std::fs;
 use std::io::Write;
@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::Result;
-use crate::contest::median;
+use crate::comparison::median;
+use crate::results::Machine;
 
 fn line_of(path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -34,9 +35,9 @@ fn file_system(dir: &Path) -> Option<String> {
     mounts.filter(|(at, _)| dir.starts_with(at)).max_by_key(|(at, _)| at.len()).map(|(_, kind)| kind)
 }
 
-/// The median time of writing 4 KiB into a laid-out file and flushing it, in microseconds: what one durable commit
-/// costs at least.
-pub fn flush_micros(dir: &Path) -> Result<f64> {
+/// The median time in microseconds to write 4 KiB to a preallocated file and flush it: the minimum cost of one durable
+/// commit.
+fn flush_micros(dir: &Path) -> Result<f64> {
     let path = dir.join("flush-probe");
     let mut file = fs::File::options().create(true).write(true).truncate(true).open(&path)?;
     file.write_all(&vec![0; 1 << 20])?;
@@ -52,46 +53,64 @@ pub fn flush_micros(dir: &Path) -> Result<f64> {
     Ok(median(&times))
 }
 
-/// Facts for a result file.
-///
-/// # Errors
-/// If the bench folder cannot be written.
-pub fn facts(dir: &Path) -> Result<Value> {
-    let changed =
-        output("git", &["status", "--porcelain", "--untracked-files=no"]).is_none_or(|s| !s.is_empty());
-    let commit = output("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".into());
-    Ok(json!({
-        "cores": std::thread::available_parallelism().map_or(0, usize::from),
-        "cpu": line_of("/proc/cpuinfo", "model name").unwrap_or_default(),
-        "memory": line_of("/proc/meminfo", "MemTotal").unwrap_or_default(),
-        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().split('-').next(),
-        "file_system": file_system(dir).unwrap_or_default(),
-        "write_and_fdatasync_us": (flush_micros(dir)? * 10.0).round() / 10.0,
-        "load_at_start": fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next(),
-        "rustc": output("rustc", &["--version"]).unwrap_or_default(),
-        "commit": if changed { format!("{commit} and uncommitted changes") } else { commit },
-        "peers": peers(),
-    }))
+/// The checkout that the program was built from.
+const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Whether tracked files differ from the last commit. What the benchmarks themselves write does not count.
+pub fn has_uncommitted_changes() -> bool {
+    let written = [":!bench/results", ":!docs/benchmarks.md", ":!docs/benchmarks"];
+    let args = ["-C", CHECKOUT, "status", "--porcelain", "--untracked-files=no", "--", "."];
+    let args: Vec<&str> = args.into_iter().chain(written).collect();
+    output("git", &args).is_none_or(|changes| !changes.is_empty())
 }
 
-/// The peers' versions: those of C libraries as they say, those of crates from the lock file.
-fn peers() -> Value {
+/// Describes the machine, the commit and the peers for a result file.
+///
+/// # Errors
+/// If `dir` cannot be written to.
+pub fn describe(dir: &Path) -> Result<Machine> {
+    let commit = output("git", &["-C", CHECKOUT, "rev-parse", "--short=12", "HEAD"]);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    Ok(Machine {
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+        cpu: line_of("/proc/cpuinfo", "model name").unwrap_or_default(),
+        memory: line_of("/proc/meminfo", "MemTotal").unwrap_or_default(),
+        kernel: kernel.trim().split('-').next().unwrap_or_default().to_owned(),
+        file_system: file_system(dir).unwrap_or_default(),
+        write_and_fdatasync_us: (flush_micros(dir)? * 10.0).round() / 10.0,
+        load_at_start: load.split(' ').next().unwrap_or_default().to_owned(),
+        rustc: output("rustc", &["--version"]).unwrap_or_default(),
+        commit: commit.unwrap_or_else(|| "unknown".to_owned()),
+        dirty: has_uncommitted_changes(),
+        peers: peers(),
+    })
+}
+
+/// The peers' versions: as reported by C libraries, and from the lock file for crates.
+fn peers() -> Map<String, Value> {
     let lmdb = heed::lmdb_version();
-    let lmdb = format!("{}.{}.{}", lmdb.major, lmdb.minor, lmdb.patch);
-    let mut peers = json!({ "SQLite": rusqlite::version(), "LMDB": lmdb });
+    let mut peers = Map::new();
+    let mut add = |name: &str, version: Option<String>| {
+        peers.insert(name.to_owned(), version.unwrap_or_else(|| "unknown".to_owned()).into());
+    };
+    add("SQLite", Some(rusqlite::version().to_owned()));
+    add("LMDB", Some(format!("{}.{}.{}", lmdb.major, lmdb.minor, lmdb.patch)));
     if cfg!(feature = "peers") {
-        for (name, package) in [("libmdbx", "mdbx-sys"), ("redb", "redb"), ("fjall", "fjall")] {
-            peers[name] = json!(locked(package).unwrap_or_else(|| "unknown".into()));
-        }
-        let rocksdb = output("dpkg-query", &["-W", "-f", "${Version}", "librocksdb-dev"]);
-        peers["RocksDB"] = json!(rocksdb.unwrap_or_else(|| "unknown".into()));
+        add("libmdbx", locked(LOCK, "mdbx-sys"));
+        add("redb", locked(LOCK, "redb"));
+        add("fjall", locked(LOCK, "fjall"));
+        add("RocksDB", output("dpkg-query", &["-W", "-f", "${Version}", "librocksdb-dev"]));
+        add("PoloDB", locked(POLODB_LOCK, "polodb_core"));
     }
     peers
 }
 
-/// The version of a package in the lock file.
-fn locked(package: &str) -> Option<String> {
-    let lock = include_str!("../../Cargo.lock");
+const LOCK: &str = include_str!("../../Cargo.lock");
+const POLODB_LOCK: &str = include_str!("../polodb/Cargo.lock");
+
+/// The version of a package in a lock file.
+fn locked(lock: &str, package: &str) -> Option<String> {
     let (_, after) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
     Some(after.split_once('"')?.0.to_owned())
 }

@@ -1,19 +1,19 @@
-//! `make bench SUITE=name`, `make bench-docs`.
+//! The program of `make bench SUITE=name` and `make bench-docs`.
 
 use std::process::ExitCode;
 
 use bench::suites::{SUITES, Scale};
-use bench::{Result, child, docs};
+use bench::{Result, page, worker};
 
 fn run(wanted: &str) -> Result<()> {
     if wanted == "docs" {
-        println!("written to {}", docs::write()?.display());
+        println!("written to {}", page::write()?.display());
         return Ok(());
     }
     let chosen: Vec<_> = SUITES.iter().filter(|s| wanted == "all" || wanted == s.name).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
-        return Err(format!("no suite {wanted:?}: there are {}, all and docs", names.join(", ")).into());
+        return Err(format!("there is no suite {wanted:?}: choose {}, all or docs", names.join(", ")).into());
     }
     chosen.into_iter().try_for_each(|suite| suite.run(Scale::chosen()))
 }
@@ -21,7 +21,7 @@ fn run(wanted: &str) -> Result<()> {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.split_first() {
-        Some((first, work)) if first == child::COMMAND => child::run(work),
+        Some((first, task)) if first == worker::COMMAND => worker::run(task),
         first => run(first.map_or("all", |(wanted, _)| wanted)),
     };
     match done {

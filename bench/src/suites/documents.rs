@@ -1,25 +1,34 @@
-//! Documents with two indexes beside SQLite and LMDB: inserted, fetched by `_id` and by their indexes, changed, and their
-//! bytes on the disk.
+//! Documents with two indexes: inserts, finds by `_id` and by index, updates, deletes, and file sizes.
 
-use super::{Scale, lookups, packages};
+use bench_common::{CITIES, IdPattern, Random};
+
+use super::{Scale, concurrent_reads, packages};
 use crate::Result;
-use crate::contest::{Side, Turn, Unit, contest};
-use crate::people::{CITIES, Names, Random};
-use crate::report::{Goals, Row, rows};
-use crate::sides::{Class, Documents, LmdbDocuments, Shape, SqliteDocuments, TreeDbDocuments};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+#[cfg(feature = "peers")]
+use crate::engines::PoloDbDocuments;
+use crate::engines::{
+    DocumentStore, DurabilityClass, Layout, LmdbDocuments, SqliteDocuments, TreeDbDocuments, is_chosen,
+};
+use crate::report::{Goals, Row, progress, rows};
 
 pub(super) const ABOUT: &str = "Documents of about 112 bytes as JSON, with a unique index on `email` and an index on \
-    `city`, one thread where nothing else is said, everything in memory. Encoding from fields and decoding to fields is inside the timer on all \
-    sides. Counts in all and in one city (through the index), or every field fetched, have to agree. Bytes are what \
-    the files take from the disk after the logs were folded in; TreeDB's include its command log's laid-out segments. Percentiles \
-    are of look-ups timed one by one. Readers and writers are threads over one TreeDB or LMDB; rows against TreeDB itself \
-    are of the same documents in the same rounds, and on a machine with two cores two readers and a writer have to share. \
-    Debian packages are those that `apt-cache dumpavail` knows of, about 800 bytes each, under numbers, with all their fields, texts but for two sizes; a unique index on \
-    name and version, an index on the section. SQLite has a column for every field that any of them has. Every field fetched is looked at, and goes into a checksum that has \
-    to agree.";
+    `city`, in one thread unless the row says otherwise, everything in memory. Every engine encodes documents from \
+    fields and decodes them to fields inside the timer. Checksums over all fields that were read have to agree; after \
+    inserts and deletes, the number of documents in total and in one city, counted through the index, has to agree. \
+    File sizes are allocated bytes after a checkpoint; TreeDB's include the preallocated segments of its command log. \
+    Latency percentiles are of finds timed one by one. Concurrent readers and writers are threads that share one \
+    TreeDB or LMDB; rows that compare TreeDB with itself use the same store in the same rounds, and on a machine with \
+    two cores two readers and a writer have to share them. PoloDB flushes at every commit and has no other mode, so it \
+    takes part in the reads and in the writes that are flushed at commit, in a process of its own; its `$group` cannot \
+    group by a field, so there is no row for that. Debian packages are those that `apt-cache dumpavail` lists, about \
+    800 bytes each, with integer ids and all their fields, all strings except two sizes; there is a unique index on \
+    name and version and an index on the section. SQLite has a column for every field that occurs in any package.";
 
-/// Documents to a transaction in the bulk workloads.
+/// Documents per transaction in bulk inserts.
 const BATCH: u64 = 16_000;
+/// The table size for latencies, concurrent reads and file sizes.
+const MEDIUM: &str = "100k documents";
 
 pub(super) const INSERT: Goals<'_> = &[("SQLite, columns", 3.0)];
 pub(super) const BY_ID: Goals<'_> = &[("SQLite, columns", 4.0), ("LMDB", 0.5)];
@@ -28,207 +37,295 @@ pub(super) const BY_OTHER: Goals<'_> = &[("SQLite, columns", 5.0)];
 const UPDATE: Goals<'_> = &[("SQLite, JSON", 3.0)];
 pub(super) const NONE: Goals<'_> = &[];
 
-pub(super) type Make = fn(Class, Names) -> Result<Box<dyn Documents>>;
-
-/// How each side is made, TreeDB first.
-pub(super) const SIDES: [(&str, Make); 4] = [
-    ("TreeDB", |class, names| Ok(Box::new(TreeDbDocuments::new(class, names)?))),
-    ("LMDB", |class, names| Ok(Box::new(LmdbDocuments::new(class, names)?))),
-    ("SQLite, columns", |class, names| Ok(Box::new(SqliteDocuments::new(class, Shape::Columns, names)?))),
-    ("SQLite, JSON", |class, names| Ok(Box::new(SqliteDocuments::new(class, Shape::Json, names)?))),
-];
-
-/// The counts, as one answer.
-fn counted(side: &dyn Documents) -> Result<u64> {
-    let (all, city) = side.counts()?;
-    Ok(all << 32 | city)
+/// An engine of this suite.
+struct DocumentEngine {
+    name: &'static str,
+    open: fn(DurabilityClass, IdPattern) -> Result<Box<dyn DocumentStore>>,
+    /// Whether it can commit without a flush.
+    relaxed: bool,
 }
 
-/// A contest in which every side inserts `count` documents into a new, empty place in each round.
-fn inserting(
-    scale: Scale,
-    class: Class,
+/// All engines, TreeDB first.
+const ENGINES: &[DocumentEngine] = &[
+    DocumentEngine {
+        name: "TreeDB",
+        open: |class, ids| Ok(Box::new(TreeDbDocuments::new(class, ids)?)),
+        relaxed: true,
+    },
+    DocumentEngine {
+        name: "LMDB",
+        open: |class, ids| Ok(Box::new(LmdbDocuments::new(class, ids)?)),
+        relaxed: true,
+    },
+    DocumentEngine {
+        name: "SQLite, columns",
+        open: |class, ids| Ok(Box::new(SqliteDocuments::new(class, Layout::Columns, ids)?)),
+        relaxed: true,
+    },
+    DocumentEngine {
+        name: "SQLite, JSON",
+        open: |class, ids| Ok(Box::new(SqliteDocuments::new(class, Layout::Json, ids)?)),
+        relaxed: true,
+    },
+    #[cfg(feature = "peers")]
+    DocumentEngine {
+        name: "PoloDB",
+        open: |_, ids| Ok(Box::new(PoloDbDocuments::new(ids)?)),
+        relaxed: false,
+    },
+];
+
+/// The engines that `BENCH_PEERS` selects and that can give this guarantee; all of the selected ones for reads.
+fn engines(guarantee: Option<DurabilityClass>) -> impl Iterator<Item = &'static DocumentEngine> {
+    ENGINES.iter().filter(move |engine| {
+        (engine.relaxed || guarantee != Some(DurabilityClass::Relaxed))
+            && (engine.name == "TreeDB" || is_chosen(engine.name))
+    })
+}
+
+/// The number of documents in total and in one city, as one checksum.
+fn counts_checksum(store: &dyn DocumentStore) -> Result<u64> {
+    let (total, in_city) = store.counts()?;
+    Ok(total << 32 | in_city)
+}
+
+/// A bulk insert into an empty store.
+struct Insert {
+    what: &'static str,
+    class: DurabilityClass,
     count: u64,
     batch: u64,
     shuffled: bool,
-    names: Names,
-) -> Result<Vec<crate::contest::Figures>> {
-    // Prime to every count there is, so that each number comes once.
-    let place = move |i: u64| if shuffled { i.wrapping_mul(7919) % count } else { i };
-    let mut turns: Vec<Side<'_>> = SIDES
-        .iter()
-        .map(|(name, make)| {
-            let turn = move |_| {
-                let side = make(class, names)?;
-                let turn =
-                    Turn::timed(count, || side.insert(&mut (0..count).map(place), count, batch).map(|()| 0))?;
-                Ok(Turn { answer: Some(counted(side.as_ref())?), ..turn })
-            };
-            Side { name, turn: Box::new(turn) }
-        })
-        .collect();
-    contest(Unit::OpsPerSecond, scale.rounds, &mut turns)
+    ids: IdPattern,
+    goals: Goals<'static>,
 }
 
-pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
-    let (mut out, mut looked_up) = (Vec::new(), Vec::new());
-    let mut add = |workload: &str, class: Class, unit, figures, goals| {
-        out.extend(rows(workload, class.label(), unit, figures, goals))
-    };
+const IN_ORDER: Insert = Insert {
+    what: "insert 100k, two indexes, ids in order, 16,000 per commit",
+    class: DurabilityClass::Relaxed,
+    count: 100_000,
+    batch: BATCH,
+    shuffled: false,
+    ids: IdPattern::Sequential,
+    goals: INSERT,
+};
 
-    let (relaxed, unit) = (Class::Relaxed, Unit::OpsPerSecond);
-    const INSERTS: [(&str, Class, u64, u64, bool, Names, Goals<'_>); 6] = {
-        use Class::{Durable, Relaxed};
-        use Names::{Counted, Random};
-        [
-            (
-                "100k, two indexes, ids in order, 16,000 to a commit",
-                Relaxed,
-                100_000,
-                BATCH,
-                false,
-                Counted,
-                INSERT,
-            ),
-            (
-                "100k, two indexes, ids in order, 1,000 to a commit",
-                Relaxed,
-                100_000,
-                1000,
-                false,
-                Counted,
-                INSERT,
-            ),
-            (
-                "100k, two indexes, ids shuffled, 16,000 to a commit",
-                Relaxed,
-                100_000,
-                BATCH,
-                true,
-                Counted,
-                INSERT,
-            ),
-            (
-                "100k, two indexes, random ids and values, 16,000 to a commit",
-                Relaxed,
-                100_000,
-                BATCH,
-                false,
-                Random,
-                INSERT,
-            ),
-            ("20k, two indexes, 1 to a commit", Relaxed, 20_000, 1, false, Counted, NONE),
-            ("500, two indexes, 1 to a commit", Durable, 500, 1, false, Counted, INSERT),
-        ]
-    };
-    for (what, class, count, batch, shuffled, names, goals) in INSERTS {
-        let workload = format!("insert {what}");
-        if scale.wants(&workload) {
-            eprintln!("documents: {workload}");
-            let figures = inserting(scale, class, scale.of(count), batch, shuffled, names)?;
-            add(&workload, class, unit, figures, goals);
-        }
+const INSERTS: &[Insert] = &[
+    IN_ORDER,
+    Insert { what: "insert 100k, two indexes, ids in order, 1,000 per commit", batch: 1000, ..IN_ORDER },
+    Insert { what: "insert 100k, two indexes, ids shuffled, 16,000 per commit", shuffled: true, ..IN_ORDER },
+    Insert {
+        what: "insert 100k, two indexes, random ids and values, 16,000 per commit",
+        ids: IdPattern::Random,
+        ..IN_ORDER
+    },
+    Insert {
+        what: "insert 100k, two indexes, ids in order, 1,000 per commit, flushed",
+        class: DurabilityClass::Durable,
+        batch: 1000,
+        ..IN_ORDER
+    },
+    Insert {
+        what: "insert 20k, two indexes, 1 per commit",
+        count: 20_000,
+        batch: 1,
+        goals: NONE,
+        ..IN_ORDER
+    },
+    Insert {
+        what: "insert 500, two indexes, 1 per commit",
+        class: DurabilityClass::Durable,
+        count: 500,
+        batch: 1,
+        ..IN_ORDER
+    },
+];
+
+/// Every engine inserts into a new, empty store in each round.
+fn run_insert(scale: Scale, insert: &Insert) -> Result<Vec<Samples>> {
+    let &Insert { class, batch, shuffled, ids, .. } = insert;
+    let count = scale.of(insert.count);
+    // 7919 is a prime that divides none of the counts, so that each number occurs once.
+    let number = move |i: u64| if shuffled { i.wrapping_mul(7919) % count } else { i };
+    let mut candidates: Vec<Candidate<'_>> = engines(Some(class))
+        .map(|engine| {
+            let run = move |_| {
+                let store = (engine.open)(class, ids)?;
+                let work = || store.insert(&mut (0..count).map(number), count, batch).map(|()| 0);
+                let measured = Measurement::wall_clock(count, work)?;
+                Ok(Measurement { checksum: Some(counts_checksum(store.as_ref())?), ..measured })
+            };
+            Candidate { name: engine.name, run: Box::new(run) }
+        })
+        .collect();
+    compare(Unit::OpsPerSecond, scale.rounds, &mut candidates)
+}
+
+/// Stores of `size` documents.
+fn open_filled(
+    guarantee: Option<DurabilityClass>,
+    ids: IdPattern,
+    size: u64,
+) -> Result<Vec<Box<dyn DocumentStore>>> {
+    let class = guarantee.unwrap_or(DurabilityClass::Relaxed);
+    let stores: Vec<_> = engines(guarantee).map(|engine| (engine.open)(class, ids)).collect::<Result<_>>()?;
+    for store in &stores {
+        store.insert(&mut (0..size), size, BATCH)?;
+        store.checkpoint()?;
+    }
+    Ok(stores)
+}
+
+/// The stores that take part in relaxed writes.
+fn relaxed(stores: &[Box<dyn DocumentStore>]) -> Vec<&dyn DocumentStore> {
+    let can_relax = |name| engines(Some(DurabilityClass::Relaxed)).any(|engine| engine.name == name);
+    stores.iter().map(|store| store.as_ref()).filter(|store| can_relax(store.name())).collect()
+}
+
+/// Compares what `run` does with each store in each round.
+fn compare_stores<'s>(
+    unit: Unit,
+    rounds: u64,
+    stores: impl Iterator<Item = &'s dyn DocumentStore>,
+    run: impl Fn(&dyn DocumentStore, u64) -> Result<Measurement>,
+) -> Result<Vec<Samples>> {
+    let run = &run;
+    let mut candidates: Vec<Candidate<'_>> = stores
+        .map(|store| Candidate { name: store.name(), run: Box::new(move |round| run(store, round)) })
+        .collect();
+    compare(unit, rounds, &mut candidates)
+}
+
+/// Sets a field of random documents and reads some of them back, outside the timer.
+fn update(store: &dyn DocumentStore, round: u64, count: u64, size: u64) -> Result<Measurement> {
+    let order = || Random::new(round + 100, size);
+    let measured = Measurement::wall_clock(count, || store.update(&mut order(), count).map(|()| 0))?;
+    Ok(Measurement { checksum: Some(store.find_by_id(&mut order(), count.min(500))?), ..measured })
+}
+
+/// Deletes the last documents that earlier rounds have left.
+fn delete(store: &dyn DocumentStore, round: u64, count: u64, size: u64) -> Result<Measurement> {
+    let end = size.saturating_sub(round * count);
+    let mut order = end.saturating_sub(count)..end;
+    let measured = Measurement::wall_clock(count, || store.delete(&mut order, count).map(|()| 0))?;
+    Ok(Measurement { checksum: Some(counts_checksum(store)?), ..measured })
+}
+
+/// Collects the rows of this suite.
+struct Table {
+    scale: Scale,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn add(
+        &mut self,
+        workload: &str,
+        class: DurabilityClass,
+        unit: Unit,
+        samples: Vec<Samples>,
+        goals: Goals<'_>,
+    ) {
+        let new = rows(workload, class.label(), unit, samples, goals);
+        new.iter().for_each(progress);
+        self.rows.extend(new);
     }
 
-    const SIZES: [(u64, &str, Names); 4] = [
-        (10_000, "10k documents", Names::Counted),
-        (100_000, "100k documents", Names::Counted),
-        (1_000_000, "1M documents", Names::Counted),
-        (1_000_000, "1M documents with random ids and values", Names::Random),
-    ];
-    for (size, label, names) in SIZES {
+    /// Finds, updates and, for the medium size, everything else, over `size` documents.
+    fn reads(&mut self, size: u64, label: &str, ids: IdPattern) -> Result<()> {
+        let (scale, class, unit) = (self.scale, DurabilityClass::Relaxed, Unit::NanosPerOp);
         if !scale.wants(label) {
-            continue;
+            return Ok(());
         }
         eprintln!("documents: reads of {label}");
         let size = scale.of(size);
-        let sides: Vec<Box<dyn Documents>> =
-            SIDES.iter().map(|(_, make)| make(relaxed, names)).collect::<Result<_>>()?;
-        for side in &sides {
-            side.insert(&mut (0..size), size, BATCH)?;
-            side.settle()?;
-        }
+        let stores = open_filled(None, ids, size)?;
+        let all = || stores.iter().map(|store| store.as_ref());
         let gets = scale.of(50_000);
-        type Get = fn(&dyn Documents, Random, u64) -> Result<u64>;
-        let by: [(&str, Get, Goals<'_>); 2] = [
-            ("`_id`", |side, mut order, count| side.by_id(&mut order, count), BY_ID),
-            ("unique index", |side, mut order, count| side.by_email(&mut order, count), BY_UNIQUE),
-        ];
-        for (what, get, goals) in by {
-            let mut turns: Vec<Side<'_>> = sides
-                .iter()
-                .map(|side| {
-                    let turn =
-                        move |r| Turn::timed(gets, || get(side.as_ref(), Random::new(r + 1, size), gets));
-                    Side { name: side.name(), turn: Box::new(turn) }
-                })
-                .collect();
-            let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
-            add(&format!("fetch a document by {what}, {label}"), relaxed, Unit::NanosPerOp, figures, goals);
+        let samples = compare_stores(unit, scale.rounds, all(), |store, round| {
+            let mut order = Random::new(round + 1, size);
+            Measurement::wall_clock(gets, || store.find_by_id(&mut order, gets))
+        })?;
+        self.add(&format!("find a document by `_id`, {label}"), class, unit, samples, BY_ID);
+        let samples = compare_stores(unit, scale.rounds, all(), |store, round| {
+            let mut order = Random::new(round + 1, size);
+            Measurement::wall_clock(gets, || store.find_by_email(&mut order, gets))
+        })?;
+        self.add(&format!("find a document by unique index, {label}"), class, unit, samples, BY_UNIQUE);
+        let in_city = size / CITIES;
+        let samples = compare_stores(unit, scale.rounds, all(), |store, round| {
+            Measurement::wall_clock(in_city, || store.find_by_city(round))
+        })?;
+        let workload = format!("find the documents of one of {CITIES} cities by its index, {label}");
+        self.add(&workload, class, unit, samples, BY_OTHER);
+        let relaxed = relaxed(&stores);
+        let count = scale.of(20_000);
+        let samples = compare_stores(unit, scale.rounds, relaxed.iter().copied(), |store, round| {
+            update(store, round, count, size)
+        })?;
+        let workload = format!("update a field of a document found by `_id`, 1 per commit, {label}");
+        self.add(&workload, class, unit, samples, UPDATE);
+        if label != MEDIUM {
+            return Ok(());
         }
-        let everybody = size / CITIES;
-        let mut turns: Vec<Side<'_>> = sides
-            .iter()
-            .map(|side| {
-                let turn = move |r| Turn::timed(everybody, || side.by_city(r));
-                Side { name: side.name(), turn: Box::new(turn) }
+        // TreeDB and LMDB, whose stores several threads may use at once.
+        let concurrent: Vec<&dyn DocumentStore> =
+            relaxed.iter().copied().filter(|store| ["TreeDB", "LMDB"].contains(&store.name())).collect();
+        self.rows.extend(concurrent_reads::percentiles(scale, &concurrent, size, label)?);
+        self.rows.extend(concurrent_reads::with_writer(scale, &concurrent, size, label)?);
+        let unit = Unit::BytesPerDocument;
+        let samples = compare_stores(unit, scale.rounds, all(), |store, _| {
+            store.checkpoint()?;
+            Ok(Measurement {
+                ops: size,
+                spent: store.bytes_on_disk()?,
+                checksum: Some(counts_checksum(store)?),
             })
-            .collect();
-        let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
-        add(
-            &format!("fetch the documents of one of {CITIES} cities by its index, {label}"),
-            relaxed,
-            Unit::NanosPerOp,
-            figures,
-            BY_OTHER,
-        );
-        let updates = scale.of(20_000);
-        let mut turns: Vec<Side<'_>> = sides
-            .iter()
-            .map(|side| {
-                let turn = move |r| {
-                    let turn = Turn::timed(updates, || {
-                        side.update(&mut Random::new(r + 100, size), updates).map(|()| 0)
-                    })?;
-                    let answer = side.by_id(&mut Random::new(r + 100, size), updates.min(500))?;
-                    Ok(Turn { answer: Some(answer), ..turn })
-                };
-                Side { name: side.name(), turn: Box::new(turn) }
-            })
-            .collect();
-        let figures = contest(Unit::NanosPerOp, scale.rounds, &mut turns)?;
-        add(
-            &format!("change a field of a document found by `_id`, 1 to a commit, {label}"),
-            relaxed,
-            Unit::NanosPerOp,
-            figures,
-            UPDATE,
-        );
-        if label != "100k documents" {
-            continue;
-        }
-        // The first two, TreeDB and LMDB, are the ones that several threads may use at once.
-        let several = sides.get(..2).unwrap_or_default();
-        looked_up.extend(lookups::percentiles(scale, several, size, label)?);
-        looked_up.extend(lookups::crowds(scale, several, size, label)?);
-        let mut turns: Vec<Side<'_>> = sides
-            .iter()
-            .map(|side| {
-                let turn = move |_| {
-                    side.settle()?;
-                    Ok(Turn {
-                        ops: size,
-                        spent: side.folder().bytes()?,
-                        answer: Some(counted(side.as_ref())?),
-                    })
-                };
-                Side { name: side.name(), turn: Box::new(turn) }
-            })
-            .collect();
-        let figures = contest(Unit::BytesPerDocument, 1, &mut turns)?;
-        add("files of 100k documents with two indexes", relaxed, Unit::BytesPerDocument, figures, NONE);
+        })?;
+        self.add("file size, 100k documents with two indexes", class, unit, samples, NONE);
+        let count = scale.of(5000);
+        let unit = Unit::NanosPerOp;
+        let samples = compare_stores(unit, scale.rounds, relaxed.iter().copied(), |store, round| {
+            delete(store, round, count, size)
+        })?;
+        self.add(&format!("delete a document by `_id`, 1 per commit, {label}"), class, unit, samples, NONE);
+        Ok(())
     }
-    out.append(&mut looked_up);
-    out.append(&mut packages::run(scale)?);
-    Ok(out)
+
+    /// Updates and deletes that are flushed at commit.
+    fn flushed_writes(&mut self, size: u64, label: &str) -> Result<()> {
+        let (scale, class, unit) = (self.scale, DurabilityClass::Durable, Unit::NanosPerOp);
+        let names = ["update a field of a document found by `_id`", "delete a document by `_id`"]
+            .map(|what| format!("{what}, 1 per commit, flushed, {label}"));
+        if !names.iter().any(|name| scale.wants(name)) {
+            return Ok(());
+        }
+        eprintln!("documents: flushed writes to {label}");
+        let size = scale.of(size);
+        let stores = open_filled(Some(class), IdPattern::Sequential, size)?;
+        let count = scale.of(500);
+        for (name, work) in names.iter().zip([update, delete]) {
+            let stores = stores.iter().map(|store| store.as_ref());
+            let samples =
+                compare_stores(unit, scale.rounds, stores, |store, round| work(store, round, count, size))?;
+            self.add(name, class, unit, samples, NONE);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
+    let mut table = Table { scale, rows: Vec::new() };
+    for insert in INSERTS.iter().filter(|insert| scale.wants(insert.what)) {
+        eprintln!("documents: {}", insert.what);
+        let samples = run_insert(scale, insert)?;
+        table.add(insert.what, insert.class, Unit::OpsPerSecond, samples, insert.goals);
+    }
+    table.reads(10_000, "10k documents", IdPattern::Sequential)?;
+    table.reads(100_000, MEDIUM, IdPattern::Sequential)?;
+    table.reads(1_000_000, "1M documents", IdPattern::Sequential)?;
+    table.reads(1_000_000, "1M documents with random ids and values", IdPattern::Random)?;
+    table.flushed_writes(100_000, MEDIUM)?;
+    table.rows.extend(packages::run(scale)?);
+    Ok(table.rows)
 }

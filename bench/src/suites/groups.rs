@@ -1,49 +1,50 @@
-//! Groups, sorts and joins over a million documents beside SQLite's over native columns, and indexes created over them.
+//! Groups, sorts and joins over a million documents, compared with SQLite over native columns, and index builds over
+//! the same documents.
 
+use bench_common::Checksum;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use rusqlite::{Connection, params};
-use treedb_collections::{AggregateRequest, Collection, Database};
-use treedb_storage::kv::{Durability, Options};
 
-use super::{Scale, builds};
+use super::{Scale, index_builds};
 use crate::Result;
-use crate::contest::{Answer, Side, Turn, Unit, contest};
+use crate::comparison::{Candidate, Measurement, Unit, compare};
+use crate::engines::treedb::{DEFAULT_STAGE_MEMORY, TreeDbAnalytics};
+use crate::engines::{DataDir, DurabilityClass};
 use crate::report::{Goals, Row, rows};
-use crate::sides::{Class, Folder};
 
-pub(super) const ABOUT: &str = "A million people with a name, an address, one of 64 cities, an age, a score and a \
-    filler, as documents that are not sealed and as rows of a table with native columns; no index but that of the key, \
-    everything in memory; and 100,000 visits of theirs in no order, each with three tags (SQLite: a JSON text). The answer \
-    is decoded inside the timer, and a checksum over it has to agree. One row says that TreeDB used one thread, as SQLite \
-    does; the others let it use as many as it chooses. Figures are for each document of the collection that is begun with. \
-    A stage may hold 1 GiB where nothing else is said. \
-    Indexes are created over the same people while nobody else is there, and a range of each is counted through it, \
-    which has to agree; SQLite may sort with as many threads as there are cores where TreeDB may read with as many (`PRAGMA threads`). \
-    LMDB has the people as BSON under their numbers, reads a field of each, sorts the keys in memory and appends them to a sub-database, \
-    with one thread. Logs are folded in outside the timer.";
+pub(super) const ABOUT: &str = "A million users with a name, an e-mail address, one of 64 cities, an age, a score and \
+    padding, stored as documents that are not sealed and as rows of a table with native columns. There is no index \
+    except the primary key, and everything is in memory. 100,000 visits in random order refer to the users, each with \
+    three tags (SQLite: a JSON array). Decoding the result is inside the timer, and a checksum over it has to agree. \
+    Rows with `one thread` limit TreeDB to one, like SQLite; in the others TreeDB chooses. Times are per document of \
+    the collection that the pipeline starts with. A stage may hold 1 GiB unless the row says otherwise. Indexes are \
+    built over the same users without concurrent work, and a range of each is then counted through it, which has to \
+    agree. Where TreeDB may use as many threads as there are cores, SQLite may sort with as many (`PRAGMA threads`). \
+    LMDB stores the users as BSON under their numbers; it reads one field of each, sorts the keys in memory and \
+    appends them to another database, in one thread. Checkpoints run outside the timer.";
 
 const GOALS: Goals<'_> = &[("SQLite, columns", 1.0)];
-const PEOPLE: u64 = 1_000_000;
+const USERS: u64 = 1_000_000;
 const VISITS: u64 = 100_000;
 const BATCH: u64 = 10_000;
-const ROOMY: usize = 1 << 30;
+const LARGE_MEMORY: usize = 1 << 30;
 
-/// A question: its name, TreeDB's stages and SQLite's statement. Each answer is a text or number and some numbers.
-struct Question {
+/// A query as TreeDB's pipeline and as SQLite's statement. Each row of the result is a string or number, then numbers.
+struct Query {
     name: &'static str,
-    /// The collection that the stages begin with.
-    over: &'static str,
+    /// The collection that the pipeline starts with.
+    collection: &'static str,
     /// Bytes a stage may hold.
     memory: usize,
     stages: fn() -> Vec<RawDocumentBuf>,
     sql: &'static str,
 }
 
-const QUESTIONS: &[Question] = &[
-    Question {
-        name: "match and group: count, mean and greatest of 64 cities",
-        over: "people",
-        memory: ROOMY,
+const QUERIES: &[Query] = &[
+    Query {
+        name: "match and group: count, mean and maximum for 64 cities",
+        collection: "users",
+        memory: LARGE_MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$match": { "age": { "$gte": 18 } } },
@@ -51,24 +52,24 @@ const QUESTIONS: &[Question] = &[
                 rawdoc! { "$sort": { "_id": 1 } },
             ]
         },
-        sql: "SELECT city, count(*), avg(score), max(age) FROM people WHERE age >= 18 GROUP BY city ORDER BY city",
+        sql: "SELECT city, count(*), avg(score), max(age) FROM users WHERE age >= 18 GROUP BY city ORDER BY city",
     },
-    Question {
-        name: "group: sum of 90 ages",
-        over: "people",
-        memory: ROOMY,
+    Query {
+        name: "group: sum for 90 ages",
+        collection: "users",
+        memory: LARGE_MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$age", "sum": { "$sum": "$score" } } },
                 rawdoc! { "$sort": { "_id": 1 } },
             ]
         },
-        sql: "SELECT age, sum(score) FROM people GROUP BY age ORDER BY age",
+        sql: "SELECT age, sum(score) FROM users GROUP BY age ORDER BY age",
     },
-    Question {
-        name: "group: every document a group of its own, the first ten",
-        over: "people",
-        memory: ROOMY,
+    Query {
+        name: "group: one group per document, first ten",
+        collection: "users",
+        memory: LARGE_MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$email", "sum": { "$sum": "$age" } } },
@@ -76,12 +77,12 @@ const QUESTIONS: &[Question] = &[
                 rawdoc! { "$limit": 10 },
             ]
         },
-        sql: "SELECT email, sum(age) FROM people GROUP BY email ORDER BY email LIMIT 10",
+        sql: "SELECT email, sum(age) FROM users GROUP BY email ORDER BY email LIMIT 10",
     },
-    Question {
-        name: "group: every document a group of its own, the first ten, in 100 MB (default) and scratch files",
-        over: "people",
-        memory: treedb_query::aggregate::MEMORY,
+    Query {
+        name: "group: one group per document, first ten, 100 MB per stage (default) and spill files",
+        collection: "users",
+        memory: DEFAULT_STAGE_MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$email", "sum": { "$sum": "$age" }, "mean": { "$avg": "$score" }, "who": { "$first": "$name" } } },
@@ -89,12 +90,12 @@ const QUESTIONS: &[Question] = &[
                 rawdoc! { "$limit": 10 },
             ]
         },
-        sql: "SELECT email, sum(age), avg(score), name FROM people GROUP BY email ORDER BY email LIMIT 10",
+        sql: "SELECT email, sum(age), avg(score), name FROM users GROUP BY email ORDER BY email LIMIT 10",
     },
-    Question {
-        name: "sort: the first ten by an address",
-        over: "people",
-        memory: ROOMY,
+    Query {
+        name: "sort: first ten by e-mail address",
+        collection: "users",
+        memory: LARGE_MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$sort": { "email": 1 } },
@@ -102,12 +103,12 @@ const QUESTIONS: &[Question] = &[
                 rawdoc! { "$project": { "_id": 0, "email": 1, "age": 1 } },
             ]
         },
-        sql: "SELECT email, age FROM people ORDER BY email LIMIT 10",
+        sql: "SELECT email, age FROM users ORDER BY email LIMIT 10",
     },
-    Question {
+    Query {
         name: "unwind and group: count of 31 tags (SQLite: json_each)",
-        over: "visits",
-        memory: ROOMY,
+        collection: "visits",
+        memory: LARGE_MEMORY,
         stages: || {
             vec![
                 rawdoc! { "$unwind": "$tags" },
@@ -117,77 +118,63 @@ const QUESTIONS: &[Question] = &[
         },
         sql: "SELECT t.value, count(*) FROM visits, json_each(visits.tags) AS t GROUP BY t.value ORDER BY t.value",
     },
-    Question {
-        name: "lookup by the key of a million and group: sum of 64 cities",
-        over: "visits",
-        memory: ROOMY,
+    Query {
+        name: "lookup by primary key among a million and group: sum for 64 cities",
+        collection: "visits",
+        memory: LARGE_MEMORY,
         stages: || {
             vec![
-                rawdoc! { "$lookup": { "from": "people", "localField": "person", "foreignField": "_id", "as": "person" } },
-                rawdoc! { "$unwind": "$person" },
-                rawdoc! { "$group": { "_id": "$person.city", "sum": { "$sum": "$amount" } } },
+                rawdoc! { "$lookup": { "from": "users", "localField": "user", "foreignField": "_id", "as": "user" } },
+                rawdoc! { "$unwind": "$user" },
+                rawdoc! { "$group": { "_id": "$user.city", "sum": { "$sum": "$amount" } } },
                 rawdoc! { "$sort": { "_id": 1 } },
             ]
         },
-        sql: "SELECT people.city, sum(amount) FROM visits JOIN people ON people.id = visits.person GROUP BY people.city \
-              ORDER BY people.city",
+        sql: "SELECT users.city, sum(amount) FROM visits JOIN users ON users.id = visits.user GROUP BY users.city \
+              ORDER BY users.city",
     },
 ];
 
-/// The number of the person of a visit, and its tags.
+/// The number of the user of a visit, and its tags.
 fn visit(n: u64) -> (i64, [String; 3]) {
-    ((n.wrapping_mul(7919) % PEOPLE) as i64, [7, 11, 13].map(|of| format!("tag-{of}-{}", n % of)))
+    ((n.wrapping_mul(7919) % USERS) as i64, [7, 11, 13].map(|of| format!("tag-{of}-{}", n % of)))
 }
 
 fn email(n: u64) -> String {
     // In no order.
-    format!("user-{:09}@example.com", n.wrapping_mul(7919) % PEOPLE)
+    format!("user-{:09}@example.com", n.wrapping_mul(7919) % USERS)
 }
 
-fn treedb(folder: &Folder, count: u64, visits: u64) -> Result<Database> {
-    let mut options = Options::default();
-    options.durability = Durability::Relaxed;
-    let db = Database::open_with(folder.path().join("db"), options)?;
-    let person = |n: u64| {
+fn treedb(count: u64, visits: u64) -> Result<TreeDbAnalytics> {
+    let db = TreeDbAnalytics::new()?;
+    db.fill("users", count, BATCH, |n| {
         rawdoc! {
             "_id": n as i64, "name": format!("user-{n:09}"), "email": email(n), "city": format!("city-{:02}", n % 64),
             "age": (n % 90) as i32, "score": (n % 1000) as f64 / 8.0, "pad": "01234567890123456789",
         }
-    };
-    let visit = |n: u64| {
-        let (person, tags) = visit(n);
-        let mut all = RawArrayBuf::new();
-        tags.into_iter().for_each(|tag| all.push(tag));
-        rawdoc! { "_id": n as i64, "person": person, "amount": (n % 50) as i32, "tags": all }
-    };
-    fill(&db.collection("bench.people")?, count, person)?;
-    fill(&db.collection("bench.visits")?, visits, visit)?;
+    })?;
+    db.fill("visits", visits, BATCH, |n| {
+        let (user, tags) = visit(n);
+        let mut array = RawArrayBuf::new();
+        tags.into_iter().for_each(|tag| array.push(tag));
+        rawdoc! { "_id": n as i64, "user": user, "amount": (n % 50) as i32, "tags": array }
+    })?;
     db.checkpoint()?;
     Ok(db)
 }
 
-fn fill(collection: &Collection, count: u64, document: impl Fn(u64) -> RawDocumentBuf) -> Result<()> {
-    for start in (0..count).step_by(BATCH as usize) {
-        let batch: Vec<RawDocumentBuf> = (start..(start + BATCH).min(count)).map(&document).collect();
-        if let Some((_, error)) = collection.insert_many(&batch, true)?.errors.into_iter().next() {
-            return Err(error.into());
-        }
-    }
-    Ok(())
-}
-
-fn sqlite(folder: &Folder, count: u64, visits: u64) -> Result<Connection> {
-    let db = Connection::open(folder.path().join("db.sqlite"))?;
+fn sqlite(data_dir: &DataDir, count: u64, visits: u64) -> Result<Connection> {
+    let db = Connection::open(data_dir.path().join("db.sqlite"))?;
     db.execute_batch(
         "PRAGMA page_size=4096; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-1048576;
          PRAGMA mmap_size=1073741824; PRAGMA temp_store=MEMORY;
-         CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL, city TEXT NOT NULL,
+         CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL, city TEXT NOT NULL,
              age INTEGER NOT NULL, score REAL NOT NULL, pad TEXT NOT NULL);
-         CREATE TABLE visits (id INTEGER PRIMARY KEY, person INTEGER NOT NULL, amount INTEGER NOT NULL, tags TEXT NOT NULL);
+         CREATE TABLE visits (id INTEGER PRIMARY KEY, user INTEGER NOT NULL, amount INTEGER NOT NULL, tags TEXT NOT NULL);
          BEGIN",
     )?;
     {
-        let mut insert = db.prepare("INSERT INTO people VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+        let mut insert = db.prepare("INSERT INTO users VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
         for n in 0..count {
             let (name, city) = (format!("user-{n:09}"), format!("city-{:02}", n % 64));
             let (age, score) = ((n % 90) as i64, (n % 1000) as f64 / 8.0);
@@ -197,88 +184,62 @@ fn sqlite(folder: &Folder, count: u64, visits: u64) -> Result<Connection> {
     {
         let mut insert = db.prepare("INSERT INTO visits VALUES (?1, ?2, ?3, ?4)")?;
         for n in 0..visits {
-            let (person, tags) = visit(n);
+            let (user, tags) = visit(n);
             let tags = tags.map(|tag| format!("\"{tag}\"")).join(",");
-            insert.execute(params![n as i64, person, (n % 50) as i64, format!("[{tags}]")])?;
+            insert.execute(params![n as i64, user, (n % 50) as i64, format!("[{tags}]")])?;
         }
     }
     db.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
     Ok(db)
 }
 
-/// TreeDB's answer. All numbers are compared as doubles.
-fn asked(db: &Database, question: &Question, threads: Option<usize>) -> Result<u64> {
-    let mut request = AggregateRequest::new((question.stages)());
-    request.memory = question.memory;
-    request.threads = threads;
-    let mut answer = Answer::default();
-    for document in db.aggregate(&format!("bench.{}", question.over), &request)? {
-        for field in &document? {
-            let (_, value) = field?;
-            match (value.as_str(), value.as_i32(), value.as_i64(), value.as_f64()) {
-                (Some(text), ..) => answer.add(text.as_bytes()),
-                (_, Some(number), ..) => answer.add(&f64::from(number).to_le_bytes()),
-                (_, _, Some(number), _) => answer.add(&(number as f64).to_le_bytes()),
-                (.., Some(number)) => answer.add(&number.to_le_bytes()),
-                _ => return Err("an answer of another type".into()),
-            }
-        }
-    }
-    Ok(answer.finish())
-}
-
-fn selected(db: &Connection, question: &Question) -> Result<u64> {
+/// Runs a query in SQLite and returns a checksum of its result. All numbers are added as doubles.
+fn select(db: &Connection, query: &Query) -> Result<u64> {
     use rusqlite::types::ValueRef;
-    let mut select = db.prepare_cached(question.sql)?;
+    let mut select = db.prepare_cached(query.sql)?;
     let columns = select.column_count();
-    let (mut found, mut answer) = (select.query([])?, Answer::default());
+    let (mut found, mut checksum) = (select.query([])?, Checksum::default());
     while let Some(row) = found.next()? {
         for column in 0..columns {
             match row.get_ref(column)? {
-                ValueRef::Text(text) => answer.add(text),
-                ValueRef::Integer(number) => answer.add(&(number as f64).to_le_bytes()),
-                ValueRef::Real(number) => answer.add(&number.to_le_bytes()),
-                _ => return Err("an answer of another type".into()),
+                ValueRef::Text(text) => checksum.add(text),
+                ValueRef::Integer(number) => checksum.add(&(number as f64).to_le_bytes()),
+                ValueRef::Real(number) => checksum.add(&number.to_le_bytes()),
+                _ => return Err("a result has an unexpected type".into()),
             }
         }
     }
-    Ok(answer.finish())
+    Ok(checksum.finish())
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
-    let (people, visits) = (scale.of(PEOPLE), scale.of(VISITS));
+    let (users, visits) = (scale.of(USERS), scale.of(VISITS));
     eprintln!("groups: filling");
-    let folders = (Folder::new("treedb-groups")?, Folder::new("sqlite-groups")?);
-    let db = treedb(&folders.0, people, visits)?;
-    let other = sqlite(&folders.1, people, visits)?;
+    let treedb = treedb(users, visits)?;
+    let data_dir = DataDir::new("sqlite-groups")?;
+    let sqlite = sqlite(&data_dir, users, visits)?;
     let mut out = Vec::new();
-    for (question, threads) in QUESTIONS.iter().flat_map(|question| [(question, Some(1)), (question, None)]) {
-        let how = if threads.is_some() { "one thread" } else { "as many threads as it chooses" };
-        let workload = format!("{}, {how}", question.name);
+    for (query, threads) in QUERIES.iter().flat_map(|query| [(query, Some(1)), (query, None)]) {
+        let how = if threads.is_some() { "one thread" } else { "default threads" };
+        let workload = format!("{}, {how}", query.name);
         if !scale.wants(&workload) {
             continue;
         }
         eprintln!("groups: {workload}");
-        let count = if question.over == "visits" { visits } else { people };
-        let mut sides = [
-            Side {
-                name: "TreeDB",
-                turn: Box::new(|_| {
-                    let work = || asked(&db, question, threads);
-                    if threads.is_some() { Turn::single(count, work) } else { Turn::timed(count, work) }
-                }),
-            },
-            Side {
-                name: "SQLite, columns",
-                turn: Box::new(|_| {
-                    let work = || selected(&other, question);
-                    if threads.is_some() { Turn::single(count, work) } else { Turn::timed(count, work) }
-                }),
-            },
+        let count = if query.collection == "visits" { visits } else { users };
+        let measure = |work: &dyn Fn() -> Result<u64>| match threads {
+            Some(_) => Measurement::single_threaded(count, work),
+            None => Measurement::wall_clock(count, work),
+        };
+        let aggregate = || treedb.aggregate(query.collection, (query.stages)(), query.memory, threads);
+        let select = || select(&sqlite, query);
+        let mut candidates = [
+            Candidate { name: "TreeDB", run: Box::new(|_| measure(&aggregate)) },
+            Candidate { name: "SQLite, columns", run: Box::new(|_| measure(&select)) },
         ];
-        let figures = contest(Unit::NanosPerOp, scale.rounds, &mut sides)?;
-        out.extend(rows(&workload, Class::Relaxed.label(), Unit::NanosPerOp, figures, GOALS));
+        let samples = compare(Unit::NanosPerOp, scale.rounds, &mut candidates)?;
+        out.extend(rows(&workload, DurabilityClass::Relaxed.label(), Unit::NanosPerOp, samples, GOALS));
     }
-    out.extend(builds::run(scale, &db, &other)?);
+    out.extend(index_builds::run(scale, &treedb, &sqlite)?);
     Ok(out)
 }

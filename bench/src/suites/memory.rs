@@ -5,24 +5,24 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
 
-use super::Scale;
+use super::{MIN_ROUNDS, Scale};
 use crate::Result;
-use crate::child::start;
-use crate::contest::{Figures, Side, Turn, Unit, contest};
-use crate::report::{Goals, Row, hint, rows};
-use crate::sides::{Class, Folder, Peer};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+use crate::engines::{DataDir, DurabilityClass, Engine};
+use crate::report::{Goals, Row, progress, rows};
+use crate::worker::start;
 
-pub(super) const ABOUT: &str = "Random gets, 1,000 to a snapshot, among a million entries of 1,000 bytes. The limit is \
-    that of a control group around a process of its own for each turn, which counts the system's cache of the files \
-    as well; as many gets again go before, to fill it, and the files are dropped from the cache before that. RocksDB \
-    has half of the limit as its block cache. It compresses its blocks with zstd: its data is smaller than that of \
-    the others, and fits better. LMDB and libmdbx are opened without reading ahead, TreeDB sees that it must not. This suite needs root.";
+pub(super) const ABOUT: &str = "Random gets, 1,000 per snapshot, among a million entries of 1,000 bytes. Each engine runs in a \
+    process of its own in a control group with a memory limit, which includes the page cache. Before each measurement \
+    the files are dropped from the page cache, and as many gets as are measured run to fill it again. RocksDB has half \
+    of the limit as its block cache; it compresses its blocks with zstd, so that its data is smaller than that of the \
+    others. LMDB and libmdbx are opened without read-ahead; TreeDB turns it off by itself. This suite needs root.";
 
-const PEERS: &[Peer] = &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::RocksDb];
+const PEERS: &[Engine] = &[Engine::TreeDb, Engine::Lmdb, Engine::Mdbx, Engine::RocksDb];
 const GOALS: Goals<'_> = &[("LMDB", 0.9)];
 const ENTRIES: u64 = 1_000_000;
 
-/// A control group with a memory limit, of either version.
+/// A control group with a memory limit (cgroup v1 or v2).
 struct Group(PathBuf);
 
 impl Group {
@@ -42,7 +42,7 @@ impl Group {
                 return Ok(group);
             }
         }
-        Err("no control group with a memory limit can be made here: the suite needs root, and the memory controller".into())
+        Err("cannot create a control group with a memory limit: this suite needs root and the memory controller".into())
     }
 }
 
@@ -52,13 +52,13 @@ impl Drop for Group {
     }
 }
 
-/// Flushes all files of a folder and drops them from the system's cache: what is cached is charged to who read it
-/// first.
-fn forget(dir: &Path) -> Result<()> {
+/// Flushes all files of a directory and drops them from the page cache, because cached pages are charged to the group
+/// that read them first.
+fn drop_from_page_cache(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         if path.is_dir() {
-            forget(&path)?;
+            drop_from_page_cache(&path)?;
         } else {
             let file = fs::File::open(&path)?;
             file.sync_all()?;
@@ -68,29 +68,29 @@ fn forget(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn gets(scale: Scale, fraction: u64) -> Result<Vec<Figures>> {
+fn gets(scale: Scale, fraction: u64) -> Result<Vec<Samples>> {
     let size = scale.of(ENTRIES);
     let limit = (size * 1000 / fraction).max(64 << 20);
     let group = Group::new(limit)?;
-    let at = group.0.to_str().ok_or("a control group's name is not text")?;
+    let at = group.0.to_str().ok_or("the path of the control group is not UTF-8")?;
     let cache = (limit / 2).to_string();
     let ops = scale.of(if fraction > 1 { 60_000 } else { 200_000 });
-    let mut sides: Vec<Side<'_>> = Vec::new();
-    for peer in PEERS.iter().filter(|peer| peer.is_here()) {
-        let folder = Folder::new("memory")?;
-        let path = folder.path().to_str().ok_or("the bench folder's name is not text")?.to_owned();
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for peer in PEERS.iter().filter(|peer| peer.is_available()) {
+        let data_dir = DataDir::new("memory")?;
+        let path = data_dir.path().to_str().ok_or("the path of the data directory is not UTF-8")?.to_owned();
         start(&["fill", peer.name(), &path, &size.to_string()])?;
         let cache = cache.clone();
-        let turn = move |round: u64| {
-            forget(folder.path())?;
+        let run = move |round: u64| {
+            drop_from_page_cache(data_dir.path())?;
             let (ops_text, size, seed) = (ops.to_string(), size.to_string(), (round + 1).to_string());
-            let said = start(&["gets", peer.name(), &path, &ops_text, &size, &seed, &cache, at])?;
-            let (spent, answer) = said.split_once(' ').ok_or("a child said nothing")?;
-            Ok(Turn { ops, spent: spent.parse()?, answer: Some(answer.parse()?) })
+            let output = start(&["gets", peer.name(), &path, &ops_text, &size, &seed, &cache, at])?;
+            let (spent, checksum) = output.split_once(' ').ok_or("the worker printed nothing")?;
+            Ok(Measurement { ops, spent: spent.parse()?, checksum: Some(checksum.parse()?) })
         };
-        sides.push(Side { name: peer.name(), turn: Box::new(turn) });
+        candidates.push(Candidate { name: peer.name(), run: Box::new(run) });
     }
-    contest(Unit::NanosPerOp, scale.rounds.min(5), &mut sides)
+    compare(Unit::NanosPerOp, scale.rounds.min(MIN_ROUNDS), &mut candidates)
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
@@ -101,8 +101,9 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         if scale.wants(name) {
             eprintln!("memory: {name}");
             let goals = if fraction == 4 { GOALS } else { &[] };
-            let rows = rows(name, Class::Relaxed.label(), Unit::NanosPerOp, gets(scale, fraction)?, goals);
-            rows.iter().for_each(hint);
+            let rows =
+                rows(name, DurabilityClass::Relaxed.label(), Unit::NanosPerOp, gets(scale, fraction)?, goals);
+            rows.iter().for_each(progress);
             out.extend(rows);
         }
     }

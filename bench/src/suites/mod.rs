@@ -1,11 +1,11 @@
-//! What is measured.
+//! The workloads.
 
-mod builds;
+mod concurrent_reads;
 mod documents;
 mod durable;
 mod groups;
+mod index_builds;
 mod kv;
-mod lookups;
 mod memory;
 mod open;
 mod packages;
@@ -13,16 +13,18 @@ mod pg;
 mod readers;
 mod stall;
 
-use crate::Result;
-use crate::contest::Clock;
+use crate::comparison::Clock;
 use crate::report::{Row, print, write};
-use crate::{machine, sides};
+use crate::{Result, engines, machine};
 
-/// A suite: its name on the command line, what it is about, and the work.
+/// The number of rounds that every row of a result file has at least.
+pub const MIN_ROUNDS: u64 = 5;
+
+/// A suite of workloads.
 pub struct Suite {
     /// As in `make bench SUITE=name`.
     pub name: &'static str,
-    /// For the page.
+    /// Its description in `docs/benchmarks.md`.
     pub about: &'static str,
     run: fn(Scale) -> Result<Vec<Row>>,
 }
@@ -40,18 +42,18 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "pg", about: pg::ABOUT, run: pg::run },
 ];
 
-/// How much work a round is.
+/// The number of rounds, and the amount of work in a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// Rounds that count.
+    /// Rounds without the warm-up round.
     pub rounds: u64,
-    /// Work is divided by this.
+    /// Divisor of the amount of work.
     pub divide: u64,
 }
 
 impl Scale {
-    /// The usual scale, or a hundredth of it in two rounds if `BENCH_QUICK` is set: to see that everything runs,
-    /// not to measure. `BENCH_ROUNDS` asks for another number of rounds.
+    /// The usual scale, or a hundredth of the work in two rounds if `BENCH_QUICK` is set, which tests the benchmarks
+    /// rather than the engines. `BENCH_ROUNDS` sets another number of rounds.
     pub fn chosen() -> Scale {
         let usual = match std::env::var_os("BENCH_QUICK") {
             Some(_) => Scale { rounds: 2, divide: 100 },
@@ -61,8 +63,8 @@ impl Scale {
         Scale { rounds: rounds.unwrap_or(usual.rounds), ..usual }
     }
 
-    /// Whether a workload is wanted: `BENCH_ONLY` may name parts, separated by `+`, that the names
-    /// of those must have, or with a `!` before them must not have.
+    /// Whether `BENCH_ONLY` selects a workload. It lists parts, separated by `+`, that the workload's name must contain,
+    /// or must not contain if they start with `!`.
     pub fn wants(self, workload: &str) -> bool {
         only().is_none_or(|parts| {
             parts.split('+').all(|part| match part.strip_prefix('!') {
@@ -72,35 +74,55 @@ impl Scale {
         })
     }
 
-    /// A count of operations at this scale.
+    /// A number of operations at this scale.
     pub fn of(self, count: u64) -> u64 {
         (count / self.divide).max(1)
     }
+
+    /// Why a run writes no result file, if it does not.
+    fn exploratory(self) -> Option<&'static str> {
+        if self.divide > 1 {
+            Some("BENCH_QUICK is set: the work is too small to measure")
+        } else if self.rounds < MIN_ROUNDS {
+            Some("BENCH_ROUNDS is below 5, which is the minimum for a result file")
+        } else if only().is_some() || engines::chosen().is_some() || Clock::chosen() != Clock::Wall {
+            Some("BENCH_ONLY, BENCH_PEERS or BENCH_CLOCK is set")
+        } else {
+            None
+        }
+    }
 }
 
-/// The parts of a name that `BENCH_ONLY` asks for.
+/// The value of `BENCH_ONLY`.
 fn only() -> Option<String> {
     std::env::var("BENCH_ONLY").ok()
 }
 
 impl Suite {
-    /// Runs the suite, prints its table and writes its result file (but not for a quick run).
+    /// Runs the suite, prints its table and, unless the run is exploratory, writes its result file.
     ///
     /// # Errors
-    /// From a side, or because answers differ.
+    /// From an engine, because results differ, or, before any work, because a result file would name a commit that
+    /// does not contain the code.
     pub fn run(&self, scale: Scale) -> Result<()> {
-        // Before the work, so that the load named is not our own.
-        let facts = machine::facts(&sides::base()?)?;
+        let exploratory = scale.exploratory();
+        if exploratory.is_none()
+            && machine::has_uncommitted_changes()
+            && std::env::var_os("BENCH_DIRTY").is_none()
+        {
+            return Err(
+                "there are uncommitted changes, and a result file must name the commit it was measured at: \
+                        commit them, or set BENCH_DIRTY=1 to write a file that is marked as such"
+                    .into(),
+            );
+        }
+        // Before the work, so that the load average does not include it.
+        let machine = machine::describe(&engines::base()?)?;
         let rows = (self.run)(scale)?;
         print(self.name, &rows);
-        if only().is_some() || sides::chosen().is_some() || Clock::chosen() != Clock::Wall {
-            println!(
-                "a run with BENCH_ONLY, BENCH_PEERS or BENCH_CLOCK, for looking into something: no file is written"
-            );
-        } else if scale.divide > 1 {
-            println!("a quick run: 1/{} of the work, and figures that mean nothing", scale.divide);
-        } else {
-            println!("written to {}", write(self.name, self.about, &facts, &rows)?.display());
+        match exploratory {
+            Some(reason) => println!("no result file is written: {reason}"),
+            None => println!("written to {}", write(self.name, self.about, machine, &rows)?.display()),
         }
         Ok(())
     }

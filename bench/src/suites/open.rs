@@ -1,89 +1,98 @@
-//! Opening: after a clean close, and after the process was killed.
+//! Opening a store after a clean close, and after the process was killed.
 
 use std::fs;
 
 use super::Scale;
 use crate::Result;
-use crate::child::{SMALL, start};
-use crate::contest::{Figures, Side, Turn, Unit, contest};
-use crate::report::{Goals, Row, THE_GOAL, hint, rows};
-use crate::sides::{CACHE, Class, Folder, Peer, Walk};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
+use crate::engines::{CACHE, DataDir, DurabilityClass, Engine, Scan};
+use crate::report::{Goals, Row, THE_GOAL, progress, rows};
+use crate::worker::{SMALL, start};
 
-pub(super) const ABOUT: &str = "8-byte keys in no order, values of 100 bytes. After a clean close: what it takes to \
-    open the store and get one key; the files are in the system's cache. After a kill: a process puts entries, 100 to \
-    a commit, nothing flushed, and is aborted; the figure is entries a second while opening, TreeDB replaying its \
-    whole log. The others that are shown keep a log, too: RocksDB and fjall read it into memory. All tables must be \
-    equal afterwards.";
+pub(super) const ABOUT: &str = "8-byte keys in random order, values of 100 bytes. After a clean close: the time to open \
+    the store and get one key, with the files in the page cache. After a kill: a process puts entries, 100 per commit, \
+    without flushes, and aborts; the result is entries per second of the opening, during which TreeDB replays its whole \
+    log. The peers shown there keep a log as well: RocksDB and fjall read it into memory. All tables must be equal \
+    afterwards.";
 
-const ALL: &[Peer] =
-    &[Peer::TreeDb, Peer::Lmdb, Peer::Mdbx, Peer::Redb, Peer::Fjall, Peer::RocksDb, Peer::Sqlite];
-const FEW: &[Peer] = &[Peer::TreeDb, Peer::Lmdb];
-/// Those with a log to replay.
-const LOGGING: &[Peer] = &[Peer::TreeDb, Peer::Fjall, Peer::RocksDb];
-/// Microseconds an opening may take.
+const ALL: &[Engine] = &[
+    Engine::TreeDb,
+    Engine::Lmdb,
+    Engine::Mdbx,
+    Engine::Redb,
+    Engine::Fjall,
+    Engine::RocksDb,
+    Engine::Sqlite,
+];
+const FEW: &[Engine] = &[Engine::TreeDb, Engine::Lmdb];
+/// Engines with a log to replay.
+const LOGGING: &[Engine] = &[Engine::TreeDb, Engine::Fjall, Engine::RocksDb];
+/// Maximum time to open, in microseconds.
 const OPENING: f64 = 5000.0;
-/// Commands a second that recovery must replay.
+/// Minimum rate of replay, in entries per second.
 const REPLAY: f64 = 500_000.0;
 const GOAL: Goals<'_> = &[(THE_GOAL, 1.0)];
 
-/// Openings of closed stores.
-fn clean(scale: Scale, peers: &[Peer], size: u64) -> Result<Vec<Figures>> {
-    let mut sides: Vec<Side<'_>> = Vec::new();
-    for peer in peers.iter().filter(|peer| peer.is_here()) {
-        let folder = Folder::new("open")?;
-        let side = peer.open(Class::Relaxed, SMALL, folder.path(), CACHE)?;
-        side.put(&SMALL.sorted(size), 10_000, 0)?;
-        side.settle()?;
-        drop(side);
-        let turn = move |round: u64| {
+/// Opens stores that were closed cleanly.
+fn clean(scale: Scale, peers: &[Engine], size: u64) -> Result<Vec<Samples>> {
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for peer in peers.iter().filter(|peer| peer.is_available()) {
+        let data_dir = DataDir::new("open")?;
+        let store = peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?;
+        store.put(&SMALL.sorted(size), 10_000, 0)?;
+        store.checkpoint()?;
+        drop(store);
+        let run = move |round: u64| {
             let mut opened = None;
             // Closing is outside the timer.
-            let turn = Turn::timed(1, || {
-                let side = opened.insert(peer.open(Class::Relaxed, SMALL, folder.path(), CACHE)?);
-                side.get(&[round % size], 1)
+            let measured = Measurement::wall_clock(1, || {
+                let store =
+                    opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
+                store.get(&[round % size], 1)
             });
             drop(opened);
-            turn
+            measured
         };
-        sides.push(Side { name: peer.name(), turn: Box::new(turn) });
+        candidates.push(Candidate { name: peer.name(), run: Box::new(run) });
     }
-    let mut figures = contest(Unit::Microseconds, scale.rounds, &mut sides)?;
-    figures.push(Figures::to_reach(OPENING));
-    Ok(figures)
+    let mut samples = compare(Unit::Microseconds, scale.rounds, &mut candidates)?;
+    samples.push(Samples::target(OPENING));
+    Ok(samples)
 }
 
-/// Openings of stores whose process was killed.
-fn killed(scale: Scale, count: u64) -> Result<Vec<Figures>> {
-    let mut sides: Vec<Side<'_>> = Vec::new();
-    for peer in LOGGING.iter().filter(|peer| peer.is_here()) {
-        let turn = move |_| {
-            let folder = Folder::new("killed")?;
-            let path = folder.path().to_str().ok_or("the bench folder's name is not text")?;
-            start(&["die", peer.name(), path, &count.to_string()])?;
+/// Opens stores whose process was killed.
+fn killed(scale: Scale, count: u64) -> Result<Vec<Samples>> {
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for peer in LOGGING.iter().filter(|peer| peer.is_available()) {
+        let run = move |_| {
+            let data_dir = DataDir::new("killed")?;
+            let path = data_dir.path().to_str().ok_or("the path of the data directory is not UTF-8")?;
+            start(&["abort", peer.name(), path, &count.to_string()])?;
             let mut opened = None;
-            let turn = Turn::timed(count, || {
-                let side = opened.insert(peer.open(Class::Relaxed, SMALL, folder.path(), CACHE)?);
-                side.get(&[count / 2], 1)
+            let measured = Measurement::wall_clock(count, || {
+                let store =
+                    opened.insert(peer.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?);
+                store.get(&[count / 2], 1)
             })?;
-            let answer = opened.as_ref().map(|side| side.walk(Walk::Whole)).transpose()?;
+            let checksum = opened.as_ref().map(|store| store.scan(Scan::Verify)).transpose()?;
             drop(opened);
-            fs::remove_dir_all(folder.path())?;
-            Ok(Turn { answer, ..turn })
+            fs::remove_dir_all(data_dir.path())?;
+            Ok(Measurement { checksum, ..measured })
         };
-        sides.push(Side { name: peer.name(), turn: Box::new(turn) });
+        candidates.push(Candidate { name: peer.name(), run: Box::new(run) });
     }
-    let mut figures = contest(Unit::OpsPerSecond, scale.rounds, &mut sides)?;
-    figures.push(Figures::to_reach(REPLAY));
-    Ok(figures)
+    let mut samples = compare(Unit::OpsPerSecond, scale.rounds, &mut candidates)?;
+    samples.push(Samples::target(REPLAY));
+    Ok(samples)
 }
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let mut out = Vec::new();
-    let mut add = |name: &str, unit, figures: &dyn Fn() -> Result<Vec<Figures>>| -> Result<()> {
+    let mut add = |name: &str, unit, samples: &dyn Fn() -> Result<Vec<Samples>>| -> Result<()> {
         if scale.wants(name) {
             eprintln!("open: {name}");
-            let rows = rows(name, Class::Relaxed.label(), unit, figures()?, GOAL);
-            rows.iter().for_each(hint);
+            let rows = rows(name, DurabilityClass::Relaxed.label(), unit, samples()?, GOAL);
+            rows.iter().for_each(progress);
             out.extend(rows);
         }
         Ok(())
@@ -92,8 +101,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         let name = format!("open after a clean close, {label} keys");
         add(&name, Unit::Microseconds, &|| clean(scale, peers, scale.of(size)))?;
     }
-    add("replay of 300k small commands after a kill", Unit::OpsPerSecond, &|| {
-        killed(scale, scale.of(300_000))
-    })?;
+    add("log replay of 300k entries after a kill", Unit::OpsPerSecond, &|| killed(scale, scale.of(300_000)))?;
     Ok(out)
 }

@@ -7,18 +7,18 @@ use ::rocksdb::{
     WriteBatch, WriteOptions,
 };
 
-use super::{Class, Form, Keys, Maker, Walk};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
-use crate::contest::Answer;
+use bench_common::Checksum;
 
 /// RocksDB as a key/value store.
-pub(super) struct RocksDbKeys {
+pub(super) struct RocksDbKeyValue {
     db: DB,
     write: WriteOptions,
-    form: Form,
+    format: EntryFormat,
 }
 
-/// Options for a store that reads points and ranges, with a cache of `cache` bytes.
+/// Options for point and range reads, with a block cache of `cache` bytes.
 fn options(cache: usize) -> Result<Options> {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(cache)?);
@@ -32,29 +32,34 @@ fn options(cache: usize) -> Result<Options> {
     Ok(options)
 }
 
-impl RocksDbKeys {
-    /// The store in `dir`, with a cache of `cache` bytes.
-    pub(super) fn open(class: Class, form: Form, dir: &Path, cache: usize) -> Result<RocksDbKeys> {
+impl RocksDbKeyValue {
+    /// Opens the store in `dir`, with a block cache of `cache` bytes.
+    pub(super) fn open(
+        class: DurabilityClass,
+        format: EntryFormat,
+        dir: &Path,
+        cache: usize,
+    ) -> Result<RocksDbKeyValue> {
         let db = DB::open(&options(cache)?, dir.join("db"))?;
         let mut write = WriteOptions::default();
-        write.set_sync(class == Class::Durable);
-        Ok(RocksDbKeys { db, write, form })
+        write.set_sync(class == DurabilityClass::Durable);
+        Ok(RocksDbKeyValue { db, write, format })
     }
 }
 
-/// The entry an iterator is on.
+/// The entry at an iterator's position.
 #[inline]
 fn entry<'i>(on: &'i DBRawIterator<'_>) -> Option<(&'i [u8], &'i [u8])> {
     Some((on.key()?, on.value()?))
 }
 
-impl Keys for RocksDbKeys {
+impl KeyValueStore for RocksDbKeyValue {
     fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        let mut make = Maker::pairs(self.form);
+        let mut entries = EntryGenerator::with_values(self.format);
         for numbers in numbers.chunks(batch) {
             let mut changes = WriteBatch::default();
             for &n in numbers {
-                let (key, value) = make.pair(n, version);
+                let (key, value) = entries.entry(n, version);
                 changes.put(key, value);
             }
             self.db.write_opt(changes, &self.write)?;
@@ -63,60 +68,60 @@ impl Keys for RocksDbKeys {
     }
 
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
-        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let (mut entries, mut checksum) = (EntryGenerator::keys_only(self.format), Checksum::default());
         for numbers in numbers.chunks(batch) {
-            // A single get is a snapshot of its own.
+            // A single get needs no explicit snapshot.
             let snapshot = (batch > 1).then(|| self.db.snapshot());
             let mut options = ReadOptions::default();
             if let Some(snapshot) = &snapshot {
                 options.set_snapshot(snapshot);
             }
             for &n in numbers {
-                let found = self.db.get_pinned_opt(make.key(n), &options)?;
-                answer.glance(&found.ok_or("a key is missing")?);
+                let found = self.db.get_pinned_opt(entries.key(n), &options)?;
+                checksum.add_prefix(&found.ok_or("a key is missing")?);
             }
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
     fn get_many(&self, numbers: &[u64], group: usize) -> Result<u64> {
-        let mut answer = Answer::default();
-        let mut rooms = vec![[0; 64]; group];
+        let mut checksum = Checksum::default();
+        let mut buffers = vec![[0; 64]; group];
         for numbers in numbers.chunks(group) {
-            let keys = numbers.iter().zip(&mut rooms).map(|(&n, room)| self.form.key(n, room));
+            let keys = numbers.iter().zip(&mut buffers).map(|(&n, buffer)| self.format.key(n, buffer));
             for found in self.db.multi_get(keys) {
-                answer.glance(&found?.ok_or("a key is missing")?);
+                checksum.add_prefix(&found?.ok_or("a key is missing")?);
             }
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
     fn seek(&self, numbers: &[u64]) -> Result<u64> {
-        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let (mut entries, mut checksum) = (EntryGenerator::keys_only(self.format), Checksum::default());
         let mut cursor = self.db.raw_iterator();
         for &n in numbers {
-            cursor.seek(make.key(n));
-            answer.glance(entry(&cursor).ok_or("a key is missing")?.1);
+            cursor.seek(entries.key(n));
+            checksum.add_prefix(entry(&cursor).ok_or("a key is missing")?.1);
         }
-        Ok(cursor.status().map(|()| answer.finish())?)
+        Ok(cursor.status().map(|()| checksum.finish())?)
     }
 
-    fn walk(&self, how: Walk) -> Result<u64> {
-        let mut answer = Answer::default();
+    fn scan(&self, scan: Scan) -> Result<u64> {
+        let mut checksum = Checksum::default();
         let mut cursor = self.db.raw_iterator();
-        if how == Walk::Backward {
+        if scan == Scan::Backward {
             cursor.seek_to_last()
         } else {
             cursor.seek_to_first()
         }
         while let Some((key, value)) = entry(&cursor) {
-            match how {
-                Walk::Whole => answer.pair(key, value),
-                _ => answer.pass(key, value),
+            match scan {
+                Scan::Verify => checksum.add_entry(key, value),
+                _ => checksum.add_entry_prefix(key, value),
             }
-            if how == Walk::Backward { cursor.prev() } else { cursor.next() }
+            if scan == Scan::Backward { cursor.prev() } else { cursor.next() }
         }
-        Ok(cursor.status().map(|()| answer.finish())?)
+        Ok(cursor.status().map(|()| checksum.finish())?)
     }
 
     fn snapshots(&self, count: u64) -> Result<()> {
@@ -126,7 +131,7 @@ impl Keys for RocksDbKeys {
         Ok(())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn checkpoint(&self) -> Result<()> {
         let mut wait = FlushOptions::default();
         wait.set_wait(true);
         self.db.flush_opt(&wait)?;

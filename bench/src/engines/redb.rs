@@ -4,22 +4,22 @@ use ::redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinit
 
 use std::path::Path;
 
-use super::{Class, Form, Keys, Maker, Walk};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
-use crate::contest::Answer;
+use bench_common::Checksum;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("t");
 
 /// redb as a key/value store.
-pub(super) struct RedbKeys {
+pub(super) struct RedbKeyValue {
     db: Database,
     durability: Durability,
-    form: Form,
+    format: EntryFormat,
 }
 
-impl RedbKeys {
-    /// The store in `dir`.
-    pub(super) fn open(class: Class, form: Form, dir: &Path) -> Result<RedbKeys> {
+impl RedbKeyValue {
+    /// Opens the store in `dir`.
+    pub(super) fn open(class: DurabilityClass, format: EntryFormat, dir: &Path) -> Result<RedbKeyValue> {
         let db = Database::builder().set_cache_size(1 << 30).create(dir.join("db.redb"))?;
         if db.begin_read()?.open_table(TABLE).is_err() {
             let txn = db.begin_write()?;
@@ -27,22 +27,22 @@ impl RedbKeys {
             txn.commit()?;
         }
         let durability = match class {
-            Class::Durable => Durability::Immediate,
-            Class::Relaxed => Durability::None,
+            DurabilityClass::Durable => Durability::Immediate,
+            DurabilityClass::Relaxed => Durability::None,
         };
-        Ok(RedbKeys { db, durability, form })
+        Ok(RedbKeyValue { db, durability, format })
     }
 }
 
-impl Keys for RedbKeys {
+impl KeyValueStore for RedbKeyValue {
     fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        let mut make = Maker::pairs(self.form);
+        let mut entries = EntryGenerator::with_values(self.format);
         for numbers in numbers.chunks(batch) {
             let mut txn = self.db.begin_write()?;
             txn.set_durability(self.durability)?;
             let mut table = txn.open_table(TABLE)?;
             for &n in numbers {
-                let (key, value) = make.pair(n, version);
+                let (key, value) = entries.entry(n, version);
                 table.insert(key, value)?;
             }
             drop(table);
@@ -52,44 +52,44 @@ impl Keys for RedbKeys {
     }
 
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
-        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let (mut entries, mut checksum) = (EntryGenerator::keys_only(self.format), Checksum::default());
         for numbers in numbers.chunks(batch) {
             let table = self.db.begin_read()?.open_table(TABLE)?;
             for &n in numbers {
-                answer.glance(table.get(make.key(n))?.ok_or("a key is missing")?.value());
+                checksum.add_prefix(table.get(entries.key(n))?.ok_or("a key is missing")?.value());
             }
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
     fn seek(&self, numbers: &[u64]) -> Result<u64> {
-        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let (mut entries, mut checksum) = (EntryGenerator::keys_only(self.format), Checksum::default());
         let table = self.db.begin_read()?.open_table(TABLE)?;
         for &n in numbers {
-            let found = table.range(make.key(n)..)?.next().ok_or("a key is missing")??;
-            answer.glance(found.1.value());
+            let found = table.range(entries.key(n)..)?.next().ok_or("a key is missing")??;
+            checksum.add_prefix(found.1.value());
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
-    fn walk(&self, how: Walk) -> Result<u64> {
-        let mut answer = Answer::default();
+    fn scan(&self, scan: Scan) -> Result<u64> {
+        let mut checksum = Checksum::default();
         let table = self.db.begin_read()?.open_table(TABLE)?;
-        if how == Walk::Backward {
+        if scan == Scan::Backward {
             for entry in table.iter()?.rev() {
                 let (key, value) = entry?;
-                answer.pass(key.value(), value.value());
+                checksum.add_entry_prefix(key.value(), value.value());
             }
-            return Ok(answer.finish());
+            return Ok(checksum.finish());
         }
         for entry in table.iter()? {
             let (key, value) = entry?;
-            match how {
-                Walk::Whole => answer.pair(key.value(), value.value()),
-                _ => answer.pass(key.value(), value.value()),
+            match scan {
+                Scan::Verify => checksum.add_entry(key.value(), value.value()),
+                _ => checksum.add_entry_prefix(key.value(), value.value()),
             }
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
     fn snapshots(&self, count: u64) -> Result<()> {
@@ -99,8 +99,8 @@ impl Keys for RedbKeys {
         Ok(())
     }
 
-    fn settle(&self) -> Result<()> {
-        // The commits before become durable with one that is.
+    fn checkpoint(&self) -> Result<()> {
+        // A durable commit makes all earlier commits durable.
         Ok(self.db.begin_write()?.commit()?)
     }
 }

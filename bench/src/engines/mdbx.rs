@@ -1,7 +1,7 @@
-//! libmdbx, through its C interface: its Rust wrappers lock or copy on each call.
+//! libmdbx, through its C interface: its Rust wrappers lock or copy on every call.
 //!
-//! Version 14, because 13.11 without flushes never uses free pages again while a flushed meta page exists, which a new
-//! file has: it grows with each commit, and small ones take tens of microseconds.
+//! Version 14, because 13.11 without flushes never reuses free pages while a flushed meta page exists, which a new file
+//! has: the file grows with every commit, and small commits take tens of microseconds.
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
@@ -10,18 +10,18 @@ use std::ptr::null_mut;
 
 use mdbx_sys::*;
 
-use super::{Class, Form, Keys, Maker, Walk};
+use super::{DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Scan};
 use crate::Result;
-use crate::contest::Answer;
+use bench_common::Checksum;
 
-/// An error for anything but success.
+/// An error unless the code means success.
 fn done(code: i32) -> Result<()> {
     if code == MDBX_SUCCESS {
         return Ok(());
     }
     // SAFETY: returns a constant string for every code, or null.
     let name = unsafe { mdbx_liberr2str(code) };
-    // SAFETY: not null, a constant string of the library, ended by a zero.
+    // SAFETY: not null, a constant, zero-terminated string of the library.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy());
     Err(format!("libmdbx: {} ({code})", name.unwrap_or_default()).into())
 }
@@ -46,21 +46,21 @@ unsafe impl Sync for Env {}
 
 impl Drop for Env {
     fn drop(&mut self) {
-        // SAFETY: opened by `Env::open`; all transactions are gone, because they borrow it.
+        // SAFETY: opened by `Env::open`; all transactions have ended, because they borrow it.
         unsafe { mdbx_env_close_ex(self.0, false) };
     }
 }
 
 impl Env {
     fn open(dir: &Path, flags: MDBX_env_flags_t) -> Result<Env> {
-        // SAFETY: sets how much is logged, and no logger.
+        // SAFETY: sets the log level, and no logger.
         unsafe { mdbx_setup_debug(MDBX_LOG_ERROR, MDBX_DBG_DONTCHANGE, None) };
         let mut env = null_mut();
-        // SAFETY: `env` is a place for the result.
+        // SAFETY: `env` is a valid place for the result.
         done(unsafe { mdbx_env_create(&mut env) })?;
         let env = Env(env);
         let path = CString::new(dir.as_os_str().as_encoded_bytes())?;
-        // SAFETY: created and not yet opened; the path ends with a zero and outlives the call.
+        // SAFETY: created and not yet opened; the path is zero-terminated and outlives the call.
         unsafe {
             done(mdbx_env_set_option(env.0, MDBX_opt_max_db, 4))?;
             done(mdbx_env_set_geometry(env.0, 0, -1, 16 << 30, 64 << 20, 0, 4096))?;
@@ -71,7 +71,7 @@ impl Env {
 
     fn begin(&self, flags: MDBX_txn_flags_t) -> Result<Txn<'_>> {
         let mut txn = null_mut();
-        // SAFETY: an open environment, and a place for the result.
+        // SAFETY: an open environment, and a valid place for the result.
         done(unsafe { mdbx_txn_begin_ex(self.0, null_mut(), flags, &mut txn, null_mut()) })?;
         Ok(Txn(txn, PhantomData))
     }
@@ -90,11 +90,11 @@ impl Txn<'_> {
     fn commit(self) -> Result<()> {
         let txn = self.0;
         std::mem::forget(self);
-        // SAFETY: a transaction that has not ended; forgotten, so that it does not end twice.
+        // SAFETY: a transaction that has not ended; forgotten above, so that it does not end twice.
         done(unsafe { mdbx_txn_commit_ex(txn, null_mut()) })
     }
 
-    /// Lets the snapshot go and takes the newest: how libmdbx's users begin one after the other.
+    /// Releases the snapshot and takes the newest one, which libmdbx recommends over beginning a new transaction.
     #[inline]
     fn renew(&mut self) -> Result<()> {
         // SAFETY: a read transaction that has not ended.
@@ -106,7 +106,7 @@ impl Txn<'_> {
 
     fn table(&self, flags: MDBX_db_flags_t) -> Result<MDBX_dbi> {
         let mut dbi = 0;
-        // SAFETY: a transaction that has not ended, a name ended by a zero, and a place for the result.
+        // SAFETY: a transaction that has not ended, a zero-terminated name, and a valid place for the result.
         done(unsafe { mdbx_dbi_open(self.0, c"t".as_ptr(), flags, &mut dbi) })?;
         Ok(dbi)
     }
@@ -116,7 +116,7 @@ impl Txn<'_> {
         let mut value = NOTHING;
         // SAFETY: a transaction that has not ended, and a key that outlives the call.
         done(unsafe { mdbx_get(self.0, table, &val(key), &mut value) })?;
-        // SAFETY: found; it lies in the map and stays until the transaction ends or is renewed.
+        // SAFETY: found; the value is in the map and valid until the transaction ends or is renewed.
         Ok(unsafe { bytes(&value) })
     }
 
@@ -128,7 +128,7 @@ impl Txn<'_> {
 
     fn cursor(&self, table: MDBX_dbi) -> Result<Cursor<'_>> {
         let mut cursor = null_mut();
-        // SAFETY: a transaction that has not ended, and a place for the result.
+        // SAFETY: a transaction that has not ended, and a valid place for the result.
         done(unsafe { mdbx_cursor_open(self.0, table, &mut cursor) })?;
         Ok(Cursor(cursor, PhantomData))
     }
@@ -137,7 +137,7 @@ impl Txn<'_> {
 /// The bytes that a value points to.
 ///
 /// # Safety
-/// It was set by a call that succeeded, and its transaction lives as long as `'a`.
+/// It was set by a call that succeeded, and its transaction outlives `'a`.
 #[inline]
 unsafe fn bytes<'a>(value: &MDBX_val) -> &'a [u8] {
     // SAFETY: as the caller promises.
@@ -154,7 +154,7 @@ impl Drop for Cursor<'_> {
 }
 
 impl Cursor<'_> {
-    /// Moves, to `key` if the move is to a key; `None` if there is nothing.
+    /// Moves the cursor, to `key` if the operation takes a key; `None` if there is no entry.
     #[inline]
     fn go(&mut self, key: &[u8], how: MDBX_cursor_op) -> Result<Option<(&[u8], &[u8])>> {
         let (mut key, mut value) = (val(key), NOTHING);
@@ -162,7 +162,7 @@ impl Cursor<'_> {
         if !found(unsafe { mdbx_cursor_get(self.0, &mut key, &mut value, how) })? {
             return Ok(None);
         }
-        // SAFETY: found; they lie in the map and stay until the transaction ends, which the cursor's life is within.
+        // SAFETY: found; both are in the map and valid until the transaction ends, which outlives the cursor.
         Ok(Some(unsafe { (bytes(&key), bytes(&value)) }))
     }
 
@@ -174,26 +174,31 @@ impl Cursor<'_> {
 }
 
 /// libmdbx as a key/value store.
-pub(super) struct MdbxKeys {
+pub(super) struct MdbxKeyValue {
     env: Env,
     table: MDBX_dbi,
-    form: Form,
+    format: EntryFormat,
 }
 
-impl MdbxKeys {
-    /// The store in `dir`; `write_map` counts only where commits are not flushed.
-    pub(super) fn open(class: Class, form: Form, dir: &Path, write_map: bool) -> Result<MdbxKeys> {
+impl MdbxKeyValue {
+    /// Opens the store in `dir`; `write_map` is ignored if commits are flushed.
+    pub(super) fn open(
+        class: DurabilityClass,
+        format: EntryFormat,
+        dir: &Path,
+        write_map: bool,
+    ) -> Result<MdbxKeyValue> {
         let flags = match (class, write_map) {
-            (Class::Durable, _) => MDBX_SYNC_DURABLE | MDBX_LIFORECLAIM,
-            (Class::Relaxed, true) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM | MDBX_WRITEMAP,
-            (Class::Relaxed, false) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM,
+            (DurabilityClass::Durable, _) => MDBX_SYNC_DURABLE | MDBX_LIFORECLAIM,
+            (DurabilityClass::Relaxed, true) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM | MDBX_WRITEMAP,
+            (DurabilityClass::Relaxed, false) => MDBX_UTTERLY_NOSYNC | MDBX_LIFORECLAIM,
         };
-        // As LMDB: it looks at the machine's memory for that, not at the limit that the memory suite sets.
+        // As for LMDB: otherwise it decides by the machine's memory, not by the limit that the memory suite sets.
         let env = Env::open(dir, flags | MDBX_NORDAHEAD)?;
         let txn = env.begin(MDBX_TXN_READWRITE)?;
         let table = txn.table(MDBX_CREATE)?;
         txn.commit()?;
-        Ok(MdbxKeys { env, table, form })
+        Ok(MdbxKeyValue { env, table, format })
     }
 
     fn put_with<'a>(
@@ -211,66 +216,66 @@ impl MdbxKeys {
     }
 }
 
-impl Keys for MdbxKeys {
+impl KeyValueStore for MdbxKeyValue {
     fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        let mut make = Maker::pairs(self.form);
+        let mut entries = EntryGenerator::with_values(self.format);
         self.put_with(numbers, batch, |txn, numbers| {
             numbers.iter().try_for_each(|&n| {
-                let (key, value) = make.pair(n, version);
+                let (key, value) = entries.entry(n, version);
                 txn.put(self.table, key, value)
             })
         })
     }
 
     fn put_sorted(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
-        let mut make = Maker::pairs(self.form);
+        let mut entries = EntryGenerator::with_values(self.format);
         self.put_with(numbers, batch, |txn, numbers| {
             let mut cursor = txn.cursor(self.table)?;
             numbers.iter().try_for_each(|&n| {
-                let (key, value) = make.pair(n, version);
+                let (key, value) = entries.entry(n, version);
                 cursor.put(key, value)
             })
         })
     }
 
     fn get(&self, numbers: &[u64], batch: usize) -> Result<u64> {
-        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let (mut entries, mut checksum) = (EntryGenerator::keys_only(self.format), Checksum::default());
         let mut txn = self.env.begin(MDBX_TXN_RDONLY)?;
         for numbers in numbers.chunks(batch) {
             txn.renew()?;
             for &n in numbers {
-                answer.glance(txn.get(self.table, make.key(n))?);
+                checksum.add_prefix(txn.get(self.table, entries.key(n))?);
             }
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
     fn seek(&self, numbers: &[u64]) -> Result<u64> {
-        let (mut make, mut answer) = (Maker::keys(self.form), Answer::default());
+        let (mut entries, mut checksum) = (EntryGenerator::keys_only(self.format), Checksum::default());
         let txn = self.env.begin(MDBX_TXN_RDONLY)?;
         let mut cursor = txn.cursor(self.table)?;
         for &n in numbers {
-            answer.glance(cursor.go(make.key(n), MDBX_SET_RANGE)?.ok_or("a key is missing")?.1);
+            checksum.add_prefix(cursor.go(entries.key(n), MDBX_SET_RANGE)?.ok_or("a key is missing")?.1);
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
-    fn walk(&self, how: Walk) -> Result<u64> {
-        let mut answer = Answer::default();
+    fn scan(&self, scan: Scan) -> Result<u64> {
+        let mut checksum = Checksum::default();
         let txn = self.env.begin(MDBX_TXN_RDONLY)?;
         let mut cursor = txn.cursor(self.table)?;
-        let (mut go, on) = match how {
-            Walk::Backward => (MDBX_LAST, MDBX_PREV),
+        let (mut go, on) = match scan {
+            Scan::Backward => (MDBX_LAST, MDBX_PREV),
             _ => (MDBX_FIRST, MDBX_NEXT),
         };
         while let Some((key, value)) = cursor.go(&[], go)? {
-            match how {
-                Walk::Whole => answer.pair(key, value),
-                _ => answer.pass(key, value),
+            match scan {
+                Scan::Verify => checksum.add_entry(key, value),
+                _ => checksum.add_entry_prefix(key, value),
             }
             go = on;
         }
-        Ok(answer.finish())
+        Ok(checksum.finish())
     }
 
     fn snapshots(&self, count: u64) -> Result<()> {
@@ -278,9 +283,9 @@ impl Keys for MdbxKeys {
         (0..count).try_for_each(|_| txn.renew())
     }
 
-    fn settle(&self) -> Result<()> {
-        // A flush here would make a checkpoint that unflushed commits must keep, and each would take new pages
-        // instead of free ones: 20 times slower. Nothing is put off in this set-up.
+    fn checkpoint(&self) -> Result<()> {
+        // A flush would create a checkpoint that later unflushed commits must preserve, so that each of them would
+        // allocate new pages instead of reusing free ones: 20 times slower. No work is deferred in this mode.
         Ok(())
     }
 }

@@ -1,26 +1,26 @@
-//! A temporary Postgres with the extension, release profile, for both sides: same server, same settings.
+//! A temporary Postgres server with the extension, release profile. Both sides of a comparison run in it.
 //!
-//! Work is done and timed in the server, by functions in SQL, so that neither the client nor the connection counts.
+//! Work runs and is timed in the server, by SQL functions, so that client and connection do not count.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Result;
-use crate::contest::Turn;
+use crate::comparison::Measurement;
 
-/// The settings of the cluster, beside those of `scripts/pg_common.sh`. Last ones count.
+/// Settings of the cluster, in addition to those of `scripts/pg_common.sh`, which they override.
 const SETTINGS: &str = "shared_buffers = 512MB\nmax_wal_size = 4GB\ncheckpoint_timeout = 30min\nautovacuum = off\n\
     maintenance_work_mem = 256MB\nmax_parallel_workers_per_gather = 0\nmax_parallel_maintenance_workers = 0\n\
     wal_level = replica\njit = off\n";
 
-/// A running cluster, removed at the end.
+/// A running cluster, stopped and removed on drop.
 pub struct Postgres {
     dir: PathBuf,
     port: String,
 }
 
-/// Runs a piece of shell with the functions of `scripts/pg_common.sh`.
+/// Runs a shell script with the functions of `scripts/pg_common.sh`.
 fn shell(script: &str, args: &[&str]) -> Result<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let script = format!("set -e; . scripts/pg_common.sh; {script}");
@@ -43,7 +43,7 @@ impl Postgres {
     /// Installs the extension into the Postgres of `PG_CONFIG` and starts a cluster.
     ///
     /// # Errors
-    /// If there is no Postgres 15 with its headers, or it does not start.
+    /// If Postgres 15 with its headers is not installed, or does not start.
     pub fn start() -> Result<Postgres> {
         shell("PROFILE=${PROFILE:-release} install_dev >&2", &[])?;
         let dir = shell("work_dir", &[])?;
@@ -60,7 +60,7 @@ impl Postgres {
         Ok(pg)
     }
 
-    /// Runs statements; what they answer, a line for each row.
+    /// Runs statements and returns the rows they print, one per line.
     ///
     /// # Errors
     /// An SQL error.
@@ -86,18 +86,18 @@ impl Postgres {
         Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
     }
 
-    /// Runs `sql`, whose last line is `spent|answer`, two integers.
+    /// Runs `sql`, whose last row must be `nanoseconds|checksum`, two integers.
     ///
     /// # Errors
-    /// An SQL error, or another answer.
-    pub fn turn(&self, ops: u64, sql: &str) -> Result<Turn> {
-        let told = self.run(sql)?;
-        let line = told.lines().last().unwrap_or_default();
+    /// An SQL error, or another result.
+    pub fn measure(&self, ops: u64, sql: &str) -> Result<Measurement> {
+        let output = self.run(sql)?;
+        let line = output.lines().last().unwrap_or_default();
         let parts: Option<(u64, i64)> = line
             .split_once('|')
-            .and_then(|(spent, answer)| Some((spent.parse().ok()?, answer.parse().ok()?)));
-        let (spent, answer) = parts.ok_or_else(|| format!("{sql} answered {line:?}"))?;
-        Ok(Turn { ops, spent, answer: Some(answer as u64) })
+            .and_then(|(spent, checksum)| Some((spent.parse().ok()?, checksum.parse().ok()?)));
+        let (spent, checksum) = parts.ok_or_else(|| format!("{sql} returned {line:?}"))?;
+        Ok(Measurement { ops, spent, checksum: Some(checksum as u64) })
     }
 }
 
