@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bson::Document;
 
 use crate::code::{ErrorCode, QueryError, Result};
+use crate::doc::collation::KEY_VERSION;
 use crate::index::ordered::IndexDef;
 use crate::kv::{Reads, Table, TableKind, WriteTxn};
 
@@ -171,7 +172,14 @@ impl Catalog {
             options,
             next_index: 1,
             rows,
-            indexes: vec![IndexMeta { id: 0, def, facts: Facts::default(), building: None, table }],
+            indexes: vec![IndexMeta {
+                id: 0,
+                def,
+                facts: Facts::default(),
+                building: None,
+                sort_keys: KEY_VERSION,
+                table,
+            }],
             infos: Vec::new(),
             plans: Arc::default(),
         };

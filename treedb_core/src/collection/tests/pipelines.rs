@@ -7,8 +7,7 @@ use crate::aggregate::oracle::{Case, case, writing, written};
 use crate::collection::{
     AggregateRequest, Aggregation, Collection, DeleteRequest, IndexSpec, Transaction, UpdateRequest,
 };
-use crate::doc::testing::Rng;
-use crate::doc::{Collation, Doc, Value};
+use crate::doc::testing::{Rng, ranked};
 use crate::query::oracle::{document, pattern, rounds};
 
 /// How often what was tried.
@@ -250,18 +249,6 @@ fn respelled_stage(rng: &mut Rng, value: &Bson) -> Bson {
     }
 }
 
-/// The documents as the collation compares them.
-fn folded(collation: &Collation, docs: &[Document]) -> Vec<Document> {
-    let one = |doc: &Document| match collation.fold(Value::Document(Doc::from(&*raw(doc)))) {
-        Some(folded) => match folded.value() {
-            Value::Document(folded) => Document::from_reader(folded.as_bytes()).unwrap(),
-            other => panic!("{other:?}"),
-        },
-        None => doc.clone(),
-    };
-    docs.iter().map(one).collect()
-}
-
 fn documents(values: impl Iterator<Item = Bson>) -> Vec<Document> {
     values.map(|value| value.as_document().unwrap().clone()).collect()
 }
@@ -269,7 +256,8 @@ fn documents(values: impl Iterator<Item = Bson>) -> Vec<Document> {
 #[test]
 fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_in_one_way() {
     let spec = doc! { "locale": "en", "strength": 1 };
-    let collation = Collation::parse(&raw(&spec)).unwrap();
+    // An answer is right if it is the expected one up to how its strings are spelled.
+    let same = |docs: &[Document]| docs.iter().map(|doc| ranked(doc, 1)).collect::<Vec<_>>();
     let (mut wrong, mut compared, mut by_index, mut with_text) = (Vec::new(), 0, 0, 0);
     for seed in 0..30 * rounds() {
         let mut rng = Rng::new(seed + 5000);
@@ -330,12 +318,12 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
                     answer_of(&asked, &request)
                 }),
             ];
-            let wanted = case.answer.as_ref().map(|answer| folded(&collation, answer));
+            let wanted = case.answer.as_ref().map(|answer| same(answer));
             let case = Case { answer: wanted, ..case };
             for (way, found) in answers {
                 compared += 1;
                 let problem = match (found, &case.answer) {
-                    (Ok(found), Some(_)) => case.disagreement(&folded(&collation, &found)),
+                    (Ok(found), Some(_)) => case.disagreement(&same(&found)),
                     (Err(_), None) => None,
                     (Err(error), _) if error.message.contains("parallel arrays") => None,
                     (found, _) => Some(format!("{found:?}")),
