@@ -10,11 +10,11 @@
 //!
 //! `v` is 1; 2 if an index has options; 3 if the collection has a collation (`options.collation`), which what is asked
 //! of it and its indexes inherit; 4 if an index has, or had, shortened keys (`shortened`, see `long_key`), which versions
-//! before it cannot read; 5 if an index has a collation. The options of indexes are in its part under the names that `createIndexes` has for them
-//! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
-//! `sort_keys` is the version of the sort keys in an index with a collation (`crate::doc::collation::KEY_VERSION`); 1
-//! where it is missing. An index of another version than that of the program is rebuilt when the database is opened
-//! (`index_rebuild`).
+//! before it cannot read; 5 if an index has a collation. The options of indexes are in its part under the names that
+//! `createIndexes` has for them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`,
+//! `wildcardProjection`). `sort_keys` is the version of the sort keys in an index with a collation
+//! (`KEY_VERSION` in `crate::doc::collation`), 1 where it is missing. An index whose keys are of another version than the
+//! program's is rebuilt when the database is opened (`index_rebuild`).
 //! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`crate::doc::template`]), and `shapes` holds
 //! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
 //! the same. `building` is there while an index is

@@ -110,11 +110,11 @@ pub(crate) fn random_value(rng: &mut Rng, depth: usize) -> RawBson {
     }
 }
 
-/// A string that compares by its bytes as `text` does in the locale `en`, for strings of letters from `a` to `z`, `\u{e1}`
-/// and digits. It knows nothing of the code that it is compared with.
+/// A string that compares by its bytes as `text` does in the locale `en`, for strings of letters from `a` to `z`, `\u{e1}`,
+/// digits, and control characters, which are ignored. It knows nothing of the code that it is compared with.
 fn rank(text: &str, strength: i32) -> String {
     let (mut letters, mut accents, mut cases) = (String::new(), String::new(), String::new());
-    for character in text.chars() {
+    for character in text.chars().filter(|one| !one.is_control()) {
         let (letter, accent) = match character {
             '\u{e1}' => ('a', '1'),
             '\u{c1}' => ('A', '1'),

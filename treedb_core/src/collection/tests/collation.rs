@@ -235,8 +235,8 @@ fn old_database(locale: &str, words: &[(&str, &str)]) -> SimDisk {
     let mut txn = store.begin_write().unwrap();
     let catalog = txn.create_table("catalog", TableKind::Ordered).unwrap();
     let rows = txn.create_table("rows/1", TableKind::Rows).unwrap();
-    let [ids, by_word, by_word_and_number] = [0, 1, 2]
-        .map(|index| txn.create_table(&format!("index/1/{index}"), TableKind::Ordered).unwrap());
+    let [ids, by_word, by_word_and_number] =
+        [0, 1, 2].map(|index| txn.create_table(&format!("index/1/{index}"), TableKind::Ordered).unwrap());
     txn.put(&catalog, b"", &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]).unwrap();
     let collation = doc! { "locale": locale, "caseLevel": false, "caseFirst": "off", "strength": 1,
     "numericOrdering": false, "alternate": "non-ignorable", "maxVariable": "punct",

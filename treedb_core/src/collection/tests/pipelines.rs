@@ -213,6 +213,20 @@ fn respelled_text(rng: &mut Rng, text: &str) -> String {
     text.chars().map(|one| letter(rng, one)).collect()
 }
 
+/// The value without control characters in its strings, which a collation ignores.
+fn printable(value: &Bson) -> Bson {
+    let letters = |text: &str| text.chars().filter(|one| !one.is_control()).collect::<String>();
+    match value {
+        Bson::String(text) => letters(text).into(),
+        Bson::Symbol(text) => Bson::Symbol(letters(text)),
+        Bson::Array(all) => all.iter().map(printable).collect::<Vec<_>>().into(),
+        Bson::Document(doc) => {
+            doc.iter().map(|(name, one)| (name.clone(), printable(one))).collect::<Document>().into()
+        }
+        other => other.clone(),
+    }
+}
+
 /// The same with all texts of a value; fields of expressions stay.
 fn respelled(rng: &mut Rng, value: &Bson) -> Bson {
     match value {
@@ -276,7 +290,7 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
                 }
                 doc
             };
-            docs.into_iter().map(one).collect::<Vec<_>>()
+            documents(docs.into_iter().map(one).map(|doc| printable(&doc.into())))
         };
         let (docs, other) = (texts(rng, docs), texts(rng, other));
         let mut spell =
@@ -298,8 +312,8 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
         for _ in 0..12 {
             let case = case(rng, &docs, &other);
             let shown = format!("{:?}", case.stages);
-            // These do not care for collations.
-            if ["Regex", "$regex", "$jsonSchema"].iter().any(|word| shown.contains(word)) {
+            // These do not care for collations, or compare control characters.
+            if ["Regex", "$regex", "$jsonSchema", "\\0", "\\u{1}"].iter().any(|word| shown.contains(word)) {
                 continue;
             }
             let stages =

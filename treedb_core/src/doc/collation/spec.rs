@@ -80,7 +80,8 @@ impl<'a> Given<'a> {
                 "strength" => given.strength = Some(Strength::read(value)?),
                 "numericOrdering" => given.numeric_ordering = Some(flag(name, value)?),
                 "alternate" => {
-                    given.shifted = Some(choice(name, value, &[("non-ignorable", false), ("shifted", true)])?);
+                    given.shifted =
+                        Some(choice(name, value, &[("non-ignorable", false), ("shifted", true)])?);
                 }
                 "maxVariable" => {
                     given.only_spaces = Some(choice(name, value, &[("punct", false), ("space", true)])?);
@@ -321,6 +322,8 @@ fn collator(preferences: CollatorPreferences, options: CollatorOptions) -> Resul
 fn unavailable(rules: &str, error: &dyn std::fmt::Display) -> QueryError {
     QueryError::new(
         ErrorCode::InternalError,
-        format!("collation: the rules '{rules}' cannot be loaded: {error}: report this as a defect of TreeDB"),
+        format!(
+            "collation: the rules '{rules}' cannot be loaded: {error}: report this as a defect of TreeDB"
+        ),
     )
 }

