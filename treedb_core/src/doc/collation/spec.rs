@@ -88,7 +88,7 @@ impl<'a> Given<'a> {
                 }
                 "normalization" => given.normalization = Some(flag(name, value)?),
                 "backwards" => given.backwards = Some(flag(name, value)?),
-                // That of the rules which another server had: no keys of its own come with it.
+                // Names the ICU of the server that the collation was listed by. Sort keys are always made anew here.
                 "version" => drop(text(name, value)?),
                 _ => {
                     return Err(QueryError::new(

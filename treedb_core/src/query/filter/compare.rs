@@ -22,7 +22,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether a value of this order to the constant is one.
+    /// Whether the comparison holds for a value that has this order relative to the constant.
     pub(super) fn accepts(self, order: Ordering) -> bool {
         match self {
             Op::Eq => order == Ordering::Equal,
