@@ -6,8 +6,8 @@ use bench_common::{Checksum, IdPattern, city, padding};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use treedb_collections::AggregateRequest;
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind};
 use treedb_collections::{Collection, Database, DeleteRequest, FindRequest, IndexSpec, UpdateRequest};
+use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind};
 
 use super::{
     DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, RowStore,

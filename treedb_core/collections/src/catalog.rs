@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bson::Document;
 
+use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::kv::{Reads, Table, TableKind, WriteTxn};
@@ -171,7 +172,14 @@ impl Catalog {
             options,
             next_index: 1,
             rows,
-            indexes: vec![IndexMeta { id: 0, def, facts: Facts::default(), building: None, table }],
+            indexes: vec![IndexMeta {
+                id: 0,
+                def,
+                facts: Facts::default(),
+                building: None,
+                sort_keys: KEY_VERSION,
+                table,
+            }],
             infos: Vec::new(),
             plans: Arc::default(),
         };

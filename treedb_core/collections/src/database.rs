@@ -15,6 +15,7 @@ use super::check::{self, CollectionCheck};
 use super::edit::Edit;
 use super::expiry::Reaper;
 use super::index_build::{self, Builds};
+use super::index_rebuild;
 use super::meta::Meta;
 use super::namespace::{Namespace, check_database};
 use super::validator::Validator;
@@ -67,7 +68,8 @@ impl Database {
     ///
     /// # Errors
     /// `Error::InUse` (as the error's source) names the process that has it open; damaged files are
-    /// `Error::Corrupt`, with file, offset, expected and found.
+    /// `Error::Corrupt`, with file, offset, expected and found. An index with a collation whose keys were made by other
+    /// rules than this version's is rebuilt; the error of one that cannot be says what to do.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, Options::default())
     }
@@ -87,6 +89,7 @@ impl Database {
                 changes: ChangeLog::default(),
             }),
         };
+        index_rebuild::rebuild_outdated(&database)?;
         index_build::resume_all(&database)?;
         database.watch_expiry()?;
         Ok(database)

@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use treedb_query::doc::Collation;
+use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::kv::TableKind;
@@ -147,21 +148,33 @@ pub(super) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
             format!("{} has {MAX_INDEXES} indexes already: drop one first", edit.meta.namespace),
         ));
     }
+    add_empty(edit, def).map(Some)
+}
+
+/// Adds `def` to the catalog as an index that is being built, whatever others there are, and returns its id.
+pub(super) fn add_empty(edit: &mut Edit<'_>, def: &IndexDef) -> Result<i64> {
     let meta = Arc::make_mut(&mut edit.meta);
     let id = meta.next_index;
     meta.next_index += 1;
     let table = edit.txn.create_table(&index_table(meta.id, id), TableKind::Ordered)?;
-    meta.indexes.push(IndexMeta { id, def: def.clone(), facts: Facts::default(), building: Some(0), table });
+    meta.indexes.push(IndexMeta {
+        id,
+        def: def.clone(),
+        facts: Facts::default(),
+        building: Some(0),
+        sort_keys: KEY_VERSION,
+        table,
+    });
     meta.arrange();
     edit.catalog.write(edit.txn, meta)?;
-    Ok(Some(id))
+    Ok(id)
 }
 
 /// Builds the index `id`, which is called `name`, to its end.
 ///
 /// # Errors
 /// Those of its keys; `IndexBuildAborted` if it is dropped meanwhile.
-fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
+pub(super) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
     let collection = db.collection(namespace.as_str())?;
     let (name, total) = (name.to_owned(), collection.len()?);
     let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
@@ -227,7 +240,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
 }
 
 /// Removes an index and its entries. False if there is no such index.
-fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
+pub(super) fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
     let Some(at) = edit.meta.indexes.iter().position(which) else { return Ok(false) };
     let meta = Arc::make_mut(&mut edit.meta);
     let gone = meta.indexes.remove(at);

@@ -27,6 +27,7 @@
 //! | `write_batch` | [`WriteBatch`]: statements over several collections, carried out at once and committed as one |
 //! | `transaction` | [`Transaction`]: many statements over many collections, at once or not at all |
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
+//! | `index_rebuild` | rebuilding indexes whose sort keys are of another version |
 //! | `backfill` | the entries of a build: read in a snapshot, put in order, written |
 //! | `index_change` | what `collMod` changes of an index |
 //! | `expiry` | documents that are deleted when their time is over |
@@ -57,6 +58,7 @@ mod for_each;
 mod handle;
 mod index_build;
 mod index_change;
+mod index_rebuild;
 mod index_spec;
 mod known;
 mod long_key;

@@ -5,13 +5,16 @@
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, shortened: true?,
-//!                building: int64?, .. } ] }
+//!                building: int64?, sort_keys: int32?, .. } ] }
 //! ```
 //!
 //! `v` is 1; 2 if an index has options; 3 if the collection has a collation (`options.collation`), which what is asked
 //! of it and its indexes inherit; 4 if an index has, or had, shortened keys (`shortened`, see `long_key`), which versions
-//! before it cannot read. The options of indexes are in its part under the names that `createIndexes` has for them
-//! (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
+//! before it cannot read; 5 if an index has a collation. The options of indexes are in its part under the names that
+//! `createIndexes` has for them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`,
+//! `wildcardProjection`). `sort_keys` is the version of the sort keys in an index with a collation
+//! (`KEY_VERSION` in `treedb_query::doc::collation`), 1 where it is missing. An index whose keys are of another version than the
+//! program's is rebuilt when the database is opened (`index_rebuild`).
 //! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`treedb_query::doc::template`]), and `shapes` holds
 //! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
 //! the same. `building` is there while an index is
@@ -24,6 +27,7 @@ use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
 use treedb_query::access::{IndexInfo, PlanMemory};
 use treedb_query::doc::Collation;
+use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::{IndexDef, IndexOptions};
 use treedb_query::query::index_of;
@@ -37,10 +41,13 @@ use super::validator::Validator;
 const VERSION: i32 = 1;
 /// Version of one whose indexes have.
 const VERSION_OPTIONS: i32 = 2;
-/// Version of one with a collation.
-const VERSION_COLLATION: i32 = 3;
 /// Version of one with shortened keys.
 const VERSION_SHORTENED: i32 = 4;
+/// Version of one with an index that has a collation and says which version its sort keys are of. Before, there was
+/// only [`FIRST_SORT_KEYS`], and programs of that time must not read other keys.
+const VERSION_SORT_KEYS: i32 = 5;
+/// Version of the sort keys of an index that does not name one.
+const FIRST_SORT_KEYS: i32 = 1;
 
 /// One collection, as a snapshot's catalog has it.
 #[derive(Debug, Clone)]
@@ -74,6 +81,8 @@ pub(crate) struct IndexMeta {
     pub(crate) facts: Facts,
     /// The least row id a build has not looked at; `None` once it is ready.
     pub(crate) building: Option<u64>,
+    /// Version of the sort keys in it, if it has a collation.
+    pub(crate) sort_keys: i32,
     /// The table of its entries.
     pub(crate) table: Table,
 }
@@ -122,9 +131,10 @@ pub(crate) fn collation_of(options: &Document) -> Result<Collation> {
 }
 
 impl Meta {
-    /// Puts the indexes being built behind the ready ones and renews what queries see.
+    /// Puts the indexes being built behind the ready ones, of which the one on `_id` is the first, and renews what
+    /// queries see.
     pub(crate) fn arrange(&mut self) {
-        self.indexes.sort_by_key(|index| (index.building.is_some(), index.id));
+        self.indexes.sort_by_key(|index| (index.building.is_some(), !index.def.is_id(), index.id));
         self.plans = Arc::default();
         self.infos = self
             .indexes
@@ -140,9 +150,10 @@ impl Meta {
             self.indexes.iter().map(|index| Ok(index.encode()?.into())).collect::<Result<_>>()?;
         let plain = IndexOptions::default();
         let shortened = self.indexes.iter().any(|index| index.facts.shortened);
+        let sort_keys = self.indexes.iter().any(IndexMeta::has_sort_keys);
         let version = match self.indexes.iter().all(|index| index.def.options == plain) {
+            _ if sort_keys => VERSION_SORT_KEYS,
             _ if shortened => VERSION_SHORTENED,
-            _ if !self.collation.is_simple() => VERSION_COLLATION,
             true => VERSION,
             false => VERSION_OPTIONS,
         };
@@ -166,11 +177,23 @@ impl Meta {
                 ),
             )
         };
+        // TreeDB took any name of a locale once.
+        let outlived = |what: &str, error: &QueryError| {
+            QueryError::new(
+                error.code,
+                format!(
+                    "{namespace}: {what} has a collation that this version of TreeDB does not support ({}): open the \
+                     database with the version that created it, and drop it or copy the documents to a collection \
+                     with another collation",
+                    error.message
+                ),
+            )
+        };
         let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let stored_as = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_SHORTENED)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_SORT_KEYS)))
             .and_then(Rows::known)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -195,17 +218,23 @@ impl Meta {
             let index_id = index.get_i64("id").map_err(|e| damaged(&e.to_string()))?;
             indexes.push(IndexMeta {
                 id: index_id,
-                def: decode_def(index).ok_or_else(|| damaged("an index definition"))?,
+                def: decode_def(index).map_err(|error| match index.get_str("name") {
+                    Ok(name) if index.contains_key("collation") => {
+                        outlived(&format!("its index '{name}'"), &error)
+                    }
+                    _ => damaged("an index definition"),
+                })?,
                 facts: Facts {
                     multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
                     shortened: index.get_bool("shortened").unwrap_or(false),
                 },
                 building: index.get_i64("building").ok().map(i64::cast_unsigned),
+                sort_keys: index.get_i32("sort_keys").unwrap_or(FIRST_SORT_KEYS),
                 table: table(index_table(id, index_id))?,
             });
         }
         let options = entry.get_document("options").cloned().unwrap_or_default();
-        let collation = collation_of(&options)?;
+        let collation = collation_of(&options).map_err(|error| outlived("it", &error))?;
         let mut meta = Meta {
             id,
             uuid,
@@ -244,11 +273,23 @@ impl IndexMeta {
         if let Some(next) = self.building {
             entry.insert("building", next.cast_signed());
         }
+        if self.has_sort_keys() {
+            entry.insert("sort_keys", self.sort_keys);
+        }
         Ok(entry)
+    }
+
+    fn has_sort_keys(&self) -> bool {
+        !self.def.options.collation.is_simple()
+    }
+
+    /// True if its keys were made by another version's collations, so that what this one looks for is not found.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.has_sort_keys() && self.sort_keys != KEY_VERSION
     }
 }
 
 /// The definition in an index's part of a catalog entry.
-fn decode_def(index: &Document) -> Option<IndexDef> {
-    index_of(&RawDocumentBuf::try_from(index).ok()?).ok()
+fn decode_def(index: &Document) -> Result<IndexDef> {
+    index_of(&RawDocumentBuf::try_from(index)?)
 }

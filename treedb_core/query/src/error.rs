@@ -274,6 +274,8 @@ codes! {
     Location31395 = 31395,
     /// A path has an empty field name.
     Location40352 = 40352,
+    /// A required field is missing.
+    Location40414 = 40414,
     /// An argument a command does not know.
     Location40415 = 40415,
     /// The options of a regular expression are given twice.

@@ -1,7 +1,7 @@
 //! Random documents for property tests: small pools of names and values, so that things collide.
 
 use bson::raw::{CString, RawArrayBuf, RawBson};
-use bson::{RawDocumentBuf, Timestamp};
+use bson::{Bson, Document, RawDocumentBuf, Timestamp};
 
 use crate::Rng;
 
@@ -87,7 +87,43 @@ pub fn random_value(rng: &mut Rng, depth: usize) -> RawBson {
     }
 }
 
-fn random_array(rng: &mut Rng, depth: usize) -> RawArrayBuf {
+/// A string that compares by its bytes as `text` does in the locale `en`, for strings of letters from `a` to `z`, `\u{e1}`,
+/// digits, and control characters, which are ignored. It knows nothing of the code that it is compared with.
+fn rank(text: &str, strength: i32) -> String {
+    let (mut letters, mut accents, mut cases) = (String::new(), String::new(), String::new());
+    for character in text.chars().filter(|one| !one.is_control()) {
+        let (letter, accent) = match character {
+            '\u{e1}' => ('a', '1'),
+            '\u{c1}' => ('A', '1'),
+            other => (other, '0'),
+        };
+        letters.push(letter.to_ascii_lowercase());
+        accents.push(accent);
+        cases.push(if letter.is_ascii_uppercase() { '1' } else { '0' });
+    }
+    match strength {
+        1 => letters,
+        2 => format!("{letters}\0{accents}"),
+        _ => format!("{letters}\0{accents}\0{cases}"),
+    }
+}
+
+/// The document with each string replaced by one whose bytes compare as the locale `en` compares the strings.
+pub fn ranked(doc: &Document, strength: i32) -> Document {
+    let field = |(name, value): (&String, &Bson)| (name.clone(), ranked_value(value, strength));
+    doc.iter().map(field).collect()
+}
+
+fn ranked_value(value: &Bson, strength: i32) -> Bson {
+    match value {
+        Bson::String(text) | Bson::Symbol(text) => Bson::String(rank(text, strength)),
+        Bson::Document(doc) => ranked(doc, strength).into(),
+        Bson::Array(all) => all.iter().map(|value| ranked_value(value, strength)).collect::<Vec<_>>().into(),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn random_array(rng: &mut Rng, depth: usize) -> RawArrayBuf {
     let mut array = RawArrayBuf::new();
     for _ in 0..rng.below(4) {
         array.push(random_value(rng, depth));

@@ -11,7 +11,7 @@ mod effort;
 mod rng;
 mod seeds;
 
-pub use documents::{random_document, random_value};
+pub use documents::{random_document, random_value, ranked};
 pub use effort::{in_time, oracle_factor, rounds};
 pub use rng::Rng;
 pub use seeds::seeds;

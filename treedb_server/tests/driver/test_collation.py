@@ -34,8 +34,27 @@ def test_a_pipeline_has_the_collation_that_it_names(db):
     assert [doc["_id"] for doc in db.c.aggregate(stages)] == [2]
     assert [doc["_id"] for doc in db.c.aggregate(stages, collation=INSENSITIVE)] == [1, 2]
     with pytest.raises(OperationFailure) as refused:
-        db.c.aggregate(stages, collation={"locale": "de", "numericOrdering": True})
+        db.c.aggregate(stages, collation={"locale": "de@collation=search"})
     assert refused.value.code == 238
+
+
+def test_strings_are_sorted_by_the_rules_of_the_language_with_and_without_an_index(db):
+    words = ["z", "\u00e5", "\u00e4", "a", "item 10", "item 9"]
+    db.c.insert_many([{"w": word} for word in words])
+    for locale, options, wanted in [
+        ("sv", {}, ["a", "item 10", "item 9", "z", "\u00e5", "\u00e4"]),
+        ("de", {}, ["a", "\u00e5", "\u00e4", "item 10", "item 9", "z"]),
+        ("de", {"numericOrdering": True}, ["a", "\u00e5", "\u00e4", "item 9", "item 10", "z"]),
+    ]:
+        collation = Collation(locale=locale, **options)
+        for indexed in (False, True):
+            if indexed:
+                db.c.create_index("w", name="w", collation=collation)
+                shown = db.c.index_information()["w"]["collation"]
+                assert shown["locale"] == locale and "version" not in shown
+                assert shown["numericOrdering"] is options.get("numericOrdering", False)
+            assert [doc["w"] for doc in db.c.find().sort("w").collation(collation)] == wanted
+        db.c.drop_index("w")
 
 
 def test_a_sort_that_may_not_use_the_disk_is_made_where_it_has_room(db):

@@ -4,7 +4,10 @@ use bson::{doc, rawdoc};
 
 use super::*;
 use crate::{AggregateRequest, Collection, DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest};
+use treedb_query::doc::Value;
+use treedb_query::doc::key::encode_value;
 use treedb_query::error::ErrorCode;
+use treedb_storage::disk::crash::Crash;
 use treedb_storage::kv::{Reads, TableKind};
 
 fn insensitive() -> Document {
@@ -214,38 +217,154 @@ fn indexes_inherit_the_collation_unless_they_name_another() {
     let reads = db.store().begin_read().unwrap();
     let catalog = reads.table("catalog").unwrap().unwrap();
     let entry = Document::from_reader(reads.get(&catalog, b"t.words").unwrap().unwrap()).unwrap();
-    assert_eq!(entry.get_i32("v").unwrap(), 3);
+    assert_eq!(entry.get_i32("v").unwrap(), 5);
+    for index in entry.get_array("indexes").unwrap() {
+        let index = index.as_document().unwrap();
+        assert_eq!(index.get_i32("sort_keys").is_ok(), index.contains_key("collation"));
+    }
 }
 
-/// An entry as it is written; what it says must stay readable.
-#[test]
-fn a_catalog_entry_with_a_collation_is_read() {
+/// A database as TreeDB wrote it before it had ICU4X's rules: catalog entries of version 3 without `sort_keys`, and
+/// sort keys of version 1, which at strength 1 were the string in lower case without accents. Each document is given
+/// with what its `w` was in such a key; row ids are its place.
+fn old_database(locale: &str, words: &[(&str, &str)]) -> SimDisk {
     let disk = SimDisk::new();
-    {
+    let store = treedb_storage::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let catalog = txn.create_table("catalog", TableKind::Ordered).unwrap();
+    let rows = txn.create_table("rows/1", TableKind::Rows).unwrap();
+    let [ids, by_word, by_word_and_number] =
+        [0, 1, 2].map(|index| txn.create_table(&format!("index/1/{index}"), TableKind::Ordered).unwrap());
+    txn.put(&catalog, b"", &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    let collation = doc! { "locale": locale, "caseLevel": false, "caseFirst": "off", "strength": 1,
+    "numericOrdering": false, "alternate": "non-ignorable", "maxVariable": "punct",
+    "normalization": false, "backwards": false, "version": "57.1" };
+    let index = |id: i64, key: Document, name: &str, unique: bool| {
+        doc! { "id": id, "key": key, "name": name, "unique": unique, "collation": collation.clone(),
+        "multikey": false }
+    };
+    let entry = doc! {
+        "v": 3, "id": 1_i64, "uuid": bson::Uuid::new(), "format": 0, "next_index": 3_i64,
+        "options": { "collation": collation.clone() },
+        "indexes": [
+            index(0, doc! { "_id": 1 }, "_id_", true),
+            index(1, doc! { "w": 1 }, "w_1", true),
+            index(2, doc! { "w": -1, "n": 1 }, "both", false),
+        ],
+    };
+    txn.put(&catalog, b"t.words", &entry.to_vec().unwrap()).unwrap();
+    for ((word, old), n) in words.iter().zip(0..) {
+        let document = rawdoc! { "_id": *word, "w": *word, "n": n };
+        let row = txn.append_row(&rows, document.as_bytes()).unwrap().to_be_bytes();
+        let (mut key, mut both) = (Vec::new(), Vec::new());
+        encode_value(Value::String(old.as_bytes()), &mut key);
+        both.extend(key.iter().map(|byte| !byte));
+        encode_value(Value::Int32(n), &mut both);
+        both.extend_from_slice(&row);
+        txn.put(&ids, &key, &row).unwrap();
+        txn.put(&by_word, &key, &row).unwrap();
+        txn.put(&by_word_and_number, &both, &[]).unwrap();
+    }
+    txn.commit().unwrap();
+    store.close().unwrap();
+    disk
+}
+
+const OLD_WORDS: &[(&str, &str)] = &[
+    ("Zebra", "zebra"),
+    ("\u{c5}ngstr\u{f6}m", "angstrom"),
+    ("\u{c9}t\u{e9}", "ete"),
+    ("apple", "apple"),
+    ("apple-tree", "apple-tree"),
+    ("applet", "applet"),
+];
+
+/// What a rebuilt database answers.
+fn assert_rebuilt(db: &Database) {
+    let words = db.collection("t.words").unwrap();
+    db.check().unwrap();
+    for name in ["_id_", "w_1", "both"] {
+        let field = if name == "_id_" { "_id" } else { "w" };
+        for (asked, n) in [("zebra", 0), ("ANGSTROM", -1), ("\u{e5}ngstro\u{308}m", 1), ("ETE", 2)] {
+            let request = FindRequest::filter(raw(&doc! { field: asked })).hint(name);
+            let found = words.find(request).unwrap();
+            assert_eq!(index_of(&found), Some(name));
+            assert_eq!(numbers(found), if n < 0 { vec![] } else { vec![n] }, "{name} {asked}");
+        }
+    }
+    // As in Swedish, with å after z.
+    let sorted = words.find(FindRequest::default().sort(rawdoc! { "w": 1 })).unwrap();
+    assert_eq!(index_of(&sorted), Some("w_1"));
+    assert_eq!(numbers(sorted), [3, 4, 5, 2, 0, 1]);
+    let again = words.insert_one(rawdoc! { "_id": "\u{e9}t\u{e9}" }).unwrap_err();
+    assert_eq!(again.code, ErrorCode::DuplicateKey);
+    let listed = words.indexes().unwrap().unwrap();
+    let names: Vec<_> = listed.iter().map(|index| index.get_str("name").unwrap()).collect();
+    assert_eq!(names, ["_id_", "w_1", "both"]);
+    let options = &db.list_collections("t").unwrap()[0].options;
+    assert!(!options.get_document("collation").unwrap().contains_key("version"));
+}
+
+#[test]
+fn indexes_with_keys_of_the_first_version_are_rebuilt_when_the_database_is_opened() {
+    let disk = old_database("sv", OLD_WORDS);
+    // The second opening finds nothing to do.
+    let generations = [(); 2].map(|()| {
+        let db = open(&disk).unwrap();
+        assert_rebuilt(&db);
+        let reads = db.store().begin_read().unwrap();
+        db.inner.catalog.generation(&reads).unwrap()
+    });
+    assert_eq!(generations[0], generations[1]);
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_a_rebuild_leaves_indexes_that_are_rebuilt_at_the_next_opening() {
+    let mut cuts = 0;
+    for cut in (0..).step_by(3) {
+        let disk = old_database("sv", OLD_WORDS);
+        disk.cut_at(disk.boundaries() + cut);
+        if open(&disk).is_ok() {
+            break;
+        }
+        cuts += 1;
+        for crash in [Crash::Nothing, Crash::Everything] {
+            assert_rebuilt(&open(&disk.crash(crash)).unwrap());
+        }
+    }
+    assert!(cuts > 5, "{cuts}");
+}
+
+#[test]
+fn a_unique_index_that_cannot_be_rebuilt_keeps_the_database_closed_and_as_it_was() {
+    // Control characters had a place of their own in the first order, and have none by the rules of Unicode.
+    let disk = old_database("sv", &[("apple", "apple"), ("ap\u{1}ple", "ap\u{1}ple")]);
+    for _ in 0..2 {
+        let error = open(&disk).err().unwrap();
+        assert_eq!(error.code, ErrorCode::DuplicateKey);
+        assert!(error.message.contains("t.words: the index '_id_' must be rebuilt"), "{error}");
         let store = treedb_storage::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
-        let mut txn = store.begin_write().unwrap();
-        let catalog = txn.create_table("catalog", TableKind::Ordered).unwrap();
-        txn.create_table("rows/1", TableKind::Rows).unwrap();
-        txn.create_table("index/1/0", TableKind::Ordered).unwrap();
-        txn.put(&catalog, b"", &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]).unwrap();
-        let collation = doc! { "locale": "fr", "caseLevel": false, "caseFirst": "off", "strength": 1,
-        "numericOrdering": false, "alternate": "non-ignorable", "maxVariable": "punct",
-        "normalization": false, "backwards": false, "version": "57.1" };
-        let entry = doc! {
-            "v": 3, "id": 1_i64, "uuid": bson::Uuid::new(), "format": 0, "next_index": 1_i64,
-            "options": { "collation": collation.clone() },
-            "indexes": [{ "id": 0_i64, "key": { "_id": 1 }, "name": "_id_", "unique": true,
-                "collation": collation, "multikey": false }],
-        };
-        txn.put(&catalog, b"t.c", &entry.to_vec().unwrap()).unwrap();
-        txn.commit().unwrap();
+        let reads = store.begin_read().unwrap();
+        let catalog = reads.table("catalog").unwrap().unwrap();
+        let entry = Document::from_reader(reads.get(&catalog, b"t.words").unwrap().unwrap()).unwrap();
+        let indexes = entry.get_array("indexes").unwrap();
+        let ids: Vec<_> =
+            indexes.iter().map(|index| index.as_document().unwrap().get_i64("id").unwrap()).collect();
+        assert_eq!(ids, [0, 1, 2]);
+        let ids = reads.table("index/1/0").unwrap().unwrap();
+        assert_eq!(reads.len(&ids).unwrap(), 2);
+        drop(reads);
         store.close().unwrap();
     }
-    let db = open(&disk).unwrap();
-    let collection = db.collection("t.c").unwrap();
-    collection.insert_one(rawdoc! { "_id": "\u{c9}t\u{e9}" }).unwrap();
-    assert!(collection.find_one(rawdoc! { "_id": "ete" }).unwrap().is_some());
-    db.check().unwrap();
+}
+
+#[test]
+fn a_collation_of_an_old_database_that_is_not_supported_is_an_error_that_says_what_to_do() {
+    let error = open(&old_database("en_GB", OLD_WORDS)).err().unwrap();
+    assert_eq!(error.code, ErrorCode::BadValue);
+    for part in ["t.words", "'_id_'", "Did you mean 'en'?", "the version that created it"] {
+        assert!(error.message.contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -323,7 +442,7 @@ fn a_validator_has_the_collation_and_a_schema_compares_by_bytes() {
 fn a_collation_is_refused_that_does_not_exist_or_would_change() {
     let db = open(&SimDisk::new()).unwrap();
     for (collation, code) in [
-        (bson::Bson::from(doc! {}), ErrorCode::FailedToParse),
+        (bson::Bson::from(doc! {}), ErrorCode::Location40414),
         (doc! { "locale": "en", "strength": 9 }.into(), ErrorCode::BadValue),
         ("en".into(), ErrorCode::TypeMismatch),
     ] {

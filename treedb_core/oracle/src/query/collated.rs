@@ -1,12 +1,13 @@
-//! Texts under a collation: what is found is what a naive evaluation finds among folded documents.
+//! Strings under a collation: what is found is what a naive evaluation finds where every string is replaced by its
+//! rank, which is written down without the collation's code.
 
 use bson::{Bson, Document, doc};
-use treedb_testing::{Rng, seeds};
+use treedb_testing::{Rng, ranked, seeds};
 
 use super::memory::Memory;
 use super::{ids, naive, raw, run};
 use treedb_query::access::Source;
-use treedb_query::doc::{Collation, Doc, Value};
+use treedb_query::doc::Collation;
 use treedb_query::query::{Execution, Path, Query, index_of};
 
 fn text(rng: &mut Rng) -> Bson {
@@ -47,20 +48,8 @@ fn filter(rng: &mut Rng) -> Document {
     }
 }
 
-/// The document with its texts folded, as a simple comparison wants it.
-pub(super) fn folded(collation: &Collation, doc: &Document) -> Document {
-    let raw = raw(doc);
-    match collation.fold(Value::Document(Doc::from(&raw))) {
-        None => doc.clone(),
-        Some(folded) => match folded.value() {
-            Value::Document(folded) => Document::from_reader(folded.as_bytes()).unwrap(),
-            other => panic!("{other:?}"),
-        },
-    }
-}
-
 #[test]
-fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
+fn a_collation_finds_and_orders_as_if_strings_had_been_replaced_by_their_ranks() {
     let (mut by_index, mut ordered) = (0, 0);
     for seed in seeds(0..60) {
         let mut rng = Rng::new(seed);
@@ -76,7 +65,7 @@ fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
                 doc
             })
             .collect();
-        let folded_docs: Vec<Document> = docs.iter().map(|doc| folded(&collation, doc)).collect();
+        let ranked_docs: Vec<Document> = docs.iter().map(|doc| ranked(doc, strength)).collect();
         let mut source = Memory::new(&docs.iter().map(raw).collect::<Vec<_>>());
         for (number, key) in [
             doc! { "s": 1 },
@@ -105,10 +94,10 @@ fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
             let sorted = rng.below(3) == 0;
             let query = Query::parse(&raw(&filter), sorted.then(|| raw(&sort)).as_deref(), None).unwrap();
             let mut query = query.collated(&collation).unwrap();
-            let folded_filter = folded(&collation, &filter);
-            let wanted: Vec<i32> = folded_docs
+            let ranked_filter = ranked(&filter, strength);
+            let wanted: Vec<i32> = ranked_docs
                 .iter()
-                .filter(|doc| naive::matches(doc, &folded_filter))
+                .filter(|doc| naive::matches(doc, &ranked_filter))
                 .map(|doc| doc.get_i32("_id").unwrap())
                 .collect();
             let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
@@ -119,7 +108,7 @@ fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
                 ordered += usize::from(!plan.sort_in_memory);
                 let keys: Vec<Vec<Bson>> = found
                     .iter()
-                    .map(|doc| naive::sort_key(&folded_docs[doc.get_i32("_id").unwrap() as usize], &sort))
+                    .map(|doc| naive::sort_key(&ranked_docs[doc.get_i32("_id").unwrap() as usize], &sort))
                     .collect();
                 assert!(
                     keys.windows(2).all(|pair| naive::compare_sort_keys(&pair[0], &pair[1], &sort).is_le()),

@@ -2,9 +2,8 @@
 //! it.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use treedb_testing::{Rng, oracle_factor};
+use treedb_testing::{Rng, oracle_factor, ranked};
 
-use super::collated::folded;
 use super::{comparable, constant, document, naive, raw, scalar};
 use treedb_query::doc::Collation;
 use treedb_query::query::{Filter, Update};
@@ -13,17 +12,27 @@ use treedb_query::query::{Filter, Update};
 #[derive(Debug)]
 struct Refused;
 
-/// How texts compare: as if they had been folded before.
-struct Texts(Collation);
+/// How strings compare: as if each had been replaced by its rank at this strength; by their bytes without one.
+struct Texts(Option<i32>);
 
 impl Texts {
     fn compare(&self, a: &Bson, b: &Bson) -> std::cmp::Ordering {
-        let fold = |value: &Bson| folded(&self.0, &doc! { "": value.clone() }).remove("").unwrap();
-        naive::compare(&fold(a), &fold(b))
+        let rank = |value: &Bson| self.ranked(&doc! { "": value.clone() }).remove("").unwrap();
+        naive::compare(&rank(a), &rank(b))
     }
 
     fn matches(&self, doc: &Document, filter: &Document) -> bool {
-        naive::matches(&folded(&self.0, doc), &folded(&self.0, filter))
+        naive::matches(&self.ranked(doc), &self.ranked(filter))
+    }
+
+    fn ranked(&self, doc: &Document) -> Document {
+        self.0.map_or_else(|| doc.clone(), |strength| ranked(doc, strength))
+    }
+
+    fn collation(&self) -> Collation {
+        self.0.map_or(Collation::Simple, |strength| {
+            Collation::parse(&raw(&doc! { "locale": "en", "strength": strength })).unwrap()
+        })
     }
 }
 
@@ -322,10 +331,8 @@ fn every_update_makes_what_a_naive_evaluation_makes() {
         // A third under a collation, with texts to compare.
         let strength = number % 9;
         let under_one = matches!(strength, 1..=3);
-        let texts = Texts(match under_one {
-            true => Collation::parse(&raw(&doc! { "locale": "en", "strength": strength as i32 })).unwrap(),
-            false => Collation::Simple,
-        });
+        let texts = Texts(under_one.then_some(strength as i32));
+        let collation = texts.collation();
         let operators = if under_one { OF_TEXTS } else { OPERATORS };
         let (operator, path) = (*rng.pick(operators), *rng.pick(PATHS));
         if operator == "$rename" && path.contains('$') {
@@ -357,8 +364,8 @@ fn every_update_makes_what_a_naive_evaluation_makes() {
         let filter = Filter::parse(&raw(&filter)).unwrap();
         let by_bytes = parsed.apply(&raw(&old), &filter).ok();
         let result: treedb_query::error::Result<Option<RawDocumentBuf>> = parsed
-            .collated(&texts.0)
-            .and_then(|update| update.apply(&raw(&old), &filter.collated(&texts.0)?));
+            .collated(&collation)
+            .and_then(|update| update.apply(&raw(&old), &filter.collated(&collation)?));
         otherwise += usize::from(result.as_ref().ok() != by_bytes.as_ref());
         let mut wanted = Bson::Document(old.clone());
         // Only with numbers that doubles calculate with as decimals do.

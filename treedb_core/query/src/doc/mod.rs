@@ -5,7 +5,7 @@
 //! Before it is stored it gets its identity: [`with_id`]. [`template`] rows hold a document without what it has in common
 //! with others.
 
-pub(crate) mod collation;
+pub mod collation;
 pub mod compare;
 mod glance;
 mod identity;

@@ -16,7 +16,7 @@
 //!
 //! Three kinds of index have other bytes in their keys: of a hashed field the first 8 bytes of the SHA-256 of the
 //! value's encoding, not inverted; under a wildcard the encoding of the path (as a text) in front of the value's; under
-//! a collation the encoding of the folded value ([`crate::doc::Collation`]).
+//! a collation the encoding of the value with its strings replaced by their sort keys ([`crate::doc::Collation`]).
 
 mod def;
 mod keys;

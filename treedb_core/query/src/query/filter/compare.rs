@@ -21,6 +21,19 @@ pub enum Op {
     Lte,
 }
 
+impl Op {
+    /// Whether the comparison holds for a value that has this order relative to the constant.
+    pub(super) fn accepts(self, order: Ordering) -> bool {
+        match self {
+            Op::Eq => order == Ordering::Equal,
+            Op::Gt => order == Ordering::Greater,
+            Op::Gte => order != Ordering::Less,
+            Op::Lt => order == Ordering::Less,
+            Op::Lte => order != Ordering::Greater,
+        }
+    }
+}
+
 fn is_nan(value: Value<'_>) -> bool {
     value.is_number() && compare(value, Value::Double(f64::NAN)).is_eq()
 }
@@ -37,13 +50,7 @@ pub(super) fn meets(found: Option<Value<'_>>, op: Op, constant: Value<'_>) -> bo
     if !unbounded && order.is_ne() && (is_nan(value) || is_nan(constant)) {
         return false;
     }
-    match op {
-        Op::Eq => order == Ordering::Equal,
-        Op::Gt => order == Ordering::Greater,
-        Op::Gte => order != Ordering::Less,
-        Op::Lt => order == Ordering::Less,
-        Op::Lte => order != Ordering::Greater,
-    }
+    op.accepts(order)
 }
 
 /// Whether a value found at a path is one of `values`, which are in order.
