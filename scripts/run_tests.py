@@ -23,7 +23,7 @@ LOGS = ROOT / "target" / "test-logs"
 # name, minutes it may take (a cold build included), command, what one run of it checks. A suite whose tool counts
 # tests is counted by its own lines; the others count as one test each.
 SUITES = [
-    ("layers", 1, "python3 scripts/check_layers.py", "modules use only the layers below them"),
+    ("layers", 1, "python3 scripts/layers.py --check", "docs/architecture.md shows the packages as they are; modules use only those below"),
     ("format_doc", 1, "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
     ("dependencies", 2, "scripts/check_dependencies.py", "licences, sources and duplicate versions of all dependencies"),
     ("package", 5, "scripts/check_packages.py", "every package that is published can be packaged"),
