@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use treedb_core::Database;
 use treedb_storage::disk::SimDisk;
-use treedb_storage::kv::Options;
+use treedb_storage::Options;
 
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;

@@ -5,7 +5,7 @@ use std::path::Path;
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 use treedb_core::{Collection, Database, FindRequest, IndexSpec, UpdateRequest};
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind};
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind};
 
 use super::{Class, Documents, Folder, Form, Keys, Maker, Order, Rows, Walk};
 use crate::Result;

@@ -3,7 +3,7 @@
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use rusqlite::{Connection, params};
 use treedb_core::collection::{AggregateRequest, Collection, Database};
-use treedb_storage::kv::{Durability, Options};
+use treedb_storage::{Durability, Options};
 
 use super::{Scale, builds};
 use crate::Result;

@@ -12,7 +12,7 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, params_from_iter};
 use treedb_core::collection::{Collection, Database};
 use treedb_core::{FindRequest, IndexSpec};
-use treedb_storage::kv::{Durability, Options};
+use treedb_storage::{Durability, Options};
 
 use super::Scale;
 use super::documents::{BY_ID, BY_OTHER, BY_UNIQUE, INSERT, NONE};

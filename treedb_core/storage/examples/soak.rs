@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use treedb_storage::disk::crash::Dice;
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
+use treedb_storage::disk::crash::SplitMix64;
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -67,7 +67,7 @@ fn key(n: usize) -> Vec<u8> {
     }
 }
 
-fn value(dice: &mut Dice) -> Vec<u8> {
+fn value(dice: &mut SplitMix64) -> Vec<u8> {
     let len = match dice.below(100) {
         0 => 20_000 + dice.below(100_000),
         1..4 => 1100 + dice.below(8000),
@@ -76,7 +76,7 @@ fn value(dice: &mut Dice) -> Vec<u8> {
     vec![dice.below(256) as u8; len]
 }
 
-fn change(txn: &mut WriteTxn, tables: &Tables, model: &mut Model, dice: &mut Dice) -> Result<()> {
+fn change(txn: &mut WriteTxn, tables: &Tables, model: &mut Model, dice: &mut SplitMix64) -> Result<()> {
     match dice.below(100) {
         0..45 => {
             let (key, value) = (key(dice.below(KEYS)), value(dice));
@@ -125,7 +125,13 @@ fn change(txn: &mut WriteTxn, tables: &Tables, model: &mut Model, dice: &mut Dic
 }
 
 /// One transaction, with a savepoint gone back to now and then.
-fn transaction(store: &Store, tables: &Tables, model: &mut Model, dice: &mut Dice, n: u64) -> Result<usize> {
+fn transaction(
+    store: &Store,
+    tables: &Tables,
+    model: &mut Model,
+    dice: &mut SplitMix64,
+    n: u64,
+) -> Result<usize> {
     let mut txn = store.begin_write()?;
     let count = [1, 1, 1, 3, 10, 40, 400][dice.below(7)];
     let undone = if dice.chance(1) { dice.below(20) } else { 0 };
@@ -148,9 +154,9 @@ fn transaction(store: &Store, tables: &Tables, model: &mut Model, dice: &mut Dic
     Ok(count)
 }
 
-/// Takes snapshots and holds them, until it is told to stop. Returns how many.
+/// Takes snapshots and holds them, until it is reported to stop. Returns how many.
 fn watch(store: &Store, tables: &Tables, stop: &AtomicBool, seed: u64) -> Result<u64> {
-    let (mut dice, mut snapshots) = (Dice::new(seed), 0);
+    let (mut dice, mut snapshots) = (SplitMix64::new(seed), 0);
     while !stop.load(Ordering::Relaxed) {
         let read = store.begin_read()?;
         let look = || -> Result<(Vec<u8>, u64)> {
@@ -219,7 +225,7 @@ fn bytes_in(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// The worst figures so far.
+/// The worst statistics so far.
 #[derive(Debug, Default)]
 struct Worst {
     /// Page file at rest, in hundredths of its live pages.
@@ -240,7 +246,7 @@ fn phase(dir: &Path, cached: bool, seed: u64, model: &mut Model, worst: &mut Wor
     let tables = Tables::open(&store)?;
     compare(&store, &tables, model)?;
     let (stop, largest) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (begun, mut dice) = (Instant::now(), Dice::new(seed));
+    let (begun, mut dice) = (Instant::now(), SplitMix64::new(seed));
     let (mut changes, mut transactions, mut compactions) = (0, 0u64, 0);
     let snapshots = std::thread::scope(|scope| -> Result<u64> {
         let watchers: Vec<_> = (0..2u64)
@@ -274,7 +280,7 @@ fn phase(dir: &Path, cached: bool, seed: u64, model: &mut Model, worst: &mut Wor
         }
         worked.map(|()| snapshots)
     })?;
-    // At rest: nobody reads, and two checkpoints let go of what the one before kept.
+    // At rest: no one reads, and two checkpoints let go of what the one before kept.
     store.checkpoint()?;
     store.checkpoint()?;
     compare(&store, &tables, model)?;

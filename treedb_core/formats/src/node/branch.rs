@@ -24,7 +24,7 @@ fn child_of(found: Found) -> usize {
 }
 
 impl<'a> Branch<'a> {
-    /// Looks at a payload as a branch; checks its header.
+    /// Opens a payload as a branch; checks its header.
     #[inline]
     pub fn open(page: &'a [u8]) -> Result<Branch<'a>, NodeDamage> {
         Ok(Branch { raw: Raw::open(page)? })
@@ -101,15 +101,15 @@ impl<'a> Branch<'a> {
         Ok(BranchSplit { run, at, leftmost: self.raw.child(0)? })
     }
 
-    /// Plans to part this branch in the middle, with nothing added. `self` must be a copy: the pages of both halves are
-    /// written over. A branch of fewer than two separators cannot be parted.
+    /// Plans to split this branch in the middle, with nothing added. `self` must be a copy: the pages of both halves are
+    /// written over. A branch of fewer than two separators cannot be split.
     pub fn divide(&self) -> Result<BranchSplit<'a>, NodeDamage> {
         let node = self.raw;
         let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
         Ok(BranchSplit { run, at: run.cut(node.page.len())?, leftmost: self.raw.child(0)? })
     }
 
-    /// Plans to put this branch and its right neighbour together, or to share their entries out anew; `between` is
+    /// Plans to merge this branch with its right neighbour, or to redistribute their entries; `between` is
     /// the separator between the two. Both must be copies if their pages are written over.
     pub fn join<'b>(&self, between: &'b [u8], right: &Branch<'b>) -> Result<BranchJoin<'b>, NodeDamage>
     where
@@ -198,7 +198,7 @@ impl<'a> BranchMut<'a> {
         Ok(BranchMut { raw: RawMut::init(page, keys, &[], leftmost)? })
     }
 
-    /// Looks at a payload as a branch; checks its header.
+    /// Opens a payload as a branch; checks its header.
     #[inline]
     pub fn open(page: &'a mut [u8]) -> Result<BranchMut<'a>, NodeDamage> {
         Ok(BranchMut { raw: RawMut::open(page)? })

@@ -94,9 +94,9 @@ fn run_with<'a, const B: bool>(
 /// Where in a leaf entries have been coming: what its header keeps in the place of a leftmost child.
 #[derive(Clone, Copy)]
 pub(super) struct Trend {
-    /// The place behind the entry that came last.
+    /// The place after the entry that came last.
     next: u16,
-    /// How many entries came right behind the one before.
+    /// How many entries came right after the one before.
     row: u16,
 }
 

@@ -16,7 +16,7 @@ struct Parts<'a> {
     /// Length of the prefix.
     prefix: usize,
     heads: &'a [[u8; 8]],
-    /// Offset behind the heads and the unused places for heads.
+    /// Offset after the heads and the unused places for heads.
     behind: usize,
 }
 

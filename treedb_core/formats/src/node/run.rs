@@ -74,7 +74,7 @@ impl<'a, const B: bool> Run<'a, B> {
         Err(NodeDamage::new(2, "an entry in the run", v))
     }
 
-    /// Puts key `v` together in `out`.
+    /// Writes key `v` to `out`.
     pub(super) fn key_into(&self, v: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         out.clear();
         match self.locate(v)? {
@@ -186,7 +186,7 @@ impl<'a, const B: bool> Run<'a, B> {
         Err(NodeDamage::new(2, "entries that fit two nodes", total))
     }
 
-    /// Where to cut the run if entries come in order at place `i`, the next one there: as many as go left. What is behind
+    /// Where to cut the run if entries come in order at place `i`, the next one there: as many as go left. What is after
     /// that place is parted from it, so that from then on entries come to the end of a leaf, which leaves full ones; but
     /// a little is carried along. As [`Run::cut`] where that does not fit.
     pub(super) fn cut_at(&self, i: usize, payload: usize) -> Result<usize, NodeDamage> {
@@ -386,17 +386,17 @@ impl<const B: bool> Filler<'_, B> {
 }
 
 /// The head of a key whose prefix grows by `more` bytes, 8 at most: the prefix takes from the head, and the head from
-/// `rest`, which is behind it.
+/// `rest`, which is after it.
 #[inline(always)]
 fn shifted(head: u64, rest: &[u8], more: usize) -> u64 {
     let bits = 8 * more as u32;
     head.unbounded_shl(bits) | head_of(rest, 0).unbounded_shr(64 - bits)
 }
 
-/// Where the bytes behind the head are.
+/// Where the bytes after the head are.
 enum Rest<'a> {
     Kept(&'a [u8]),
-    /// Behind the first 8 bytes of the scratch buffer.
+    /// After the first 8 bytes of the scratch buffer.
     Moved,
 }
 

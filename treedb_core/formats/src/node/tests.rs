@@ -186,7 +186,7 @@ fn random_bytes_are_never_more_than_an_error() {
     for round in 0..rounds(40_000) {
         let payload = if round % 3 == 0 { 256 } else { 16 + rng.below(600) };
         let mut page: Vec<u8> = (0..payload).map(|_| rng.next() as u8).collect();
-        // A header that is nearly right, so that what lies behind it is looked at.
+        // A header that is nearly right, so that what lies after it is checked.
         page[0] = 1 + (round % 2) as u8;
         page[1] = rng.below(2) as u8;
         let count = rng.below(12) as u16;

@@ -8,7 +8,7 @@ use crate::collection::index_build::add;
 use crate::collection::namespace::Namespace;
 use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::disk::crash::Dice;
+use treedb_storage::disk::crash::SplitMix64;
 
 const ROWS: i32 = 200;
 
@@ -24,7 +24,7 @@ fn shop() -> Shop {
     Shop { db, things, namespace: Namespace::parse("shop.things").unwrap() }
 }
 
-fn thing(dice: &mut Dice, id: i32, serial: i32) -> Document {
+fn thing(dice: &mut SplitMix64, id: i32, serial: i32) -> Document {
     let tags: Vec<i32> = (0..dice.below(5)).map(|_| dice.below(9) as i32).collect();
     let word = ["a", "A", "bc", "Bc"][dice.below(4)];
     let mut thing = doc! {
@@ -78,7 +78,7 @@ fn every_kind_of_index_agrees_with_rows_that_change_between_the_steps_of_its_bui
         IndexSpec::new(rawdoc! { "$**": 1 }),
     ];
     for (seed, spec) in specs.into_iter().enumerate() {
-        let (shop, mut dice) = (shop(), Dice::new(seed as u64));
+        let (shop, mut dice) = (shop(), SplitMix64::new(seed as u64));
         let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
         shop.fill(&docs);
         let (mut next, mut serial) = (ROWS, ROWS);
@@ -125,7 +125,7 @@ fn every_kind_of_index_agrees_with_rows_that_change_between_the_steps_of_its_bui
 #[test]
 fn a_duplicate_that_is_gone_when_the_build_comes_to_it_is_none() {
     for repair in [true, false] {
-        let (shop, mut dice) = (shop(), Dice::new(7));
+        let (shop, mut dice) = (shop(), SplitMix64::new(7));
         // One has the serial number of the first, which in a falling index comes last of those read together.
         let serial = |id| if id == 5 { 0 } else { id };
         let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, serial(id))).collect();
@@ -151,7 +151,7 @@ fn a_duplicate_that_is_gone_when_the_build_comes_to_it_is_none() {
 
 #[test]
 fn a_document_given_a_key_that_the_build_has_not_reached_makes_it_fail() {
-    let (shop, mut dice) = (shop(), Dice::new(8));
+    let (shop, mut dice) = (shop(), SplitMix64::new(8));
     let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
     shop.fill(&docs);
     let mut first = true;
@@ -168,7 +168,7 @@ fn a_document_given_a_key_that_the_build_has_not_reached_makes_it_fail() {
 
 #[test]
 fn rows_far_apart_are_all_in_an_index_built_over_them() {
-    let (shop, mut dice) = (shop(), Dice::new(9));
+    let (shop, mut dice) = (shop(), SplitMix64::new(9));
     let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
     shop.fill(&docs);
     let few = rawdoc! { "_id": { "$gte": 20, "$lt": 180 }, "n": { "$ne": 3 } };

@@ -7,7 +7,7 @@ use crate::collection::{
     AggregateRequest, Collection, DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest,
 };
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::{Reads, TableKind};
+use treedb_storage::{Reads, TableKind};
 
 fn insensitive() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
@@ -224,7 +224,7 @@ fn indexes_inherit_the_collation_unless_they_name_another() {
 fn a_catalog_entry_with_a_collation_is_read() {
     let disk = SimDisk::new();
     {
-        let store = treedb_storage::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
+        let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
         let mut txn = store.begin_write().unwrap();
         let catalog = txn.create_table("catalog", TableKind::Ordered).unwrap();
         txn.create_table("rows/1", TableKind::Rows).unwrap();

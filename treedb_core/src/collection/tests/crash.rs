@@ -14,8 +14,8 @@ use super::*;
 use crate::collection::changes::tests::{present, replay};
 use crate::collection::{ChangeLogOptions, Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::disk::crash::{Crash, Dice};
-use treedb_storage::kv::Durability;
+use treedb_storage::disk::crash::{Crash, SplitMix64};
+use treedb_storage::Durability;
 
 /// One operation of the workload and when it happened, in boundaries of the disk.
 struct Done {
@@ -29,7 +29,7 @@ struct Done {
 
 struct Run {
     disk: SimDisk,
-    dice: Dice,
+    dice: SplitMix64,
     state: State,
     done: Vec<Done>,
     next_id: i32,
@@ -79,7 +79,7 @@ impl Wanted {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let (disk, dice) = (SimDisk::new(), Dice::new(seed));
+        let (disk, dice) = (SimDisk::new(), SplitMix64::new(seed));
         let nothing = Done { what: "nothing".into(), after: State::new(), durable: true, begun: 0, acked: 0 };
         Run {
             disk,

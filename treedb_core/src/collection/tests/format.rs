@@ -5,7 +5,7 @@ use bson::{Bson, doc, rawdoc};
 use super::*;
 use crate::collection::{Collection, Format, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::{Reads, Store, TableKind};
+use treedb_storage::{Reads, Store, TableKind};
 use treedb_testing::{Rng, random_document};
 
 /// The documents in the order of their ids.

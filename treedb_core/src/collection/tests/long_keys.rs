@@ -9,7 +9,7 @@ use crate::collection::view::View;
 use crate::collection::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 use treedb_testing::Rng;
 
 /// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.

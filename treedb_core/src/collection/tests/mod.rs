@@ -25,7 +25,7 @@ use bson::{Document, RawDocumentBuf};
 use super::{Database, FindRequest};
 use treedb_query::error::Result;
 use treedb_storage::disk::SimDisk;
-use treedb_storage::kv::Options;
+use treedb_storage::Options;
 
 /// Small files and no thread, so that a run is the same every time.
 fn options(disk: &SimDisk) -> Options {

@@ -8,8 +8,8 @@ use crate::collection::{
     UpdateRequest,
 };
 use treedb_query::error::ErrorCode;
-use treedb_storage::disk::crash::Dice;
-use treedb_storage::kv::Durability;
+use treedb_storage::disk::crash::SplitMix64;
+use treedb_storage::Durability;
 use treedb_testing::rounds;
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
@@ -20,7 +20,7 @@ fn fresh() -> Database {
 
 /// A database that only one statement at a time is run on, and a transaction that is to see the same.
 struct Twins {
-    dice: Dice,
+    dice: SplitMix64,
     next_id: i32,
 }
 
@@ -154,7 +154,7 @@ fn a_transaction_sees_what_its_statements_would_leave_and_leaves_it_or_nothing()
             collection.create_index(rawdoc! { "tags": -1 }).unwrap();
             collection.create_index(IndexSpec::new(rawdoc! { "u": 1 }).unique()).unwrap();
         }
-        let mut twins = Twins { dice: Dice::new(seed), next_id: 0 };
+        let mut twins = Twins { dice: SplitMix64::new(seed), next_id: 0 };
         let (mut committed, mut given_up, mut failed) = (0, 0, 0);
         for _ in 0..rounds(60) {
             let before = dump(&twin).unwrap();
@@ -380,7 +380,7 @@ fn money_moved_by_many_threads_is_neither_made_nor_lost() {
         for thread in 0..4 {
             let (db, moved, met) = (&db, &moved, &met);
             scope.spawn(move || {
-                let mut dice = Dice::new(thread);
+                let mut dice = SplitMix64::new(thread);
                 for _ in 0..rounds(60) {
                     let mut tries = 0;
                     db.transact(1000, |txn| {

@@ -2,16 +2,16 @@
 
 /// A small generator of reproducible choices (splitmix64): the same seed gives the same crash image everywhere.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     /// A generator for `seed`.
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed)
+    pub fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
     }
 
     /// The next 64 bits.
-    pub fn roll(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,12 +21,12 @@ impl Dice {
 
     /// A number below `bound` (0 if `bound` is 0).
     pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.roll() % bound as u64) as usize }
+        if bound == 0 { 0 } else { (self.next_u64() % bound as u64) as usize }
     }
 
     /// True `percent` times in a hundred.
     pub fn chance(&mut self, percent: u32) -> bool {
-        self.roll() % 100 < u64::from(percent)
+        self.next_u64() % 100 < u64::from(percent)
     }
 }
 
@@ -77,8 +77,8 @@ impl Crash {
             Crash::NamesOnly,
             Crash::FirstVersions,
         ];
-        let mut dice = Dice::new(seed);
-        all.extend((0..random).map(|_| Crash::Random(dice.roll())));
+        let mut dice = SplitMix64::new(seed);
+        all.extend((0..random).map(|_| Crash::Random(dice.next_u64())));
         all
     }
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::{Crash, SplitMix64};
 use crate::disk::{Disk, SimDisk};
 
 /// What is done to each byte that matters most: its lowest bit, its highest, all of them.
@@ -59,7 +59,7 @@ pub fn flip(
         }
     }
     // Each file as often as any other, so that short ones get their share.
-    let mut dice = Dice::new(random as u64);
+    let mut dice = SplitMix64::new(random as u64);
     for i in 0..random {
         let file = i % files.len();
         flip(file, dice.below(whole[file].len()), 1 << dice.below(8));
@@ -69,7 +69,7 @@ pub fn flip(
 
 /// Cuts each file at `times` places, nothing at all among them, and hands the disks to `judge`.
 pub fn cut(image: &SimDisk, files: &[PathBuf], times: usize, mut judge: impl FnMut(&SimDisk, &Path, &str)) {
-    let mut dice = Dice::new(times as u64);
+    let mut dice = SplitMix64::new(times as u64);
     for path in files {
         let whole = image.contents(path).unwrap();
         for i in 0..times {
@@ -91,7 +91,7 @@ pub fn is_right<S: PartialEq>(state: &S, states: &[S], damaged: &Path) -> bool {
 
 /// Whether an error is one that says which file is damaged, and how that was seen. Of a missing file of a folder only
 /// the folder may be known.
-pub fn is_told(error: &Error, damaged: &Path) -> bool {
+pub fn is_reported(error: &Error, damaged: &Path) -> bool {
     match error {
         Error::Corrupt(damage) => {
             let named = damage.file == damaged || damaged.parent() == Some(&damage.file);

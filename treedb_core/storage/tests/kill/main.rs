@@ -17,8 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use treedb_storage::disk::crash::Dice;
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
+use treedb_storage::disk::crash::SplitMix64;
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
 use treedb_storage::{Error, Result};
 
 /// Says to a child which directory to write to.
@@ -33,7 +33,7 @@ fn options() -> Options {
     options.value_segment_bytes = 256 << 10;
     options.checkpoint_log_bytes = 300 << 10;
     options.checkpoint_dead_pages = 100;
-    options.unlogged_bytes = 4000;
+    options.pending_bytes = 4000;
     options
 }
 
@@ -54,7 +54,7 @@ enum Change {
     Renew {
         value: Vec<u8>,
     },
-    /// Made behind a savepoint and rolled back.
+    /// Made after a savepoint and rolled back.
     Undone {
         key: Vec<u8>,
     },
@@ -62,7 +62,7 @@ enum Change {
 
 /// What transaction `n` does, and how durable it is.
 fn transaction(n: u64) -> (Vec<Change>, Durability) {
-    let mut dice = Dice::new(n);
+    let mut dice = SplitMix64::new(n);
     let how =
         [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][dice.below(4)];
     let count = 1 + dice.below(8);
@@ -70,10 +70,11 @@ fn transaction(n: u64) -> (Vec<Change>, Durability) {
     (changes, how)
 }
 
-fn change(n: u64, dice: &mut Dice) -> Change {
-    let key = |dice: &mut Dice| format!("key {:04}", dice.below(1500)).into_bytes();
-    let value =
-        |dice: &mut Dice, len: usize| (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect();
+fn change(n: u64, dice: &mut SplitMix64) -> Change {
+    let key = |dice: &mut SplitMix64| format!("key {:04}", dice.below(1500)).into_bytes();
+    let value = |dice: &mut SplitMix64, len: usize| {
+        (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect()
+    };
     match dice.below(40) {
         0..24 => {
             let len = dice.below(400);
@@ -318,7 +319,7 @@ fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("store");
     let (mut promises, mut model) = (Promises::default(), Model::default());
-    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut dice = SplitMix64::new(u64::from(std::process::id()));
     let started = Instant::now();
     let mut compared = 0;
     for n in 0..rounds {

@@ -7,7 +7,7 @@ use crate::collection::tests::{open, raw};
 use crate::collection::{ChangeLogOptions, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::SimDisk;
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 use treedb_testing::{Rng, random_document};
 
 /// One random operation; some fail, some change nothing.

@@ -2,7 +2,7 @@ use super::crash::model::{State, dump};
 use super::*;
 use crate::Error;
 use crate::disk::Disk;
-use crate::disk::crash::Dice;
+use crate::disk::crash::SplitMix64;
 use crate::disk::sim::Fault;
 
 fn copy() -> PathBuf {
@@ -16,7 +16,7 @@ fn sample(disk: &SimDisk) -> Store {
 
 fn filled(disk: &SimDisk, entries: u32) -> Store {
     let store = open(disk).unwrap();
-    let mut dice = Dice::new(1);
+    let mut dice = SplitMix64::new(1);
     let mut txn = store.begin_write().unwrap();
     let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();

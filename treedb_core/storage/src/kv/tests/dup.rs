@@ -5,15 +5,15 @@ use std::ops::Bound;
 
 use super::*;
 use crate::Error;
-use crate::disk::crash::{Crash, Dice};
-use crate::kv::reads::{above, below};
+use crate::disk::crash::{Crash, SplitMix64};
+use crate::kv::reads::{is_above, is_below};
 use treedb_testing::in_time;
 
 type Model = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
 
 const ALL: Bounds<'static> = (Bound::Unbounded, Bound::Unbounded);
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
+fn some_key(dice: &mut SplitMix64) -> Vec<u8> {
     match dice.below(4) {
         0 => vec![dice.below(3) as u8; dice.below(4)],
         1 => format!("a longer key, number {}", dice.below(5)).into_bytes(),
@@ -21,7 +21,7 @@ fn some_key(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-fn some_value(dice: &mut Dice) -> Vec<u8> {
+fn some_value(dice: &mut SplitMix64) -> Vec<u8> {
     let n = dice.below(250);
     match n % 8 {
         0 => vec![n as u8; n],
@@ -38,7 +38,10 @@ fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
     (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice))
 }
 
-fn some_bounds(dice: &mut Dice, some: fn(&mut Dice) -> Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn some_bounds(
+    dice: &mut SplitMix64,
+    some: fn(&mut SplitMix64) -> Vec<u8>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || match dice.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(some(dice)),
@@ -48,7 +51,10 @@ fn some_bounds(dice: &mut Dice, some: fn(&mut Dice) -> Vec<u8>) -> (Bound<Vec<u8
 }
 
 /// Takes from both ends in turns that `dice` chooses.
-fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dice: &mut Dice) -> Vec<T> {
+fn both_ends<T>(
+    mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>,
+    dice: &mut SplitMix64,
+) -> Vec<T> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
         let forward = dice.chance(50);
@@ -63,7 +69,7 @@ fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dic
     front
 }
 
-fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Dice) {
+fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut SplitMix64) {
     let all = pairs_of(model);
     assert_eq!(read.len(table).unwrap(), all.len() as u64);
     assert_eq!(both_ends(read.pairs(table, ALL).unwrap(), dice), all);
@@ -75,18 +81,18 @@ fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Dice) {
         assert!(both_ends(read.values(table, &key).unwrap(), dice).iter().eq(&values));
         let bounds = some_bounds(dice, some_value);
         let bounds = slices(&bounds);
-        let want = values.iter().filter(|value| above(value, bounds.0) && below(value, bounds.1));
+        let want = values.iter().filter(|value| is_above(value, bounds.0) && is_below(value, bounds.1));
         assert!(both_ends(read.values_in(table, &key, bounds).unwrap(), dice).iter().eq(want));
         let bounds = some_bounds(dice, some_key);
         let bounds = slices(&bounds);
-        let want = all.iter().filter(|(key, _)| above(key, bounds.0) && below(key, bounds.1));
+        let want = all.iter().filter(|(key, _)| is_above(key, bounds.0) && is_below(key, bounds.1));
         assert!(both_ends(read.pairs(table, bounds).unwrap(), dice).iter().eq(want));
     }
     wander(read, table, &all, dice);
 }
 
 /// A cursor moved at random is where a place in the list of all pairs is.
-fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &mut Dice) {
+fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &mut SplitMix64) {
     let mut cursor = read.dup_cursor(table).unwrap();
     let mut at: Option<usize> = None;
     let first_of = |key: &[u8]| all.iter().position(|(k, _)| k == key);
@@ -141,7 +147,7 @@ fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &m
     }
 }
 
-fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Dice) {
+fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut SplitMix64) {
     let (key, value) = (some_key(dice), some_value(dice));
     match dice.below(100) {
         0..60 => {
@@ -163,7 +169,7 @@ fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Dice)
             let bounds = some_bounds(dice, some_key);
             let bounds = slices(&bounds);
             let before = pairs_of(model).len();
-            model.retain(|key, _| !(above(key, bounds.0) && below(key, bounds.1)));
+            model.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
             let removed = txn.delete_range(table, bounds).unwrap();
             assert_eq!(removed, (before - pairs_of(model).len()) as u64);
         }
@@ -206,7 +212,7 @@ fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were()
 }
 
 fn random_transactions(seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix64::new(seed);
     let disk = SimDisk::new();
     let (mut store, table) = store_with_table(&disk);
     let mut model = Model::new();

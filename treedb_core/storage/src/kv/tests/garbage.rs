@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::disk::crash::Dice;
+use crate::disk::crash::SplitMix64;
 
 type Model = BTreeMap<(bool, u8), Vec<u8>>;
 
@@ -18,7 +18,7 @@ fn same(store: &Store, model: &Model) {
 
 /// So many random changes of large values, with snapshots, checkpoints and reopenings among them.
 fn run(seed: u64, steps: usize) {
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix64::new(seed);
     let disk = SimDisk::new();
     let options = Options { value_segment_bytes: 32 << 10, ..options(&disk) };
     let open = || Store::open_with(dir(), options.clone()).unwrap();

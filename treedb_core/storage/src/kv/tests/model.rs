@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::disk::crash::Dice;
+use crate::disk::crash::SplitMix64;
 use treedb_testing::in_time;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -18,7 +18,7 @@ struct Model {
     next: u64,
 }
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
+fn some_key(dice: &mut SplitMix64) -> Vec<u8> {
     let n = dice.below(600);
     match n % 5 {
         0 => format!("k{n}").into_bytes(),
@@ -29,7 +29,7 @@ fn some_key(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-fn some_value(dice: &mut Dice) -> Vec<u8> {
+fn some_value(dice: &mut SplitMix64) -> Vec<u8> {
     let len = match dice.below(10) {
         0 => 1100 + dice.below(6000),
         1 => dice.below(1000),
@@ -39,7 +39,7 @@ fn some_value(dice: &mut Dice) -> Vec<u8> {
     (0..len).map(|i| byte.wrapping_add(i as u8)).collect()
 }
 
-fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mut Dice) {
+fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mut SplitMix64) {
     assert_eq!(read.len(keys).unwrap(), model.keys.len() as u64);
     assert_eq!(read.len(rows).unwrap(), model.rows.len() as u64);
     for _ in 0..20 {
@@ -85,7 +85,7 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
 }
 
 /// Bounds of every kind.
-fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn some_bounds(dice: &mut SplitMix64) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || match dice.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(some_key(dice)),
@@ -95,13 +95,13 @@ fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 }
 
 /// A change that looks first, or that removes much.
-fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
+fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut SplitMix64) {
     let (key, value) = (some_key(dice), some_value(dice));
     let there = model.keys.get(&key).cloned();
     match dice.below(22) {
         20.. => {
             let small = dice.chance(70);
-            let value = |dice: &mut Dice| match small {
+            let value = |dice: &mut SplitMix64| match small {
                 true => vec![dice.below(256) as u8; dice.below(40)],
                 false => some_value(dice),
             };
@@ -146,8 +146,9 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
         16..19 => {
             let (from, to) = some_bounds(dice);
             let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-            let within =
-                |key: &[u8]| crate::kv::reads::above(key, bounds.0) && crate::kv::reads::below(key, bounds.1);
+            let within = |key: &[u8]| {
+                crate::kv::reads::is_above(key, bounds.0) && crate::kv::reads::is_below(key, bounds.1)
+            };
             let before = model.keys.len();
             model.keys.retain(|key, _| !within(key));
             assert_eq!(txn.delete_range(keys, bounds).unwrap(), (before - model.keys.len()) as u64);
@@ -170,7 +171,7 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
     }
 }
 
-fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Dice) {
+fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut SplitMix64) {
     if dice.chance(8) {
         return special(txn, keys, rows, model, dice);
     }
@@ -208,7 +209,7 @@ fn changes(
     txn: &mut WriteTxn,
     (keys, rows): (&Table, &Table),
     model: &mut Model,
-    dice: &mut Dice,
+    dice: &mut SplitMix64,
     count: usize,
     depth: usize,
 ) {
@@ -244,7 +245,7 @@ fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
 }
 
 fn random_transactions(seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix64::new(seed);
     let disk = SimDisk::new();
     let mut store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use super::*;
 use crate::Error;
-use crate::disk::crash::Dice;
-use crate::kv::reads::{above, below};
+use crate::disk::crash::SplitMix64;
+use crate::kv::reads::{is_above, is_below};
 use treedb_testing::in_time;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -49,7 +49,7 @@ fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
 
 fn within<'m>(map: &'m Map, bounds: Bounds<'m>) -> impl DoubleEndedIterator<Item = (Vec<u8>, Vec<u8>)> {
     map.iter()
-        .filter(move |(key, _)| above(key, bounds.0) && below(key, bounds.1))
+        .filter(move |(key, _)| is_above(key, bounds.0) && is_below(key, bounds.1))
         .map(|(key, value)| (key.clone(), value.clone()))
 }
 
@@ -76,18 +76,18 @@ fn sees_the_same(map: &mut Map, step: &Step) -> bool {
         Step::DeleteRange(bounds, seen) => {
             let before = map.len();
             let bounds = slices(bounds);
-            map.retain(|key, _| !(above(key, bounds.0) && below(key, bounds.1)));
+            map.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
             *seen == (before - map.len()) as u64
         }
     }
 }
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
+fn some_key(dice: &mut SplitMix64) -> Vec<u8> {
     let n = dice.below(40);
     if n == 0 { Vec::new() } else { format!("key {n}").into_bytes() }
 }
 
-fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn some_bounds(dice: &mut SplitMix64) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || match dice.below(6) {
         0 => Bound::Unbounded,
         1..4 => Bound::Included(some_key(dice)),
@@ -96,7 +96,7 @@ fn some_bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (end(), end())
 }
 
-fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut Dice) -> Step {
+fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut SplitMix64) -> Step {
     let key = some_key(dice);
     match dice.below(20) {
         0..6 => {
@@ -144,7 +144,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
         for (seed, isolation) in
             [(1, Isolation::Serializable), (2, Isolation::Snapshot), (3, Isolation::Serializable)]
         {
-            let mut dice = Dice::new(seed);
+            let mut dice = SplitMix64::new(seed);
             let (store, table, _) = store();
             let mut model = Map::new();
             let mut open: Vec<Running> = Vec::new();
@@ -164,7 +164,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                     if dice.chance(20) {
                         let bounds = slices(&bounds);
                         txn.delete_range(&table, bounds).unwrap();
-                        model.retain(|key, _| !(above(key, bounds.0) && below(key, bounds.1)));
+                        model.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
                     } else if dice.chance(5) {
                         txn.clear(&table).unwrap();
                         model.clear();
@@ -201,7 +201,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                                     let bounds = slices(bounds);
                                     let now = store.snapshot().unwrap();
                                     model.retain(|key, _| {
-                                        !(above(key, bounds.0) && below(key, bounds.1))
+                                        !(is_above(key, bounds.0) && is_below(key, bounds.1))
                                             || now.get(&table, key).unwrap().is_some()
                                     });
                                 }
@@ -227,7 +227,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
             }
             assert!(committed > 100 && conflicts > 100, "{committed} committed, {conflicts} conflicts");
             drop(open);
-            assert_eq!(store.inner.history.bytes(), 0);
+            assert_eq!(store.inner.recent_commits.bytes(), 0);
             store.check().unwrap();
         }
     });
@@ -235,7 +235,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
 
 #[test]
 fn a_cursor_goes_over_snapshot_and_changes_as_over_one_table() {
-    let mut dice = Dice::new(7);
+    let mut dice = SplitMix64::new(7);
     for _ in 0..40 {
         let (store, table, _) = store();
         let mut txn = store.begin_write().unwrap();
@@ -402,7 +402,7 @@ fn transfers_of_many_threads_keep_their_sum() {
             for thread in 0..4u64 {
                 let (store, table) = (&store, &table);
                 scope.spawn(move || {
-                    let mut dice = Dice::new(thread);
+                    let mut dice = SplitMix64::new(thread);
                     let isolation = [Isolation::Serializable, Isolation::Snapshot][thread as usize % 2];
                     for _ in 0..150 {
                         let (from, to) = ([dice.below(10) as u8], [dice.below(10) as u8]);
@@ -422,7 +422,7 @@ fn transfers_of_many_threads_keep_their_sum() {
                 });
             }
         });
-        assert_eq!(store.inner.history.bytes(), 0);
+        assert_eq!(store.inner.recent_commits.bytes(), 0);
         store.check().unwrap();
     });
 }
@@ -439,11 +439,11 @@ fn more_than_can_be_kept_is_a_conflict_for_the_oldest_only() {
     new.put(&table, b"new", b"").unwrap();
     for n in 0..100u8 {
         put(&store, &table, &[n], b"");
-        assert!(store.inner.history.bytes() <= 20_000);
+        assert!(store.inner.recent_commits.bytes() <= 20_000);
     }
     assert!(old.commit().unwrap_err().is_conflict());
     new.commit().unwrap();
-    assert_eq!(store.inner.history.bytes(), 0);
+    assert_eq!(store.inner.recent_commits.bytes(), 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::Error;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::{Crash, SplitMix64};
 use treedb_testing::in_time;
 
 const THREADS: u8 = 4;
@@ -13,7 +13,7 @@ const EACH: u64 = 60;
 /// Lets each thread put its keys in order until the disk fails. Returns what each was told is durable, as a count.
 fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
     let options = Options {
-        unlogged_bytes: 400,
+        pending_bytes: 400,
         checkpoint_log_bytes: 6000,
         checkpoint_dead_pages: 60,
         background: seed.is_multiple_of(2),
@@ -25,7 +25,7 @@ fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
         for (thread, acked) in (0..THREADS).zip(&acked) {
             let store = &store;
             scope.spawn(move || {
-                let mut dice = Dice::new(seed << 8 | u64::from(thread));
+                let mut dice = SplitMix64::new(seed << 8 | u64::from(thread));
                 for n in 0..EACH {
                     let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
                     let barrier = how != Durability::Durable && dice.chance(10);
@@ -102,7 +102,7 @@ fn a_panic_while_it_holds_the_writer_poisons_the_store_and_leaves_nobody_waiting
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let inner = Arc::clone(&store.inner);
-    let panicked = std::thread::spawn(move || inner.as_writer(|_| panic!("on purpose"))).join();
+    let panicked = std::thread::spawn(move || inner.with_writer(|_| panic!("on purpose"))).join();
     assert!(panicked.is_err());
     assert!(matches!(store.begin_write(), Err(Error::Poisoned { .. })));
     assert!(store.snapshot().unwrap().tables().unwrap().is_empty());

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::*;
 use crate::Error;
-use crate::disk::crash::Dice;
+use crate::disk::crash::SplitMix64;
 
 /// Where a cursor must be.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,13 +52,13 @@ impl Model {
     }
 }
 
-fn key(dice: &mut Dice) -> Vec<u8> {
+fn key(dice: &mut SplitMix64) -> Vec<u8> {
     let n = dice.below(400);
     if n.is_multiple_of(7) { vec![n as u8; n % 300] } else { format!("key {n:05}").into_bytes() }
 }
 
 /// One move or change, of the cursor and of the model.
-fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut Dice) -> Place {
+fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut SplitMix64) -> Place {
     let key = key(dice);
     let value = vec![dice.below(256) as u8; if dice.chance(5) { 3000 } else { dice.below(90) }];
     let (moved, to) = match dice.below(14) {
@@ -102,7 +102,7 @@ fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &m
 #[test]
 fn a_cursor_that_writes_keeps_its_place() {
     for seed in 0..4 {
-        let mut dice = Dice::new(seed);
+        let mut dice = SplitMix64::new(seed);
         let store = open(&SimDisk::new()).unwrap();
         let mut model = Model::default();
         for _ in 0..12 {

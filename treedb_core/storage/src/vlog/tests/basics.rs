@@ -129,7 +129,7 @@ fn moving_the_live_values_of_sparse_segments_bounds_the_garbage() {
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     // 60 keys, overwritten again and again at random: the owner's table is the only truth.
     let mut table: Vec<Option<(ValuePtr, u64)>> = vec![None; 60];
-    let mut dice = crate::disk::crash::Dice::new(5);
+    let mut dice = crate::disk::crash::SplitMix64::new(5);
     let mut largest = 0;
     for round in 0..40u64 {
         for i in 0..50 {
@@ -245,10 +245,10 @@ fn hostile_pointers_are_errors() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     let good = log.append(b"o", &value(1, 2000)).unwrap();
-    let mut dice = crate::disk::crash::Dice::new(9);
+    let mut dice = crate::disk::crash::SplitMix64::new(9);
     for _ in 0..20_000 {
         let mut bytes = good.to_bytes();
-        bytes[dice.below(16)] = dice.roll() as u8;
+        bytes[dice.below(16)] = dice.next_u64() as u8;
         bytes[dice.below(16)] ^= 1 << dice.below(8);
         let ptr = ValuePtr::from_bytes(bytes);
         if ptr != good {
@@ -298,7 +298,7 @@ fn readers_and_the_writer_do_not_wait_for_each_other() {
             for seed in 0..2 {
                 let (log, published) = (&log, &published);
                 scope.spawn(move || {
-                    let mut dice = crate::disk::crash::Dice::new(seed);
+                    let mut dice = crate::disk::crash::SplitMix64::new(seed);
                     for _ in 0..3000 {
                         let all = published.lock().unwrap();
                         if all.is_empty() {

@@ -1,7 +1,7 @@
 //! Power cuts at every boundary of scripted runs.
 
 use super::*;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::{Crash, SplitMix64};
 use crate::disk::sim::SimDisk;
 
 /// A checkpoint that is durable from a boundary on: the log's state, and the values live then.
@@ -13,7 +13,7 @@ struct Point {
 
 /// Appends, overwrites, moves, checkpoints and removes; reopens now and then without a word.
 fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix64::new(seed);
     let mut points = vec![Point { from: 0, state: ValueLogState::default(), live: Vec::new() }];
     let mut log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
     let mut live: Vec<(ValuePtr, u64, usize)> = Vec::new();
@@ -63,7 +63,7 @@ fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
                     let found = log.get(*ptr).unwrap_or_else(|e| panic!("{what}: {e}"));
                     assert!(found == value(*tag, *len), "{what}");
                 }
-                // Recovery appends again what the command log holds; garbage behind the end is never seen.
+                // Recovery appends again what the command log holds; garbage after the end is never seen.
                 let again: Vec<_> =
                     (0..8).map(|i| log.append(b"r", &value(9000 + i, 3000)).unwrap()).collect();
                 for (i, ptr) in again.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Power cuts at every boundary of scripted runs.
 
 use super::*;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::{Crash, SplitMix64};
 use crate::disk::sim::SimDisk;
 
 const DIR: &str = "/log";
@@ -25,7 +25,7 @@ impl Journal {
 
 /// Appends, waits, checkpoints, closes and opens again, with frames small and large.
 fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix64::new(seed);
     let mut journal = Journal::default();
     let mut applied = Lsn::NONE;
     let mut tag = seed * 1_000_000;
@@ -211,7 +211,7 @@ fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
 #[test]
 fn stale_frames_that_line_up_exactly_are_not_taken() {
     // Frames of one length, numbered on, shifted so that a cut between two sectors falls between two frames: what
-    // lies behind a lost frame then has the number and the place that the next life's frames lead up to.
+    // lies after a lost frame then has the number and the place that the next life's frames lead up to.
     let mut images = 0;
     for closed in [false, true] {
         for shift in 0..13 {

@@ -127,7 +127,7 @@ fn a_truncated_segment_is_reported() {
     for (name, bytes) in &sample.files {
         for len in [0, 1, 63, 64, 511, 512, 600, bytes.len() / 2, bytes.len() - 1] {
             let disk = sample.disk(|files| files.get_mut(name).unwrap().truncate(len));
-            // Bytes behind the frames of a segment that has grown may be cut off: it is looked at that none is missing.
+            // Bytes after the frames of a segment that has grown may be cut off: it is checked that none is missing.
             let reported = sample.reported(disk, name);
             assert!(reported || len == bytes.len() - 1, "{name} cut to {len} bytes");
         }
@@ -189,9 +189,9 @@ fn a_log_of_another_version_is_refused_by_name() {
 fn noise_behind_the_end_is_not_a_frame() {
     let sample = Sample::new(false);
     let last = sample.files.keys().next_back().unwrap().clone();
-    let mut dice = crate::disk::crash::Dice::new(3);
+    let mut dice = crate::disk::crash::SplitMix64::new(3);
     for _ in 0..200 {
-        let noise: Vec<u8> = (0..1024).map(|_| dice.roll() as u8).collect();
+        let noise: Vec<u8> = (0..1024).map(|_| dice.next_u64() as u8).collect();
         let disk = sample.disk(|files| {
             let bytes = files.get_mut(&last).unwrap();
             let end = bytes.iter().rposition(|b| *b != 0).map_or(512, |p| (p + 1).next_multiple_of(8));

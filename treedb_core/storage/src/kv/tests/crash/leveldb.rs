@@ -8,7 +8,7 @@ use super::run::{Commit, Run};
 use super::summary;
 use crate::Error;
 use crate::disk::Disk;
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::{Crash, SplitMix64};
 use crate::kv::leveldb::{self, Db, ReadOptions, TABLE, WriteBatch, WriteOptions};
 
 impl Run {
@@ -127,7 +127,7 @@ fn a_repair_that_is_cut_short_is_never_taken_for_an_empty_database_and_comes_to_
     let repaired = entries(&Db::open(dir(), options_on(&disk)).unwrap());
     assert!(repaired.len() < whole.len() && repaired.len() > 100, "{}", repaired.len());
     let (mut replay, mut images, mut halves) = (disk.replay(), 0, 0);
-    let mut dice = Dice::new(1);
+    let mut dice = SplitMix64::new(1);
     while let Some(point) = replay.next_point() {
         for crash in some(point) {
             let what = format!("power cut after {point} calls, {crash:?}");

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use super::super::*;
 use super::abandon;
 use super::model::{Op, State, apply, digest, dump};
-use crate::disk::crash::{Crash, Dice};
+use crate::disk::crash::{Crash, SplitMix64};
 
 #[derive(Debug)]
 pub(super) struct Commit {
@@ -59,7 +59,7 @@ pub(super) struct Profile {
     /// Bytes of ordinary values, at most.
     pub(super) value: usize,
     /// Bytes of unlogged changes that are kept.
-    pub(super) unlogged: usize,
+    pub(super) pending: usize,
     /// One in so many of the outcomes is tried, another one at each boundary.
     pub(super) every: usize,
 }
@@ -85,7 +85,7 @@ pub(super) const MIXED: Profile = Profile {
     savepoint: 0,
     compact: 0,
     value: 300,
-    unlogged: 1 << 20,
+    pending: 1 << 20,
     every: 1,
 };
 
@@ -93,7 +93,7 @@ pub(super) const MIXED: Profile = Profile {
 pub(super) struct Run {
     pub(super) profile: Profile,
     pub(super) disk: SimDisk,
-    pub(super) dice: Dice,
+    pub(super) dice: SplitMix64,
     pub(super) commits: Vec<Commit>,
     pub(super) checkpoints: Vec<Checkpointed>,
     pub(super) state: State,
@@ -115,7 +115,7 @@ impl Run {
         Run {
             profile,
             disk,
-            dice: Dice::new(seed),
+            dice: SplitMix64::new(seed),
             commits: Vec::new(),
             checkpoints: vec![Checkpointed { commits: 0, acked: 0 }],
             state: State::new(),
@@ -125,7 +125,7 @@ impl Run {
     }
 
     pub(super) fn open(&self, disk: &SimDisk) -> crate::Result<Store> {
-        Store::open_with(dir(), Options { unlogged_bytes: self.profile.unlogged, ..options(disk) })
+        Store::open_with(dir(), Options { pending_bytes: self.profile.pending, ..options(disk) })
     }
 
     pub(super) fn value(&mut self) -> Vec<u8> {
