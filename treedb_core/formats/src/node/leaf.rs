@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::change::{RawMut, Trend};
+use super::entry_run::{EntryRun, Piece};
 use super::raw::{Cell, Load, Raw};
-use super::run::{Piece, Run};
+use super::raw_mut::{RawMut, Trend};
 use super::{Found, Keys, NodeDamage, Value};
 
 /// A leaf for reading.
@@ -107,7 +107,7 @@ impl<'a> Leaf<'a> {
         'a: 'b,
     {
         let node = self.raw;
-        let run = Run::new([
+        let run = EntryRun::new([
             Piece::Part { node, from: 0, to: i },
             Piece::One { key, load: Load::value(value) },
             Piece::Part { node, from: i + usize::from(replacing), to: node.count() },
@@ -126,7 +126,8 @@ impl<'a> Leaf<'a> {
     /// written over. A leaf of fewer than two entries cannot be split.
     pub fn divide(&self) -> Result<LeafSplit<'a>, NodeDamage> {
         let node = self.raw;
-        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        let run =
+            EntryRun::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
         Ok(LeafSplit { run, at: run.cut(node.page.len())?, append: false })
     }
 
@@ -138,7 +139,7 @@ impl<'a> Leaf<'a> {
     {
         let all = |node: Raw<'b, false>| Piece::Part { node, from: 0, to: node.count() };
         Ok(LeafJoin {
-            run: Run::new([all(self.raw), all(right.raw), Piece::Empty])?,
+            run: EntryRun::new([all(self.raw), all(right.raw), Piece::Empty])?,
             payload: self.raw.page.len(),
         })
     }
@@ -146,7 +147,7 @@ impl<'a> Leaf<'a> {
 
 /// The plan of a leaf's split.
 pub struct LeafSplit<'a> {
-    run: Run<'a, false>,
+    run: EntryRun<'a, false>,
     at: usize,
     append: bool,
 }
@@ -195,7 +196,7 @@ impl LeafSplit<'_> {
 
 /// The plan of putting two leaves together.
 pub struct LeafJoin<'a> {
-    run: Run<'a, false>,
+    run: EntryRun<'a, false>,
     payload: usize,
 }
 

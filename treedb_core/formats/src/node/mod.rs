@@ -41,26 +41,26 @@
 
 mod branch;
 mod bytes;
-mod change;
-mod leaf;
-mod look;
 #[cfg(test)]
-mod part_tests;
+mod divide_tests;
+mod entry_run;
+mod fast_search;
+mod insert_many;
+mod leaf;
 mod raw;
-mod run;
+mod raw_mut;
 mod scratch;
 mod search;
-mod several;
 #[cfg(test)]
 mod tests;
 
 pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
 pub use bytes::{common, compare};
-pub use change::{store, store_u16};
+pub use fast_search::{cell_of, child_for, value_in, value_of};
 pub use leaf::{Leaf, LeafJoin, LeafMut, LeafSplit};
-pub use look::{cell_of, child_for, value_in, value_of};
 pub use raw::Cell;
 pub use raw::POINTER;
+pub use raw_mut::{store, store_u16};
 pub use scratch::Scratch;
 pub use search::lower_bound;
 

@@ -49,7 +49,7 @@ pub(super) struct Layout {
     /// Offset of the heads.
     pub(super) heads: usize,
     /// Offset of the children (of the slots in a leaf).
-    pub(super) kids: usize,
+    pub(super) children: usize,
     /// Offset of the slots.
     pub(super) slots: usize,
     /// Offset after the slots.
@@ -81,8 +81,8 @@ impl Layout {
         }
         let (count, cap, prefix, cells, dead) = (word(2), word(4), word(6), word(8), word(10));
         let heads = NODE_HEADER + prefix.next_multiple_of(8);
-        let kids = heads + 8 * cap;
-        let slots = kids + if B { 4 * cap } else { 0 };
+        let children = heads + 8 * cap;
+        let slots = children + if B { 4 * cap } else { 0 };
         let end = slots + 2 * cap;
         if count > cap {
             return Err(NodeDamage::new(2, "a count within the capacity", count));
@@ -95,7 +95,7 @@ impl Layout {
         }
         let leftmost = u32::from_le_bytes([h[12], h[13], h[14], h[15]]);
         let keys = if h[1] & CUSTOM == 0 { Keys::Bytewise } else { Keys::Custom };
-        Ok(Layout { keys, count, cap, prefix, cells, dead, leftmost, heads, kids, slots, end })
+        Ok(Layout { keys, count, cap, prefix, cells, dead, leftmost, heads, children, slots, end })
     }
 
     /// The bytes between arrays and lowest cell.
@@ -183,7 +183,7 @@ pub(super) struct Raw<'a, const B: bool> {
     pub(super) prefix: &'a [u8],
     heads: &'a [[u8; 8]],
     /// Offsets of the children and of the slots: of both arrays few entries are checked.
-    kids: usize,
+    children: usize,
     slots: usize,
     pub(super) leftmost: u32,
     pub(super) keys: Keys,
@@ -209,7 +209,7 @@ impl<'a, const B: bool> Raw<'a, B> {
             page,
             prefix: part(NODE_HEADER, l.prefix)?,
             heads: part(l.heads, 8 * l.count)?.as_chunks().0,
-            kids: l.kids,
+            children: l.children,
             slots: l.slots,
             leftmost: l.leftmost,
             keys: l.keys,
@@ -239,8 +239,8 @@ impl<'a, const B: bool> Raw<'a, B> {
     #[inline(always)]
     pub(super) fn child(&self, c: usize) -> Result<u32, NodeDamage> {
         let Some(i) = c.checked_sub(1) else { return Ok(self.leftmost) };
-        match self.page.get(self.kids + 4 * i..).and_then(|kids| kids.first_chunk()) {
-            Some(kid) if i < self.count() => Ok(u32::from_le_bytes(*kid)),
+        match self.page.get(self.children + 4 * i..).and_then(|children| children.first_chunk()) {
+            Some(child) if i < self.count() => Ok(u32::from_le_bytes(*child)),
             _ => Err(NodeDamage::new(2, "a child at the place asked for", c)),
         }
     }

@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use super::bytes::{copy, head_of};
-use super::change::{RawMut, shared, slack, store, store_cell};
 use super::raw::{CELL_HEADER, Entry, Layout, Load, Raw, Stored, cell_size, stride};
+use super::raw_mut::{RawMut, shared, slack, store, store_cell};
 use super::scratch::Scratch;
 use super::{Keys, NODE_HEADER, NodeDamage};
 
@@ -35,7 +35,7 @@ impl<'a, const B: bool> Piece<'a, B> {
 
 /// Up to three pieces as one sequence.
 #[derive(Clone, Copy)]
-pub(super) struct Run<'a, const B: bool> {
+pub(super) struct EntryRun<'a, const B: bool> {
     pieces: [Piece<'a, B>; 3],
     keys: Keys,
 }
@@ -46,7 +46,7 @@ struct Item<'a> {
     entry: Entry<'a>,
 }
 
-impl<'a, const B: bool> Run<'a, B> {
+impl<'a, const B: bool> EntryRun<'a, B> {
     pub(super) fn new(pieces: [Piece<'a, B>; 3]) -> Result<Self, NodeDamage> {
         let mut keys = None;
         for piece in &pieces {
@@ -57,7 +57,7 @@ impl<'a, const B: bool> Run<'a, B> {
                 keys = Some(node.keys);
             }
         }
-        Ok(Run { pieces, keys: keys.unwrap_or(Keys::Bytewise) })
+        Ok(EntryRun { pieces, keys: keys.unwrap_or(Keys::Bytewise) })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -188,10 +188,10 @@ impl<'a, const B: bool> Run<'a, B> {
 
     /// Where to cut the run if entries come in order at place `i`, the next one there: as many as go left. What is after
     /// that place is parted from it, so that from then on entries come to the end of a leaf, which leaves full ones; but
-    /// a little is carried along. As [`Run::cut`] where that does not fit.
+    /// a little is carried along. As [`EntryRun::cut`] where that does not fit.
     pub(super) fn cut_at(&self, i: usize, payload: usize) -> Result<usize, NodeDamage> {
-        let behind = self.best_size(i + 1..self.len())?;
-        let at = if 8 * behind < payload { i } else { i + 1 };
+        let after_heads = self.best_size(i + 1..self.len())?;
+        let at = if 8 * after_heads < payload { i } else { i + 1 };
         let fits = (1..self.len()).contains(&at) && self.parts_fit(at, payload)?;
         if fits { Ok(at) } else { self.cut(payload) }
     }
@@ -334,7 +334,7 @@ impl<const B: bool> Filler<'_, B> {
     fn note(&mut self, head: u64, child: u32, slot: usize) -> Result<(), NodeDamage> {
         store(self.page, self.l.heads + 8 * self.i, &head.to_le_bytes())?;
         if B {
-            store(self.page, self.l.kids + 4 * self.i, &child.to_le_bytes())?;
+            store(self.page, self.l.children + 4 * self.i, &child.to_le_bytes())?;
         }
         store(self.page, self.l.slots + 2 * self.i, &(slot as u16).to_le_bytes())?;
         self.i += 1;

@@ -1,8 +1,8 @@
 //! What leaf and branch have in common, for changing: init, insert, remove, replace, compaction.
 
 use super::bytes::{common, head_of, starts_with};
+use super::entry_run::{EntryRun, Piece};
 use super::raw::{BRANCH, CELL_HEADER, CUSTOM, LEAF, Layout, Load, POINTER, Raw, cell_size, stride};
-use super::run::{Piece, Run};
 use super::scratch::Scratch;
 use super::{Keys, MAX_PAYLOAD, MIN_PAYLOAD, NODE_HEADER, NodeDamage};
 
@@ -83,8 +83,8 @@ fn run_with<'a, const B: bool>(
     skip: usize,
     key: &'a [u8],
     load: Load<'a>,
-) -> Result<Run<'a, B>, NodeDamage> {
-    Run::new([
+) -> Result<EntryRun<'a, B>, NodeDamage> {
+    EntryRun::new([
         Piece::Part { node, from: 0, to: i },
         Piece::One { key, load },
         Piece::Part { node, from: i + skip, to: node.count() },
@@ -169,13 +169,13 @@ impl<'a, const B: bool> RawMut<'a, B> {
     /// Makes the arrays `by` places larger; the caller has seen that the gap has room for them.
     pub(super) fn grow(&mut self, l: &mut Layout, by: usize) -> Result<(), NodeDamage> {
         let cap = l.cap + by;
-        let kids = l.heads + 8 * cap;
-        let slots = kids + if B { 4 * cap } else { 0 };
+        let children = l.heads + 8 * cap;
+        let slots = children + if B { 4 * cap } else { 0 };
         shift(self.page, l.slots, slots, 2 * l.count)?;
         if B {
-            shift(self.page, l.kids, kids, 4 * l.count)?;
+            shift(self.page, l.children, children, 4 * l.count)?;
         }
-        (l.cap, l.kids, l.slots, l.end) = (cap, kids, slots, slots + 2 * cap);
+        (l.cap, l.children, l.slots, l.end) = (cap, children, slots, slots + 2 * cap);
         store_u16(self.page, 4, cap)
     }
 
@@ -209,8 +209,8 @@ impl<'a, const B: bool> RawMut<'a, B> {
         shift(self.page, l.heads + 8 * i, l.heads + 8 * i + 8, 8 * after)?;
         store(self.page, l.heads + 8 * i, &head_of(key, l.prefix).to_le_bytes())?;
         if B {
-            shift(self.page, l.kids + 4 * i, l.kids + 4 * i + 4, 4 * after)?;
-            store(self.page, l.kids + 4 * i, &load.child.to_le_bytes())?;
+            shift(self.page, l.children + 4 * i, l.children + 4 * i + 4, 4 * after)?;
+            store(self.page, l.children + 4 * i, &load.child.to_le_bytes())?;
         }
         shift(self.page, l.slots + 2 * i, l.slots + 2 * i + 2, 2 * after)?;
         store_u16(self.page, l.slots + 2 * i, slot)?;
@@ -264,7 +264,8 @@ impl<'a, const B: bool> RawMut<'a, B> {
         let copy = Scratch::copy_of(self.page);
         let node = Raw::<B>::open(&copy)?;
         let leftmost = Layout::parse::<B>(&copy)?.leftmost;
-        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        let run =
+            EntryRun::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
         let best = run.prefix(0..run.len())?;
         let fits = run.size(0..run.len(), best)? <= self.page.len();
         let prefix = if fits || node.count() == 0 { best } else { node.prefix.len() };
@@ -273,13 +274,14 @@ impl<'a, const B: bool> RawMut<'a, B> {
 
     /// Takes a longer prefix if the head of entry `i` is that of a neighbour and one can be had: equal heads cost each search
     /// looks at the cells, and a node that began with few keys, far apart, has a short prefix.
-    pub(super) fn part_heads(&mut self, i: usize) -> Result<(), NodeDamage> {
+    pub(super) fn split_equal_heads(&mut self, i: usize) -> Result<(), NodeDamage> {
         let node = self.view()?;
         let alike = |j: usize| j < node.count() && node.head(j) == node.head(i);
         if !alike(i + 1) && !i.checked_sub(1).is_some_and(alike) {
             return Ok(());
         }
-        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        let run =
+            EntryRun::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
         if run.prefix(0..run.len())? > node.prefix.len() { self.compact() } else { Ok(()) }
     }
 
@@ -299,7 +301,7 @@ impl<'a, const B: bool> RawMut<'a, B> {
         let after = l.count - i - 1;
         shift(self.page, l.heads + 8 * i + 8, l.heads + 8 * i, 8 * after)?;
         if B {
-            shift(self.page, l.kids + 4 * i + 4, l.kids + 4 * i, 4 * after)?;
+            shift(self.page, l.children + 4 * i + 4, l.children + 4 * i, 4 * after)?;
         }
         shift(self.page, l.slots + 2 * i + 2, l.slots + 2 * i, 2 * after)?;
         store_u16(self.page, 2, l.count - 1)?;
@@ -349,7 +351,7 @@ impl<'a, const B: bool> RawMut<'a, B> {
         let l = Layout::parse::<B>(self.page)?;
         let at = match c.checked_sub(1) {
             None => 12,
-            Some(i) if i < l.count => l.kids + 4 * i,
+            Some(i) if i < l.count => l.children + 4 * i,
             Some(_) => return Err(NodeDamage::new(2, "a child at the place asked for", c)),
         };
         store(self.page, at, &child.to_le_bytes())

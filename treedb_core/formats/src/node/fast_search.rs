@@ -17,7 +17,7 @@ struct Parts<'a> {
     prefix: usize,
     heads: &'a [[u8; 8]],
     /// Offset after the heads and the unused places for heads.
-    behind: usize,
+    after_heads: usize,
 }
 
 impl<'a> Parts<'a> {
@@ -30,15 +30,15 @@ impl<'a> Parts<'a> {
         let (count, cap, prefix) = (field(2), field(4), field(6));
         let cells = u16_at(high, 0)?;
         let heads = NODE_HEADER + ((prefix + 7) & !7);
-        let behind = heads + 8 * cap;
-        let end = behind + (stride(B) - 8) * cap;
+        let after_heads = heads + 8 * cap;
+        let end = after_heads + (stride(B) - 8) * cap;
         // Kind and flags: no flag is set in byte order.
         let kind = usize::from(if B { BRANCH } else { LEAF });
         if (field(0) != kind) | (count > cap) | (end > cells) | (cells > page.len()) {
             return None;
         }
         let heads = page.get(heads..heads + 8 * count)?.as_chunks().0;
-        Some(Parts { page, prefix, heads, behind })
+        Some(Parts { page, prefix, heads, after_heads })
     }
 
     /// The head of `key`, if that begins with the prefix.
@@ -90,7 +90,7 @@ pub fn child_for(page: &[u8], key: &[u8]) -> Option<u32> {
     if node.heads.get(c).is_some_and(|equal| u64::from_le_bytes(*equal) == head) {
         return None;
     }
-    let at = if c == 0 { 12 } else { node.behind + 4 * c - 4 };
+    let at = if c == 0 { 12 } else { node.after_heads + 4 * c - 4 };
     Some(u32::from_le_bytes(*page.get(at..)?.first_chunk()?))
 }
 
@@ -109,7 +109,7 @@ pub fn cell_of(page: &[u8], key: &[u8]) -> Option<Option<(usize, usize)>> {
     if node.heads.get(i + 1).is_some_and(is) {
         return None;
     }
-    Some(Some((u16_at(page, node.behind + 2 * i)?, node.prefix)))
+    Some(Some((u16_at(page, node.after_heads + 2 * i)?, node.prefix)))
 }
 
 /// The value in the cell at `cell` of a leaf with a prefix of this length, if the cell is that of `key`.
@@ -123,11 +123,11 @@ pub fn value_in<'a>(page: &'a [u8], cell: usize, prefix: usize, key: &[u8]) -> O
     }
     let mut value = cell;
     if klen > 8 {
-        let (rest, behind) = cell.split_at_checked(klen - 8)?;
+        let (rest, after) = cell.split_at_checked(klen - 8)?;
         if !same(rest, key.get(prefix + 8..)?) {
             return Some(None);
         }
-        value = behind;
+        value = after;
     }
     let bytes = value.get(..word & !POINTER)?;
     Some(Some(Value { bytes, pointer: word & POINTER != 0 }))

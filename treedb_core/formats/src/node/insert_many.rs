@@ -1,8 +1,8 @@
 //! Several entries inserted at one place of a leaf: its arrays are moved once for all of them.
 
 use super::bytes::{compare, head_of, starts_with};
-use super::change::{RawMut, Trend, shift, slack, store, store_cell, store_u16};
 use super::raw::{Layout, Load, Raw, cell_size, stride};
+use super::raw_mut::{RawMut, Trend, shift, slack, store, store_cell, store_u16};
 use super::{NodeDamage, Value, max_key, max_value};
 
 impl RawMut<'_, false> {
