@@ -39,15 +39,15 @@ bench-docs: ## Write docs/benchmarks.md and its pictures from bench/results/
 instructions: setup ## Instructions of the hot paths under callgrind, against bench/instructions/counts.json
 	@scripts/instructions.py
 
-schedules: ## Thousands of orders in which threads may take their steps
+schedules: ## Thousands of thread schedules over the lock-free and locking code
 	@scripts/run_tests.py schedules
 
 kill: ## kill -9 of a process that uses the library and of the server, 300 rounds each (ROUNDS=n)
-	@TREEDB_KILL_ROUNDS=$(ROUNDS) cargo test -p treedb_core --test kill -- --nocapture
+	@TREEDB_KILL_ROUNDS=$(ROUNDS) cargo test -p treedb_storage --test kill -- --nocapture
 	@scripts/kill_rounds.sh $(ROUNDS)
 
-soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory held against their bounds
-	@cargo run -q --release -p treedb_core --example soak -- $(SECONDS_LONG)
+soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory checked against their bounds
+	@cargo run -q --release -p treedb_storage --example soak -- $(SECONDS_LONG)
 
 miri: ## Miri over codecs, nodes, pages and trees in memory (needs a nightly toolchain with miri)
 	@scripts/miri.sh

@@ -1,14 +1,26 @@
 #!/usr/bin/env bash
-# Miri over the code with raw pointers and over what reads bytes: scripts/miri.sh [FILTER..]
-# The simulated disk's memory comes from the allocator there (see treedb_core/src/disk/map.rs): Miri has no file maps.
+# Miri over the code with raw pointers and over what parses bytes: scripts/miri.sh [FILTER..]
+# With filters, each package runs the tests that match one of them. The simulated disk takes its memory from the
+# allocator there (see treedb_core/storage/src/disk/map.rs): Miri has no file maps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-filters=("$@")
-if [ ${#filters[@]} -eq 0 ]; then
-    filters=(btree::node btree::rows::leaf kv::codec kv::command page::tests disk::tests::the_sim doc::key)
-fi
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}"
 # Miri knows the C library's calls, not the kernel's.
 export RUSTFLAGS="--cfg rustix_use_libc"
-exec cargo +nightly miri test -p treedb_core --lib -- "${filters[@]}"
+
+run() {
+    local package=$1
+    shift
+    cargo +nightly miri test -p "$package" --lib -- "$@"
+}
+
+if [ $# -gt 0 ]; then
+    for package in treedb_formats treedb_storage treedb_query; do
+        run "$package" "$@"
+    done
+    exit
+fi
+run treedb_formats node
+run treedb_storage btree::rows::leaf kv::codec kv::command page::tests disk::tests::the_sim
+run treedb_query doc::key

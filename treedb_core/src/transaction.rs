@@ -73,7 +73,7 @@ pub(crate) fn run<T>(db: &engine::Database, mut work: impl FnMut(&Transaction) -
         let done = work(&transaction).and_then(|done| transaction.commit().map(|()| done));
         match done {
             Err(Error::WriteConflict { .. }) if attempt + 1 < ATTEMPTS => {
-                treedb_storage::pause(attempt);
+                treedb_storage::backoff(attempt);
                 attempt += 1;
             }
             done => return done,

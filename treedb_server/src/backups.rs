@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use treedb_storage::kv::{Copied, Store};
+use treedb_storage::{BackupProgress, Store};
 
 /// A backup under way.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn note(&self, copied: Copied) {
+    fn note(&self, copied: BackupProgress) {
         self.entries.store(copied.entries, Ordering::Relaxed);
         self.of.store(copied.of, Ordering::Relaxed);
         self.bytes.store(copied.bytes, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Backups {
     ///
     /// # Errors
     /// As [`Store::backup_to`].
-    pub(crate) fn run(&self, store: &Store, to: &Path) -> treedb_storage::Result<Copied> {
+    pub(crate) fn run(&self, store: &Store, to: &Path) -> treedb_storage::Result<BackupProgress> {
         let job = Arc::new(Job {
             to: to.to_owned(),
             started: Instant::now(),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use treedb_collections::{ChangeLogOptions, Key};
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 /// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use treedb_collections::{Database, QueryError};
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 use crate::backups::Backups;
 use crate::config::Limits;

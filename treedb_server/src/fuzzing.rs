@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use treedb_collections::Database;
+use treedb_storage::Options;
 use treedb_storage::disk::SimDisk;
-use treedb_storage::kv::Options;
 
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinError;
 use treedb_collections::{ChangeLogOptions, Database, QueryError};
-use treedb_storage::kv::Options;
+use treedb_storage::Options;
 
 use crate::config::{Address, Changes, Config};
 use crate::context::Context;

@@ -7,7 +7,7 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use treedb_collections::AggregateRequest;
 use treedb_collections::{Collection, Database, DeleteRequest, FindRequest, IndexSpec, UpdateRequest};
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind};
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind};
 
 use super::{
     DataDir, DocumentStore, DurabilityClass, EntryFormat, EntryGenerator, KeyValueStore, Order, RowStore,

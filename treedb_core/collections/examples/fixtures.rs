@@ -21,7 +21,7 @@ use treedb_collections::bson::{self, Bson, Document, RawDocumentBuf, doc, rawdoc
 use treedb_collections::{
     ChangeLogOptions, Collection, Database, DeleteRequest, Format, IndexSpec, UpdateRequest,
 };
-use treedb_storage::kv::{Store, TableKind, WriteTxn};
+use treedb_storage::{Store, TableKind, WriteTxn};
 use treedb_testing::Rng;
 
 /// Documents by their collection and `_id`.

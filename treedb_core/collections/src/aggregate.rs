@@ -15,7 +15,7 @@ use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
 use treedb_query::query::{Counters, Execution, Plan, Query};
-use treedb_storage::kv::{Beside, Durability, ReadTxn};
+use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
 use super::batch::Batch;
 use super::by_key::Sought;
@@ -209,7 +209,7 @@ impl Stream for Rows {
         if self.batch.more {
             self.batch.more = false;
             // Others of the snapshot's readers go on meanwhile, those that `visit` asks among them.
-            let reads = Beside::new(&self.reads);
+            let reads = SharedReadTxn::new(&self.reads);
             self.execution.lend(&self.seen.through(&reads), visit)?;
             self.work.add(self.execution.counters(), &mut self.told);
         }
@@ -219,7 +219,7 @@ impl Stream for Rows {
 
 /// Documents of a collection by a value, in a snapshot that streams read too.
 struct ByValue {
-    reads: Beside,
+    reads: SharedReadTxn,
     meta: Arc<Meta>,
     index: usize,
     name: Box<str>,
@@ -304,7 +304,8 @@ impl World for Native {
         // What a transaction has changed is searched for.
         let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
         let Some(index) = Sought::index_on(path.as_str().as_bytes(), &meta) else { return Ok(None) };
-        let (name, reads, work) = (path.as_str().into(), Beside::new(&self.reads), Arc::clone(&self.work));
+        let (name, reads, work) =
+            (path.as_str().into(), SharedReadTxn::new(&self.reads), Arc::clone(&self.work));
         Ok(Some(Box::new(ByValue { reads, meta, index, name, work })))
     }
 

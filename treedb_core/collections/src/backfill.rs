@@ -24,7 +24,7 @@ use treedb_query::aggregate::spread;
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::kv::{Beside, Durability, ReadTxn, Reads};
+use treedb_storage::{Durability, ReadTxn, Reads, SharedReadTxn};
 
 use super::bulk::{Entries, Pairs};
 use super::change::{check_key, type_bits};
@@ -212,7 +212,7 @@ impl BlockReader<'_> {
 
 /// The entries of some rows, as a snapshot has them.
 struct Slice {
-    reads: Beside,
+    reads: SharedReadTxn,
     meta: Arc<Meta>,
     runs: Vec<Run>,
     entries: usize,
@@ -226,7 +226,7 @@ struct Slice {
 impl Slice {
     /// Reads the rows from `from` on that the memory is enough for.
     fn read(reads: Arc<Mutex<ReadTxn>>, meta: Arc<Meta>, index: usize, from: u64) -> Result<Slice> {
-        let reads_of = || Beside::new(&reads);
+        let reads_of = || SharedReadTxn::new(&reads);
         let mut slice = Slice {
             reads: reads_of(),
             meta: Arc::clone(&meta),

@@ -11,7 +11,7 @@ use bson::RawDocument;
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::kv::{Reads, Table, WriteTxn};
+use treedb_storage::{Reads, Table, WriteTxn};
 
 use super::change::{check_document, type_bits};
 use super::edit::Edit;

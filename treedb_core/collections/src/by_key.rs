@@ -13,7 +13,7 @@ use treedb_query::doc::{Doc, Element, Fields, MESSAGE, Value, validate_with};
 use treedb_query::error::Result;
 use treedb_query::index::ordered::Kind;
 use treedb_query::query::{Counters, OnKeys, Path, Plan, Projection, project};
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 use super::batch::{Batch, Room};
 use super::long_key::KEPT;

@@ -7,7 +7,7 @@ use treedb_query::access::IndexInfo;
 use treedb_query::doc::Doc;
 use treedb_query::error::Result;
 use treedb_query::index::ordered::Kind;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 use super::by_key::{is_plain, is_valid, one};
 use super::long_key::KEPT;

@@ -15,7 +15,7 @@ use bson::Document;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::kv::{Reads, Table, TableKind, WriteTxn};
+use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
 use super::meta::{Facts, IndexMeta, Meta, collation_of, index_table, rows_table};
 use super::namespace::Namespace;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
 use treedb_query::doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::ReadTxn;
+use treedb_storage::ReadTxn;
 
 use super::long_key::is_long;
 use super::meta::{Facts, Meta};

@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 use treedb_query::access::Source;
 use treedb_query::error::Result;
 use treedb_query::query::{Counters, Execution, Plan, Query};
-use treedb_storage::kv::ReadTxn;
+use treedb_storage::ReadTxn;
 
 use super::batch::Batch;
 use super::by_key::ByKey;

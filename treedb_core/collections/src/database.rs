@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::Document;
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
+use treedb_storage::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
 
 use super::Collection;
 use super::catalog::Catalog;

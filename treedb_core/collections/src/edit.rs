@@ -12,7 +12,7 @@ use bson::RawDocument;
 use treedb_query::access::{Change, IndexInfo, PlanMemory, RowId, Sink, Source, forward_source};
 use treedb_query::doc::Collation;
 use treedb_query::error::Result;
-use treedb_storage::kv::{Reads, Table, WriteTxn};
+use treedb_storage::{Reads, Table, WriteTxn};
 
 use super::bulk;
 use super::catalog::Catalog;

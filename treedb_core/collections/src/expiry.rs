@@ -13,7 +13,7 @@ use treedb_query::doc::Value;
 use treedb_query::doc::key::{encode_value, invert};
 use treedb_query::error::Result;
 use treedb_query::index::ordered::{IndexDef, SortOrder};
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 use super::database::{Database, Inner};
 use super::edit::Edit;

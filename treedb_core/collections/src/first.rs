@@ -9,7 +9,7 @@ use treedb_query::access::Flow;
 use treedb_query::aggregate::{Clock, Context, spread};
 use treedb_query::error::Result;
 use treedb_query::query::{Counters, Execution, Path, Plan, Query, Top};
-use treedb_storage::kv::{Beside, ReadTxn};
+use treedb_storage::{ReadTxn, SharedReadTxn};
 
 use super::aggregate::Work;
 use super::parts::{Cuts, Span};
@@ -25,7 +25,7 @@ pub(super) fn first(
     context: &Context,
     work: &Arc<Work>,
 ) -> Result<Option<Vec<RawDocumentBuf>>> {
-    let beside = Beside::new(reads);
+    let beside = SharedReadTxn::new(reads);
     let source = seen.through(&beside);
     let clock = || Clock::new(context.until);
     let spans = match seen.unchanged() {

@@ -11,7 +11,7 @@ use treedb_query::doc::{Collation, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::{Counters, Execution, Plan, count, counted, distinct_by_index};
-use treedb_storage::kv::{Durability, ReadTxn};
+use treedb_storage::{Durability, ReadTxn};
 
 use super::by_key::{ByKey, Sought};
 use super::by_keys;
@@ -185,7 +185,7 @@ impl Collection {
 
     /// Rows in the collection, without looking at them.
     pub fn len(&self) -> Result<u64> {
-        use treedb_storage::kv::Reads;
+        use treedb_storage::Reads;
         match self.snapshot()? {
             Some((reads, meta)) => Ok(reads.len(&meta.rows)?),
             None => Ok(0),

@@ -11,7 +11,7 @@ use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::kv::TableKind;
+use treedb_storage::TableKind;
 
 use super::backfill::{self, Progress};
 use super::database::Database;

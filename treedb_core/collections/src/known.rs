@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use treedb_query::error::Result;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 use super::catalog::Catalog;
 use super::meta::Meta;

@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, VisitTypedEntry, after_prefix};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 use super::meta::IndexMeta;
 use super::view::{View, split_entry, type_bits_of};
@@ -37,7 +37,7 @@ pub(super) const KEPT: usize = 940;
 /// Stands behind them.
 const MARK: [u8; 4] = [0xff, 0, 0xff, 0];
 
-const _: () = assert!(LONGEST + 8 <= treedb_storage::kv::MAX_KEY && KEPT + MARK.len() + 28 == LONGEST);
+const _: () = assert!(LONGEST + 8 <= treedb_storage::MAX_KEY && KEPT + MARK.len() + 28 == LONGEST);
 
 /// Bytes of keys that are put in order at a time.
 #[cfg(not(test))]

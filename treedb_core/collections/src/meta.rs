@@ -31,7 +31,7 @@ use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::{IndexDef, IndexOptions};
 use treedb_query::query::index_of;
-use treedb_storage::kv::{Reads, Table};
+use treedb_storage::{Reads, Table};
 
 use super::namespace::Namespace;
 use super::row::Rows;

@@ -10,7 +10,7 @@ use treedb_query::access::{Direction, Flow, RowId, Source, VisitLent};
 use treedb_query::aggregate::{Docs, Stream, Visit};
 use treedb_query::error::Result;
 use treedb_query::query::{Counters, Query, Tally};
-use treedb_storage::kv::{Beside, ReadTxn, Reads};
+use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
 
 use super::aggregate::Work;
 use super::meta::Meta;
@@ -70,7 +70,7 @@ impl Cuts {
     /// What each thread reads.
     pub(super) fn spans(&self, reads: &Arc<Mutex<ReadTxn>>, meta: &Arc<Meta>, work: &Arc<Work>) -> Vec<Span> {
         let span = |number| Span {
-            reads: Beside::new(reads),
+            reads: SharedReadTxn::new(reads),
             meta: Arc::clone(meta),
             next: self.first.saturating_add(number * self.step),
             stride: self.stride,
@@ -100,7 +100,7 @@ impl Cuts {
 
 /// The rows that one thread reads.
 pub(super) struct Span {
-    reads: Beside,
+    reads: SharedReadTxn,
     meta: Arc<Meta>,
     /// First id of the next of its spans.
     next: u64,

@@ -10,7 +10,7 @@ use bson::{Bson, RawDocument};
 use treedb_query::doc::json::{from_json, to_json};
 use treedb_query::doc::{Doc, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{ReadTxn, Reads};
+use treedb_storage::{ReadTxn, Reads};
 
 use super::change::MAX_DOCUMENT;
 use super::cursor::Cursor;

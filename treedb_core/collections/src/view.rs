@@ -16,7 +16,7 @@ use treedb_query::access::{
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{Cursor, Reads};
+use treedb_storage::{Cursor, Reads};
 
 use super::long_key::{StoredRange, beginning, stored};
 use super::meta::{IndexMeta, Meta};

@@ -13,7 +13,7 @@ use bson::{Bson, Document, RawDocument};
 use treedb_query::access::Sink;
 use treedb_query::doc::with_id;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{Durability, WriteTxn};
+use treedb_storage::{Durability, WriteTxn};
 
 use super::database::Database;
 use super::edit::Edit;

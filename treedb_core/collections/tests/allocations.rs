@@ -8,7 +8,7 @@ use std::cell::Cell;
 use treedb_collections::bson::rawdoc;
 use treedb_collections::{Database, FindRequest, Format, IndexSpec};
 use treedb_query::query::Filter;
-use treedb_storage::kv::{Reads, Store, TableKind};
+use treedb_storage::{Reads, Store, TableKind};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };

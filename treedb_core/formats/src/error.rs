@@ -129,7 +129,7 @@ pub enum Error {
     Invalid(String),
 }
 
-/// What to do about a refusal that has to do with the place and not with the device: behind the system's words.
+/// What to do about a refusal that has to do with the place and not with the device: after the system's words.
 fn advice(source: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match source.kind() {

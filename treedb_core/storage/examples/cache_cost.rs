@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use rustix::time::{ClockId, clock_gettime};
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind};
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind};
 use treedb_storage::{Key, Result};
 use treedb_testing::Rng;
 

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind};
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind};
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use treedb_storage::kv::{Durability, Options, Reads, Store, TableKind};
+use treedb_storage::{Durability, Options, Reads, Store, TableKind};
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
 use treedb_testing::Rng;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -148,7 +148,7 @@ fn transaction(store: &Store, tables: &Tables, model: &mut Model, dice: &mut Rng
     Ok(count)
 }
 
-/// Takes snapshots and holds them, until it is told to stop. Returns how many.
+/// Takes snapshots and holds them, until it is reported to stop. Returns how many.
 fn watch(store: &Store, tables: &Tables, stop: &AtomicBool, seed: u64) -> Result<u64> {
     let (mut dice, mut snapshots) = (Rng::new(seed), 0);
     while !stop.load(Ordering::Relaxed) {
@@ -219,7 +219,7 @@ fn bytes_in(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// The worst figures so far.
+/// The worst statistics so far.
 #[derive(Debug, Default)]
 struct Worst {
     /// Page file at rest, in hundredths of its live pages.
@@ -274,7 +274,7 @@ fn phase(dir: &Path, cached: bool, seed: u64, model: &mut Model, worst: &mut Wor
         }
         worked.map(|()| snapshots)
     })?;
-    // At rest: nobody reads, and two checkpoints let go of what the one before kept.
+    // At rest: no one reads, and two checkpoints let go of what the one before kept.
     store.checkpoint()?;
     store.checkpoint()?;
     compare(&store, &tables, model)?;

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use treedb_storage::kv::{Durability, Options, Store, TableKind};
+use treedb_storage::{Durability, Options, Store, TableKind};
 use treedb_testing::Rng;
 
 /// For how long this thread has waited for a processor so far.

@@ -28,7 +28,7 @@ pub(crate) const SEAL: usize = NONCE + 16;
 /// Bytes of a database's salt.
 pub(crate) const SALT: usize = 32;
 
-/// A database's key: 32 bytes that nobody else knows. It is wiped from memory when it is dropped, and is not shown by
+/// A database's key: 32 bytes that no one else knows. It is wiped from memory when it is dropped, and is not shown by
 /// `Debug`.
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; Key::LEN]>);

@@ -1,4 +1,4 @@
-//! TreeDB's storage engine: an embedded key/value store.
+//! An embedded key/value store: named tables of bytes, transactions, crash recovery.
 //!
 //! ```
 //! use treedb_storage::{Reads, Store, TableKind};
@@ -15,31 +15,67 @@
 //! # }
 //! ```
 //!
-//! The modules are layers; each uses only the ones below it in this list:
+//! Data lives in copy-on-write B+trees in one page file. Commits go to a command log with group commit; values too
+//! large for a page go to a value log. There is one writer at a time; readers see snapshots and never block.
+//! `docs/key-value.md` in the repository is the guide, `docs/format.md` describes every byte on disk.
 //!
-//! | layer | what it is |
+//! # Features
+//!
+//! All are on by default.
+//!
+//! | feature | what it adds |
 //! |---|---|
-//! | [`kv`] | store, tables, transactions, cursors, recovery: the public API, re-exported here |
-//! | [`btree`] | trees over pages: search, insert, delete, cursor, bulk load, check |
-//! | [`wal`], [`vlog`] | command log, value log |
-//! | [`page`] | page file: map, copy-on-write, allocation, meta pages, checkpoint |
-//! | [`disk`] | the only part that touches files |
-//! | [`cipher`] | encryption at rest |
-//! | `sync` | locks and atomics, whose schedules tests choose |
+//! | `leveldb` | [`leveldb`]: LevelDB's interface over a store |
+//! | `dup-tables` | [`TableKind::Dup`]: tables with many sorted values under a key |
+//! | `optimistic` | [`OptimisticTxn`]: many writers at once, checked for conflicts when they commit |
+//!
+//! A build without `dup-tables` has no code that reads such tables. It refuses to open a store that contains one, or
+//! whose log creates one, with an error that names the feature.
+//!
+//! # Layers
+//!
+//! Each module uses only the ones below it in this list.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `kv` | store, tables, transactions, cursors, recovery: the public API, re-exported here |
+//! | `btree` | trees over pages: search, insert, delete, cursor, bulk load, check |
+//! | `wal`, `vlog` | command log, value log |
+//! | `page` | page file: map, copy-on-write, allocation, meta pages, checkpoint |
+//! | [`disk`] | the only part that touches files, and a simulated disk for crash tests |
+//! | `cipher` | encryption at rest |
+//! | `sync` | locks and atomics, which tests replace by ones whose schedules they choose |
+//!
+//! `btree`, `page` and `wal` are public but hidden: the fuzz targets feed them hostile bytes without a store around
+//! them. They are not part of the API.
 
+#[doc(hidden)]
 pub mod btree;
-pub mod cipher;
+mod cipher;
 pub mod disk;
-pub mod kv;
+mod kv;
+#[doc(hidden)]
 pub mod page;
 mod sync;
-pub mod vlog;
+mod vlog;
+#[doc(hidden)]
 pub mod wal;
 
 pub use cipher::Key;
-pub use kv::*;
+#[cfg(feature = "leveldb")]
+pub use kv::leveldb;
+pub use kv::{
+    BackupProgress, Batch, Bounds, CacheStats, CheckReport, CompactProgress, Cursor, Durability, Entry,
+    KeyBuf, LogStats, MAX_KEY, MAX_NAME, MAX_VALUE, Options, PageCounts, Range, ReadTxn, Reader, Reads, Rows,
+    Savepoint, SharedReadTxn, Snapshot, StallStats, Stats, Store, Table, TableKind, TableStats, TypedKey,
+    TypedRange, TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,
+};
+#[cfg(feature = "dup-tables")]
+pub use kv::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
+#[cfg(feature = "optimistic")]
+pub use kv::{Isolation, OptimisticCursor, OptimisticRange, OptimisticTxn};
 pub use treedb_formats::{Corruption, Error, Result};
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "dup-tables", feature = "leveldb", feature = "optimistic"))]
 #[doc = include_str!("../../../docs/key-value.md")]
 struct KeyValue;

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use treedb_storage::kv::{Durability, Options, Reads, Store, TableKind};
+use treedb_storage::{Durability, Options, Reads, Store, TableKind};
 use treedb_testing::Rng;
 
 /// 512 pages.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use treedb_collections::{Database, Durability, Error, Store};
-use treedb_storage::kv::{Reads, Table, TableKind, WriteTxn};
+use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
 use super::Failure;
 use super::progress::Progress;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use treedb_collections::{QueryError, Store};
-use treedb_storage::kv::{Reads, TableKind};
+use treedb_storage::{Reads, TableKind};
 
 use super::key::KeyArgs;
 use super::{Failure, advice, place};

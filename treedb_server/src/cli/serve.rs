@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use treedb_collections::ChangeLogOptions;
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 use super::key::KeyArgs;
 use super::{Failure, advice};

@@ -7,7 +7,7 @@ use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{Collection, Cursor, DeleteRequest, FindRequest, UpdateRequest};
 use treedb_collections::{Database, ErrorCode};
 use treedb_query::doc::{self, Limits};
-use treedb_storage::kv::{Batch as KvChanges, Durability, Reads, TableKind};
+use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
     Ack, BatchWriter, Count, Delete, DocumentFault, EntriesWriter, Find, Get, Insert, Inserted, KvBatch,
@@ -291,7 +291,7 @@ fn durability(ack: Ack) -> Option<Durability> {
     }
 }
 
-fn commit(txn: treedb_storage::kv::WriteTxn, ack: Ack) -> Result<(), treedb_collections::Error> {
+fn commit(txn: treedb_storage::WriteTxn, ack: Ack) -> Result<(), treedb_collections::Error> {
     match durability(ack) {
         Some(durability) => txn.commit_with(durability),
         None => txn.commit(),

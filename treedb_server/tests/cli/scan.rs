@@ -1,7 +1,7 @@
 //! `treedb scan`, and what `treedb import --from` says without the importers.
 
 use treedb_collections::Store;
-use treedb_storage::kv::TableKind;
+use treedb_storage::TableKind;
 
 use super::{Bench, treedb};
 

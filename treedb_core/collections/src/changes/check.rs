@@ -2,7 +2,7 @@
 
 use treedb_query::doc;
 use treedb_query::error::Result;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 use super::log::Log;
 use super::record::{Earlier, What, damaged};

@@ -8,7 +8,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 
 use treedb_query::error::Result;
-use treedb_storage::kv::{Reads, WriteTxn};
+use treedb_storage::{Reads, WriteTxn};
 
 use super::super::catalog::Catalog;
 use super::super::meta::Meta;

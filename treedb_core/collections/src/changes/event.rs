@@ -5,7 +5,7 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use treedb_query::doc::Doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 use super::super::database::Database;
 use super::super::namespace::Namespace;

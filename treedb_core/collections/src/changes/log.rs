@@ -4,7 +4,7 @@ use bson::RawDocumentBuf;
 
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
-use treedb_storage::kv::{Cursor, Reads, Table};
+use treedb_storage::{Cursor, Reads, Table};
 
 use super::super::view::View;
 use super::dropped::{self, Collections};

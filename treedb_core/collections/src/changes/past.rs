@@ -11,7 +11,7 @@ use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, 
 use treedb_query::aggregate::MEMORY;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Execution, Filter, Query};
-use treedb_storage::kv::{ReadTxn, Reads};
+use treedb_storage::{ReadTxn, Reads};
 
 use super::super::Collection;
 use super::super::catalog::Catalog;

@@ -6,7 +6,7 @@ use bson::RawDocument;
 
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
-use treedb_storage::kv::WriteTxn;
+use treedb_storage::WriteTxn;
 
 use super::log::{End, Log};
 use super::record::{Body, key};

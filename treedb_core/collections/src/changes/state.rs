@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{Reads, TableKind, WriteTxn};
+use treedb_storage::{Reads, TableKind, WriteTxn};
 
 use super::super::database::Database;
 use super::super::meta::{Meta, rows_table};

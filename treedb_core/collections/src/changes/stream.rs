@@ -10,7 +10,7 @@ use treedb_query::aggregate::{Context, List, MEMORY, Pipeline, World};
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::{Globals, Names};
-use treedb_storage::kv::ReadTxn;
+use treedb_storage::ReadTxn;
 
 use super::super::Collection;
 use super::super::database::Database;

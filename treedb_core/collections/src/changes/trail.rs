@@ -1,7 +1,7 @@
 //! Which changes a row has seen: the table `changes/trail`. The bytes of its keys are in the header of [`super`].
 
 use treedb_query::error::Result;
-use treedb_storage::kv::{Cursor, Reads, Table, WriteTxn};
+use treedb_storage::{Cursor, Reads, Table, WriteTxn};
 
 use super::record::damaged;
 

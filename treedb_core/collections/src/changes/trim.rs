@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use treedb_query::error::Result;
-use treedb_storage::kv::{Durability, Reads};
+use treedb_storage::{Durability, Reads};
 
 use super::super::database::Database;
 use super::super::meta::rows_table;

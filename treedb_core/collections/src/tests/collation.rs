@@ -8,7 +8,7 @@ use treedb_query::doc::Value;
 use treedb_query::doc::key::encode_value;
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::crash::Crash;
-use treedb_storage::kv::{Reads, TableKind};
+use treedb_storage::{Reads, TableKind};
 
 fn insensitive() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
@@ -229,7 +229,7 @@ fn indexes_inherit_the_collation_unless_they_name_another() {
 /// with what its `w` was in such a key; row ids are its place.
 fn old_database(locale: &str, words: &[(&str, &str)]) -> SimDisk {
     let disk = SimDisk::new();
-    let store = treedb_storage::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
+    let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
     let mut txn = store.begin_write().unwrap();
     let catalog = txn.create_table("catalog", TableKind::Ordered).unwrap();
     let rows = txn.create_table("rows/1", TableKind::Rows).unwrap();
@@ -343,7 +343,7 @@ fn a_unique_index_that_cannot_be_rebuilt_keeps_the_database_closed_and_as_it_was
         let error = open(&disk).err().unwrap();
         assert_eq!(error.code, ErrorCode::DuplicateKey);
         assert!(error.message.contains("t.words: the index '_id_' must be rebuilt"), "{error}");
-        let store = treedb_storage::kv::Store::open_with("/data/documents", options(&disk)).unwrap();
+        let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
         let reads = store.begin_read().unwrap();
         let catalog = reads.table("catalog").unwrap().unwrap();
         let entry = Document::from_reader(reads.get(&catalog, b"t.words").unwrap().unwrap()).unwrap();

@@ -15,8 +15,8 @@ use super::*;
 use crate::changes::tests::{present, replay};
 use crate::{ChangeLogOptions, Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
+use treedb_storage::Durability;
 use treedb_storage::disk::crash::Crash;
-use treedb_storage::kv::Durability;
 
 /// One operation of the workload and when it happened, in boundaries of the disk.
 struct Done {

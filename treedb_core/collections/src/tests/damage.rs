@@ -9,7 +9,7 @@ use bson::doc;
 use super::*;
 use crate::{DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_storage::disk::crash::Crash;
-use treedb_storage::disk::damage::{cut, files, flip, is_right, is_told};
+use treedb_storage::disk::damage::{cut, files, flip, is_reported, is_right};
 
 const DIR: &str = "/data/documents";
 
@@ -62,7 +62,7 @@ fn judge(disk: &SimDisk, path: &Path, states: &[State], what: &str) -> bool {
     match read_all(disk) {
         Ok(state) => assert!(is_right(&state, states, path), "{what}: a wrong answer"),
         Err(error) => {
-            let told = error.source.as_deref().is_some_and(|error| is_told(error, path));
+            let told = error.source.as_deref().is_some_and(|error| is_reported(error, path));
             assert!(told, "{what}: {error}");
             return true;
         }

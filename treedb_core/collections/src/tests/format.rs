@@ -6,7 +6,7 @@ use treedb_testing::{Rng, random_document};
 use super::*;
 use crate::{Collection, Format, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::{Reads, Store, TableKind};
+use treedb_storage::{Reads, Store, TableKind};
 
 /// The documents in the order of their ids.
 fn all(collection: &Collection) -> Vec<RawDocumentBuf> {

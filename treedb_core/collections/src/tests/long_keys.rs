@@ -10,7 +10,7 @@ use crate::view::View;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 /// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.
 fn text(rng: &mut Rng) -> String {

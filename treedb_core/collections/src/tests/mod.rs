@@ -24,8 +24,8 @@ use bson::{Document, RawDocumentBuf};
 
 use super::{Database, FindRequest};
 use treedb_query::error::Result;
+use treedb_storage::Options;
 use treedb_storage::disk::SimDisk;
-use treedb_storage::kv::Options;
 
 /// Small files and no thread, so that a run is the same every time.
 fn options(disk: &SimDisk) -> Options {

@@ -9,7 +9,7 @@ use crate::{
     UpdateRequest,
 };
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
 

@@ -5,7 +5,7 @@ use bson::rawdoc;
 use super::*;
 use crate::{DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 #[test]
 fn statements_see_those_before_them_and_are_committed_or_undone_as_one() {

@@ -14,7 +14,7 @@ use crate::meta::Meta;
 use crate::namespace::Namespace;
 use treedb_query::access::{Change, RowId, Sink};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{Durability, Reads, WriteTxn};
+use treedb_storage::{Durability, Reads, WriteTxn};
 
 use super::overlay::{NEW, Op, Overlay};
 use super::{Transaction, conflict};

@@ -15,7 +15,7 @@ use treedb_query::access::{
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{Beside, Reads};
+use treedb_storage::{Reads, SharedReadTxn};
 
 use super::overlay::{NEW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
@@ -258,7 +258,7 @@ impl<R: Reads> Source for Layer<'_, R> {
 /// A collection that a transaction writes to.
 pub(super) struct Writing<'a> {
     pub(super) db: &'a Database,
-    pub(super) reads: &'a Beside,
+    pub(super) reads: &'a SharedReadTxn,
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
     pub(super) bytes: &'a mut usize,
@@ -267,7 +267,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn layer(&self) -> Layer<'_, Beside> {
+    fn layer(&self) -> Layer<'_, SharedReadTxn> {
         Layer { reads: self.reads, meta: self.overlay.base.as_deref(), overlay: Some(self.overlay) }
     }
 

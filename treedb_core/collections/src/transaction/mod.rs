@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::{Beside, Durability, ReadTxn, Reads};
+use treedb_storage::{Durability, ReadTxn, Reads, SharedReadTxn};
 
 use super::aggregate::{AggregateRequest, Aggregation};
 use super::database::Database;
@@ -55,7 +55,7 @@ pub struct Transaction {
     /// Its snapshot, which pipelines read too,
     pinned: Arc<Mutex<ReadTxn>>,
     /// and the transaction's own reader of it.
-    reads: Beside,
+    reads: SharedReadTxn,
     /// The collections it has written to. A pipeline keeps what was changed when it began.
     overlays: BTreeMap<Namespace, Arc<Overlay>>,
     /// Its changes, in order, with the collection of each.
@@ -96,7 +96,7 @@ impl Database {
         let pinned = Arc::new(Mutex::new(self.inner.store.begin_read()?));
         Ok(Transaction {
             db: self.clone(),
-            reads: Beside::new(&pinned),
+            reads: SharedReadTxn::new(&pinned),
             pinned,
             overlays: BTreeMap::new(),
             ops: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::database::Database;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::kv::pause;
+use treedb_storage::backoff;
 
 use super::Transaction;
 
@@ -22,7 +22,7 @@ impl Database {
         let mut last = QueryError::bad_value("a transaction needs at least one attempt");
         for attempt in 0..attempts {
             if attempt > 0 {
-                pause(attempt - 1);
+                backoff(attempt - 1);
             }
             let mut txn = self.begin()?;
             match work(&mut txn).and_then(|done| txn.commit().map(|()| done)) {

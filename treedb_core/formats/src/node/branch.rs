@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::change::RawMut;
+use super::entry_run::{EntryRun, Piece};
 use super::raw::{Layout, Load, Raw};
-use super::run::{Piece, Run};
+use super::raw_mut::RawMut;
 use super::scratch::Scratch;
 use super::{Found, Keys, NodeDamage};
 
@@ -24,7 +24,7 @@ fn child_of(found: Found) -> usize {
 }
 
 impl<'a> Branch<'a> {
-    /// Looks at a payload as a branch; checks its header.
+    /// Opens a payload as a branch; checks its header.
     #[inline]
     pub fn open(page: &'a [u8]) -> Result<Branch<'a>, NodeDamage> {
         Ok(Branch { raw: Raw::open(page)? })
@@ -91,7 +91,7 @@ impl<'a> Branch<'a> {
         'a: 'b,
     {
         let node = self.raw;
-        let run = Run::new([
+        let run = EntryRun::new([
             Piece::Part { node, from: 0, to: i },
             Piece::One { key: separator, load: Load::child(child) },
             Piece::Part { node, from: i, to: node.count() },
@@ -101,15 +101,16 @@ impl<'a> Branch<'a> {
         Ok(BranchSplit { run, at, leftmost: self.raw.child(0)? })
     }
 
-    /// Plans to part this branch in the middle, with nothing added. `self` must be a copy: the pages of both halves are
-    /// written over. A branch of fewer than two separators cannot be parted.
+    /// Plans to split this branch in the middle, with nothing added. `self` must be a copy: the pages of both halves are
+    /// written over. A branch of fewer than two separators cannot be split.
     pub fn divide(&self) -> Result<BranchSplit<'a>, NodeDamage> {
         let node = self.raw;
-        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        let run =
+            EntryRun::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
         Ok(BranchSplit { run, at: run.cut(node.page.len())?, leftmost: self.raw.child(0)? })
     }
 
-    /// Plans to put this branch and its right neighbour together, or to share their entries out anew; `between` is
+    /// Plans to merge this branch with its right neighbour, or to redistribute their entries; `between` is
     /// the separator between the two. Both must be copies if their pages are written over.
     pub fn join<'b>(&self, between: &'b [u8], right: &Branch<'b>) -> Result<BranchJoin<'b>, NodeDamage>
     where
@@ -118,7 +119,7 @@ impl<'a> Branch<'a> {
         let all = |node: Raw<'b, true>| Piece::Part { node, from: 0, to: node.count() };
         let middle = Piece::One { key: between, load: Load::child(right.child(0)?) };
         Ok(BranchJoin {
-            run: Run::new([all(self.raw), middle, all(right.raw)])?,
+            run: EntryRun::new([all(self.raw), middle, all(right.raw)])?,
             leftmost: self.child(0)?,
             payload: self.raw.page.len(),
         })
@@ -127,7 +128,7 @@ impl<'a> Branch<'a> {
 
 /// The plan of a branch's split; the separator at the cut goes up to the parent.
 pub struct BranchSplit<'a> {
-    run: Run<'a, true>,
+    run: EntryRun<'a, true>,
     at: usize,
     leftmost: u32,
 }
@@ -164,7 +165,7 @@ impl BranchSplit<'_> {
 
 /// The plan of putting two branches together.
 pub struct BranchJoin<'a> {
-    run: Run<'a, true>,
+    run: EntryRun<'a, true>,
     leftmost: u32,
     payload: usize,
 }
@@ -198,7 +199,7 @@ impl<'a> BranchMut<'a> {
         Ok(BranchMut { raw: RawMut::init(page, keys, &[], leftmost)? })
     }
 
-    /// Looks at a payload as a branch; checks its header.
+    /// Opens a payload as a branch; checks its header.
     #[inline]
     pub fn open(page: &'a mut [u8]) -> Result<BranchMut<'a>, NodeDamage> {
         Ok(BranchMut { raw: RawMut::open(page)? })
@@ -214,7 +215,7 @@ impl<'a> BranchMut<'a> {
     pub fn insert(&mut self, i: usize, separator: &[u8], child: u32) -> Result<bool, NodeDamage> {
         let fits = self.raw.insert(i, separator, Load::child(child))?;
         if fits {
-            self.raw.part_heads(i)?;
+            self.raw.split_equal_heads(i)?;
         }
         Ok(fits)
     }

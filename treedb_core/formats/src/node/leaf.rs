@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::change::{RawMut, Trend};
+use super::entry_run::{EntryRun, Piece};
 use super::raw::{Cell, Load, Raw};
-use super::run::{Piece, Run};
+use super::raw_mut::{RawMut, Trend};
 use super::{Found, Keys, NodeDamage, Value};
 
 /// A leaf for reading.
@@ -15,7 +15,7 @@ pub struct Leaf<'a> {
 }
 
 impl<'a> Leaf<'a> {
-    /// Looks at a payload as a leaf; checks its header.
+    /// Opens a payload as a leaf; checks its header.
     #[inline]
     pub fn open(page: &'a [u8]) -> Result<Leaf<'a>, NodeDamage> {
         Ok(Leaf { raw: Raw::open(page)? })
@@ -54,7 +54,7 @@ impl<'a> Leaf<'a> {
         self.raw.search_by(buffer, order)
     }
 
-    /// Puts key `i` into `out`, replacing what is there.
+    /// Writes key `i` to `out`, replacing what is there.
     pub fn key_into(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         self.raw.key_into(i, out)
     }
@@ -107,7 +107,7 @@ impl<'a> Leaf<'a> {
         'a: 'b,
     {
         let node = self.raw;
-        let run = Run::new([
+        let run = EntryRun::new([
             Piece::Part { node, from: 0, to: i },
             Piece::One { key, load: Load::value(value) },
             Piece::Part { node, from: i + usize::from(replacing), to: node.count() },
@@ -122,15 +122,16 @@ impl<'a> Leaf<'a> {
         Ok(LeafSplit { run, at, append })
     }
 
-    /// Plans to part this leaf in the middle, with nothing added. `self` must be a copy: the pages of both halves are
-    /// written over. A leaf of fewer than two entries cannot be parted.
+    /// Plans to split this leaf in the middle, with nothing added. `self` must be a copy: the pages of both halves are
+    /// written over. A leaf of fewer than two entries cannot be split.
     pub fn divide(&self) -> Result<LeafSplit<'a>, NodeDamage> {
         let node = self.raw;
-        let run = Run::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
+        let run =
+            EntryRun::new([Piece::Part { node, from: 0, to: node.count() }, Piece::Empty, Piece::Empty])?;
         Ok(LeafSplit { run, at: run.cut(node.page.len())?, append: false })
     }
 
-    /// Plans to put this leaf and its right neighbour together, or to share their entries out anew. Both must be
+    /// Plans to merge this leaf with its right neighbour, or to redistribute their entries. Both must be
     /// copies if their pages are written over.
     pub fn join<'b>(&self, right: &Leaf<'b>) -> Result<LeafJoin<'b>, NodeDamage>
     where
@@ -138,7 +139,7 @@ impl<'a> Leaf<'a> {
     {
         let all = |node: Raw<'b, false>| Piece::Part { node, from: 0, to: node.count() };
         Ok(LeafJoin {
-            run: Run::new([all(self.raw), all(right.raw), Piece::Empty])?,
+            run: EntryRun::new([all(self.raw), all(right.raw), Piece::Empty])?,
             payload: self.raw.page.len(),
         })
     }
@@ -146,7 +147,7 @@ impl<'a> Leaf<'a> {
 
 /// The plan of a leaf's split.
 pub struct LeafSplit<'a> {
-    run: Run<'a, false>,
+    run: EntryRun<'a, false>,
     at: usize,
     append: bool,
 }
@@ -195,7 +196,7 @@ impl LeafSplit<'_> {
 
 /// The plan of putting two leaves together.
 pub struct LeafJoin<'a> {
-    run: Run<'a, false>,
+    run: EntryRun<'a, false>,
     payload: usize,
 }
 
@@ -234,7 +235,7 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { raw: RawMut::init(page, Keys::Bytewise, prefix, 0)? })
     }
 
-    /// Looks at a payload as a leaf; checks its header.
+    /// Opens a payload as a leaf; checks its header.
     #[inline]
     pub fn open(page: &'a mut [u8]) -> Result<LeafMut<'a>, NodeDamage> {
         Ok(LeafMut { raw: RawMut::open(page)? })

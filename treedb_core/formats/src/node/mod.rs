@@ -17,7 +17,7 @@
 //! | 6 | 2 | length of the prefix |
 //! | 8 | 2 | offset of the lowest cell; the payload's length when there is none |
 //! | 10 | 2 | dead bytes above that offset (cells no slot points to) |
-//! | 12 | 4 | branch: the leftmost child; leaf: the place behind the entry that came last (u16), and how many before it came each right behind the other (u16): a hint, which may be anything |
+//! | 12 | 4 | branch: the leftmost child; leaf: the place after the entry that came last (u16), and how many before it came each right after the other (u16): a hint, which may be anything |
 //! | 16 | prefix | the bytes all keys begin with, padded with zeros to a multiple of 8 |
 //! | then | 8 x capacity | heads: the first 8 bytes of each key after the prefix, zero-padded, read as a big-endian number |
 //! | then | 4 x capacity | branch only: the child right of each separator |
@@ -41,26 +41,26 @@
 
 mod branch;
 mod bytes;
-mod change;
-mod leaf;
-mod look;
 #[cfg(test)]
-mod part_tests;
+mod divide_tests;
+mod entry_run;
+mod fast_search;
+mod insert_many;
+mod leaf;
 mod raw;
-mod run;
+mod raw_mut;
 mod scratch;
 mod search;
-mod several;
 #[cfg(test)]
 mod tests;
 
 pub use branch::{Branch, BranchJoin, BranchMut, BranchSplit};
 pub use bytes::{common, compare};
-pub use change::{store, store_u16};
+pub use fast_search::{cell_of, child_for, value_in, value_of};
 pub use leaf::{Leaf, LeafJoin, LeafMut, LeafSplit};
-pub use look::{cell_of, child_for, value_in, value_of};
 pub use raw::Cell;
 pub use raw::POINTER;
+pub use raw_mut::{store, store_u16};
 pub use scratch::Scratch;
 pub use search::lower_bound;
 

@@ -1,4 +1,4 @@
-//! What leaf and branch have in common, for reading: the header, the arrays, search, the putting together of keys.
+//! What leaf and branch have in common, for reading: the header, the arrays, search, assembling keys.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -49,10 +49,10 @@ pub(super) struct Layout {
     /// Offset of the heads.
     pub(super) heads: usize,
     /// Offset of the children (of the slots in a leaf).
-    pub(super) kids: usize,
+    pub(super) children: usize,
     /// Offset of the slots.
     pub(super) slots: usize,
-    /// Offset behind the slots.
+    /// Offset after the slots.
     pub(super) end: usize,
 }
 
@@ -81,8 +81,8 @@ impl Layout {
         }
         let (count, cap, prefix, cells, dead) = (word(2), word(4), word(6), word(8), word(10));
         let heads = NODE_HEADER + prefix.next_multiple_of(8);
-        let kids = heads + 8 * cap;
-        let slots = kids + if B { 4 * cap } else { 0 };
+        let children = heads + 8 * cap;
+        let slots = children + if B { 4 * cap } else { 0 };
         let end = slots + 2 * cap;
         if count > cap {
             return Err(NodeDamage::new(2, "a count within the capacity", count));
@@ -95,7 +95,7 @@ impl Layout {
         }
         let leftmost = u32::from_le_bytes([h[12], h[13], h[14], h[15]]);
         let keys = if h[1] & CUSTOM == 0 { Keys::Bytewise } else { Keys::Custom };
-        Ok(Layout { keys, count, cap, prefix, cells, dead, leftmost, heads, kids, slots, end })
+        Ok(Layout { keys, count, cap, prefix, cells, dead, leftmost, heads, children, slots, end })
     }
 
     /// The bytes between arrays and lowest cell.
@@ -115,12 +115,12 @@ pub(super) struct Entry<'a> {
     pub(super) head: u64,
     /// Length of the key after the prefix.
     pub(super) klen: usize,
-    /// The key's bytes behind the head.
+    /// The key's bytes after the head.
     pub(super) rest: &'a [u8],
     pub(super) load: Load<'a>,
 }
 
-/// Where a leaf's cell is, the length of its key after the prefix, the word with the value's length, and what is behind
+/// Where a leaf's cell is, the length of its key after the prefix, the word with the value's length, and what is after
 /// these in the page.
 type CellHeader<'a> = (usize, usize, [u8; 2], &'a [u8]);
 
@@ -131,7 +131,7 @@ pub(super) struct Stored<'a> {
     pub(super) klen: usize,
     /// The word with the value's length.
     pub(super) word: [u8; 2],
-    /// The key's bytes behind the head, then the value.
+    /// The key's bytes after the head, then the value.
     pub(super) bytes: &'a [u8],
 }
 
@@ -157,7 +157,7 @@ impl<'a> Load<'a> {
 pub struct Cell<'a> {
     /// Length of the key after the prefix.
     klen: usize,
-    /// The key's bytes behind the head.
+    /// The key's bytes after the head.
     rest: &'a [u8],
     /// The value.
     pub value: Value<'a>,
@@ -182,8 +182,8 @@ pub(super) struct Raw<'a, const B: bool> {
     pub(super) page: &'a [u8],
     pub(super) prefix: &'a [u8],
     heads: &'a [[u8; 8]],
-    /// Offsets of the children and of the slots: of both arrays few entries are looked at.
-    kids: usize,
+    /// Offsets of the children and of the slots: of both arrays few entries are checked.
+    children: usize,
     slots: usize,
     pub(super) leftmost: u32,
     pub(super) keys: Keys,
@@ -209,7 +209,7 @@ impl<'a, const B: bool> Raw<'a, B> {
             page,
             prefix: part(NODE_HEADER, l.prefix)?,
             heads: part(l.heads, 8 * l.count)?.as_chunks().0,
-            kids: l.kids,
+            children: l.children,
             slots: l.slots,
             leftmost: l.leftmost,
             keys: l.keys,
@@ -239,13 +239,13 @@ impl<'a, const B: bool> Raw<'a, B> {
     #[inline(always)]
     pub(super) fn child(&self, c: usize) -> Result<u32, NodeDamage> {
         let Some(i) = c.checked_sub(1) else { return Ok(self.leftmost) };
-        match self.page.get(self.kids + 4 * i..).and_then(|kids| kids.first_chunk()) {
-            Some(kid) if i < self.count() => Ok(u32::from_le_bytes(*kid)),
+        match self.page.get(self.children + 4 * i..).and_then(|children| children.first_chunk()) {
+            Some(child) if i < self.count() => Ok(u32::from_le_bytes(*child)),
             _ => Err(NodeDamage::new(2, "a child at the place asked for", c)),
         }
     }
 
-    /// Length after the prefix and bytes behind the head of key `i`.
+    /// Length after the prefix and bytes after the head of key `i`.
     #[inline(always)]
     pub(super) fn key_parts(&self, i: usize) -> Result<(usize, &'a [u8]), NodeDamage> {
         let slot = self.slot(i)?;
@@ -353,14 +353,14 @@ impl<'a, const B: bool> Raw<'a, B> {
         Ok(cell_size(B, klen, if B { 0 } else { self.value(i)?.bytes.len() }))
     }
 
-    /// Puts key `i` together behind what `out` holds.
+    /// Appends key `i` to `out`.
     #[inline]
     pub(super) fn append_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         out.extend_from_slice(self.prefix);
         self.append_suffix(i, out)
     }
 
-    /// Puts what follows the prefix in key `i` behind what `out` holds.
+    /// Appends what follows the prefix in key `i` to `out`.
     #[inline]
     fn append_suffix(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         let (klen, rest) = self.key_parts(i)?;
@@ -401,7 +401,7 @@ impl<'a, const B: bool> Raw<'a, B> {
         at + cell.klen
     }
 
-    /// Puts key `i` into `out`, replacing what is there.
+    /// Writes key `i` to `out`, replacing what is there.
     pub(super) fn key_into(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         out.clear();
         self.append_key(i, out)
@@ -464,7 +464,7 @@ impl<'a, const B: bool> Raw<'a, B> {
         Ok(Err(low))
     }
 
-    /// The place for which `order` (of a stored key against the one wanted) says so; keys are put together in `key`.
+    /// The place for which `order` (of a stored key against the one wanted) says so; keys are assembled in `key`.
     pub(super) fn search_by(
         &self,
         key: &mut Vec<u8>,

@@ -29,6 +29,8 @@ use crate::doc::{Collation, Doc, Fields, Glance};
 use crate::error::Result;
 use crate::index::ordered::{IndexDef, Kind};
 
+pub use treedb_formats::key::after_prefix;
+
 pub use forward::forward_source;
 pub use memory::{PlanMemory, Remembered};
 
@@ -82,14 +84,6 @@ impl KeyRange {
     pub fn contains(&self, key: &[u8]) -> bool {
         self.low.as_slice() <= key && self.high.as_deref().is_none_or(|high| key < high)
     }
-}
-
-/// The least byte string above every string that starts with `prefix`; `None` if there is none (all 0xFF).
-pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut next = prefix.get(..=keep)?.to_vec();
-    *next.last_mut()? += 1;
-    Some(next)
 }
 
 /// Which way a walk goes.

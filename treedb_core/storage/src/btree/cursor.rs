@@ -1,4 +1,4 @@
-//! Both ways through a tree.
+//! A cursor over the entries of a tree, in both directions.
 
 use super::TreeRoot;
 use super::path::{At, Path};
@@ -6,7 +6,7 @@ use crate::Result;
 use crate::page::{PAGE_LINES, PageId, PageSource};
 use treedb_formats::node::{Branch, Cell, Leaf, Value};
 
-/// Where a cursor stands.
+/// Where a cursor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Nowhere yet: `next` goes to the first entry, `prev` to the last.
@@ -19,10 +19,10 @@ enum Place {
     After,
 }
 
-/// A place in a tree. Values are borrowed from the pages of `src`, keys from the cursor.
+/// A position in a tree. Values are borrowed from the pages of `src`, keys from the cursor.
 ///
 /// A cursor that ran over an end stands outside: the opposite direction brings it back to the outermost entry.
-/// After an error it stands nowhere.
+/// After an error it is on no entry.
 pub struct Cursor<'a, S: PageSource + ?Sized> {
     src: &'a S,
     root: TreeRoot,
@@ -57,14 +57,14 @@ impl Ahead {
     /// All of `leaf`, within `steps` steps: what is too much for them at once.
     fn of<S: PageSource + ?Sized>(src: &S, leaf: PageId, steps: usize) -> Ahead {
         let line = PAGE_LINES.saturating_sub(steps * Ahead::LINES);
-        src.expect_lines(leaf, 0, line);
+        src.prefetch_lines(leaf, 0, line);
         Ahead { leaf, line }
     }
 
     #[inline(always)]
     fn step<S: PageSource + ?Sized>(&mut self, src: &S) {
         if self.line < PAGE_LINES {
-            src.expect_lines(self.leaf, self.line, Ahead::LINES);
+            src.prefetch_lines(self.leaf, self.line, Ahead::LINES);
             self.line += Ahead::LINES;
         }
     }
@@ -166,7 +166,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         self.edge(true)
     }
 
-    /// Goes one entry on; `false` after the last.
+    /// Goes to the next entry; `false` after the last.
     #[inline(always)]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
@@ -185,7 +185,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         }
     }
 
-    /// Goes one entry back; `false` before the first.
+    /// Goes to the previous entry; `false` before the first.
     #[inline(always)]
     pub fn prev(&mut self) -> Result<bool> {
         match self.place {
@@ -207,7 +207,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         (self.place == Place::On).then_some(self.cell.value)
     }
 
-    /// The key the cursor is on; put together when it is asked for.
+    /// The key the cursor is on; assembled on demand.
     #[inline]
     pub fn key(&mut self) -> Result<Option<&[u8]>> {
         Ok(self.entry()?.map(|(key, _)| key))
@@ -229,7 +229,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
         }
     }
 
-    /// Stands on a slot of the leaf.
+    /// Moves to a slot of the leaf.
     #[inline(always)]
     fn settle(&mut self, slot: usize) -> Result<bool> {
         let Some((leaf, id)) = &self.leaf else { return Ok(false) };
@@ -333,7 +333,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             self.path.push(self.src, step.page, c)?;
             let child = PageId(branch.child(c).at(self.src, step.page)?);
             let level = self.path.steps().len() + 1;
-            // Whoever turns one leaf turns the next as well.
+            // The thread that turns one leaf turns the next as well.
             let after =
                 if forward { Some(c + 1).filter(|&after| after <= branch.count()) } else { c.checked_sub(1) };
             let after = after.filter(|_| level == usize::from(self.root.depth));

@@ -1,20 +1,12 @@
-//! Delete, and what keeps pages from staying near empty.
+//! Delete: remove an entry, merge the nodes that have become underfull.
 
+use super::branches::{Branches, Bytewise, Child, free_all, is_underfull, lower_root, rebalance};
 use super::path::{At, Path};
 use super::tree::own_child;
 use super::{Tree, TreeRoot};
 use crate::Result;
 use crate::page::{PageId, PageSink, PageSource};
 use treedb_formats::node::{Branch, BranchMut, Leaf, LeafMut, NodeDamage, Scratch};
-
-/// What a child has become.
-#[derive(Clone, Copy)]
-enum Child {
-    /// Empty, its page freed: its parent must drop it.
-    Gone,
-    /// Under a quarter full.
-    Meagre(PageId),
-}
 
 impl Tree {
     /// Removes `key`; `false` if it is not in the tree (nothing is changed then).
@@ -37,28 +29,17 @@ impl Tree {
         root.entries = root.entries.saturating_sub(1);
         if count == 0 {
             sink.free(id)?;
-            mend(sink, root, &mut path, Child::Gone, true)?;
-        } else if meagre(free, sink.page(id)?.len()) {
-            mend(sink, root, &mut path, Child::Meagre(id), true)?;
+            rebalance::<Bytewise, S>(sink, root, &mut path, Child::Removed)?;
+        } else if is_underfull(free, sink.page(id)?.len()) {
+            rebalance::<Bytewise, S>(sink, root, &mut path, Child::Underfull(id))?;
         }
         Ok(true)
     }
 
     /// Removes every entry and frees every page.
     pub fn clear<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot) -> Result<()> {
-        let mut pages = Vec::new();
-        super::check::pages(&*sink, root, &mut |id, _| pages.push(id))?;
-        for id in pages {
-            sink.free(id)?;
-        }
-        *root = TreeRoot::EMPTY;
-        Ok(())
+        free_all::<Bytewise, S>(sink, root)
     }
-}
-
-/// Whether a node with `free` bytes is under a quarter full.
-fn meagre(free: usize, payload: usize) -> bool {
-    free > payload - payload / 4
 }
 
 /// The leaf for `key`; `path` gets the branches above it.
@@ -78,109 +59,55 @@ fn find_leaf<S: PageSource + ?Sized>(
     Ok(id)
 }
 
-/// Mends the branches of `path` after the child at its end has become `child`; `leaf` tells whether it is a leaf.
-fn mend<S: PageSink + ?Sized>(
+/// Merges underfull nodes on the path to `key`, on every level, with a neighbour, or moves entries from one to them. A
+/// node without neighbours gets some when the branch above it is merged, so this repeats until a round changes nothing.
+pub(super) fn rebalance_along<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,
-    path: &mut Path,
-    mut child: Child,
-    mut leaf: bool,
+    key: &[u8],
 ) -> Result<()> {
-    while let Some(step) = path.pop() {
-        let (parent, c) = (step.page, step.child as usize);
-        let count = Branch::open(sink.page(parent)?).at(&*sink, parent)?.count();
-        match child {
-            Child::Gone if count == 0 => {
-                sink.free(parent)?;
-                leaf = false;
-                continue;
-            }
-            Child::Gone => {
-                let done =
-                    BranchMut::open(sink.page_mut(parent)?).and_then(|mut branch| branch.remove_child(c));
-                done.at(sink, parent)?;
-            }
-            Child::Meagre(id) if count > 0 => {
-                if !relieve(sink, parent, c, count, id, leaf)? {
-                    return Ok(());
-                }
-            }
-            Child::Meagre(_) => {}
-        }
-        let page = sink.page(parent)?;
-        if !meagre(Branch::open(page).and_then(|branch| branch.free()).at(&*sink, parent)?, page.len()) {
-            return Ok(());
-        }
-        (child, leaf) = (Child::Meagre(parent), false);
-    }
-    match child {
-        Child::Gone => *root = TreeRoot::EMPTY,
-        Child::Meagre(_) => lower_root(sink, root)?,
-    }
-    Ok(())
-}
-
-/// Mends what has become thin on the way to `key`, on every level: nodes under a quarter full are put together with a
-/// neighbour or take entries from one. A node without neighbours gets some when the branch above it is mended, so
-/// this goes on until a round finds nothing to do.
-pub(super) fn mend_along<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot, key: &[u8]) -> Result<()> {
     for _ in 0..=root.depth {
         let mut path = Path::new();
         let leaf = find_leaf(&*sink, root, key, &mut path)?;
-        // The root may be as thin as it is.
+        // The root may be underfull.
         let below_root = path.steps().iter().map(|step| step.page).skip(1).chain([leaf]);
-        let mut thin = false;
+        let mut underfull = false;
         for id in below_root.filter(|_| root.depth > 1) {
-            thin |= is_thin(&*sink, id, id == leaf)?;
+            underfull |= page_is_underfull(&*sink, id, id == leaf)?;
         }
-        if !thin {
+        if !underfull {
             return Ok(());
         }
         let mut id = path.own(sink, root, leaf, own_child)?;
-        let (mut leaf, mut mended) = (true, false);
+        let (mut leaf, mut changed) = (true, false);
         while let Some(step) = path.pop() {
             let (parent, c) = (step.page, step.child as usize);
-            let count = Branch::open(sink.page(parent)?).at(&*sink, parent)?.count();
-            if count > 0 && is_thin(&*sink, id, leaf)? {
-                mended |= relieve(sink, parent, c, count, id, leaf)?;
+            let count = Bytewise::count(sink.page(parent)?).at(&*sink, parent)?;
+            if count > 1 && page_is_underfull(&*sink, id, leaf)? {
+                changed |= merge_or_share(sink, parent, c, count, id, leaf)?;
             }
             (id, leaf) = (parent, false);
         }
-        lower_root(sink, root)?;
-        if !mended {
+        lower_root::<Bytewise, S>(sink, root)?;
+        if !changed {
             return Ok(());
         }
     }
     Ok(())
 }
 
-fn is_thin<S: PageSource + ?Sized>(src: &S, id: PageId, leaf: bool) -> Result<bool> {
+fn page_is_underfull<S: PageSource + ?Sized>(src: &S, id: PageId, leaf: bool) -> Result<bool> {
     let page = src.page(id)?;
     let free = if leaf {
         Leaf::open(page).and_then(|leaf| leaf.free())
     } else {
         Branch::open(page).and_then(|branch| branch.free())
     };
-    Ok(meagre(free.at(src, id)?, page.len()))
+    Ok(is_underfull(free.at(src, id)?, page.len()))
 }
 
-/// Takes away root branches that have a single child.
-pub(super) fn lower_root<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot) -> Result<()> {
-    while root.depth > 1 {
-        let top = Branch::open(sink.page(root.root)?).at(&*sink, root.root)?;
-        if top.count() > 0 {
-            break;
-        }
-        let child = PageId(top.child(0).at(&*sink, root.root)?);
-        sink.free(root.root)?;
-        root.root = child;
-        root.depth -= 1;
-    }
-    Ok(())
-}
-
-/// Puts child `c`, page `id`, together with a neighbour, or takes entries from one; `false` if neither can be done.
-fn relieve<S: PageSink + ?Sized>(
+/// See [`Branches::fix_underfull`](super::branches::Branches::fix_underfull).
+pub(super) fn merge_or_share<S: PageSink + ?Sized>(
     sink: &mut S,
     parent: PageId,
     c: usize,
@@ -188,7 +115,7 @@ fn relieve<S: PageSink + ?Sized>(
     id: PageId,
     leaf: bool,
 ) -> Result<bool> {
-    let pairs = [c.checked_sub(1), (c < count).then_some(c)];
+    let pairs = [c.checked_sub(1), (c + 1 < count).then_some(c)];
     for share in [false, true] {
         for left in pairs.into_iter().flatten() {
             let done = if leaf {

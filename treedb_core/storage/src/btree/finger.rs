@@ -3,28 +3,28 @@
 use super::path::Path;
 use crate::page::PageId;
 
-/// A leaf of a tree that one transaction is changing, and the way to it. Whoever keeps one lifts it when the tree is
+/// A leaf of a tree that one transaction is changing, and the way to it. The thread that keeps one lifts it when the tree is
 /// changed otherwise than through it, or when its pages may not be the transaction's own any more.
 pub struct Finger {
     pub(super) path: Path,
     /// [`PageId::NONE`] while it points at nothing.
     pub(super) leaf: PageId,
-    /// No leaf is behind it: every key above its last is its own.
+    /// No leaf is after it: every key above its last is its own.
     pub(super) last: bool,
     /// Puts stay in one place, so that it is worth a look. Keys in no order would only pay for it.
-    pub(super) near: bool,
+    pub(super) sequential: bool,
 }
 
 impl Finger {
     /// A finger that points at nothing.
     pub fn new() -> Finger {
-        Finger { path: Path::new(), leaf: PageId::NONE, last: false, near: false }
+        Finger { path: Path::new(), leaf: PageId::NONE, last: false, sequential: false }
     }
 
     /// Points at nothing from now on.
     #[inline]
-    pub fn lift(&mut self) {
-        (self.leaf, self.near) = (PageId::NONE, false);
+    pub fn reset(&mut self) {
+        (self.leaf, self.sequential) = (PageId::NONE, false);
     }
 }
 
@@ -36,6 +36,9 @@ impl Default for Finger {
 
 impl std::fmt::Debug for Finger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Finger").field("leaf", &self.leaf).field("near", &self.near).finish_non_exhaustive()
+        f.debug_struct("Finger")
+            .field("leaf", &self.leaf)
+            .field("near", &self.sequential)
+            .finish_non_exhaustive()
     }
 }

@@ -6,12 +6,12 @@
 //! | `root` | where a tree begins: what its owner stores of it |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `finger` | [`Finger`]: where the last put went |
-//! | `many` | many keys at once |
+//! | `get_many` | many keys at once |
 //! | `put_all` | many entries at once |
 //! | `estimate` | how far into a tree a key is |
-//! | `range` | delete from one key to another |
-//! | `far` | moving pages that lie far back in the file |
-//! | `cursor` | [`Cursor`]: both ways through a tree |
+//! | `delete_range` | delete from one key to another |
+//! | `relocate` | moving pages that lie far back in the file |
+//! | `cursor` | [`Cursor`]: a cursor, in both directions |
 //! | `rows` | [`RowTree`]: values under dense row ids, without keys and without search |
 //!
 //! A tree is a [`TreeRoot`] (a [`RowRoot`]) that its owner keeps (in a catalog, in a meta page) and pages it reaches. Changing pages
@@ -24,18 +24,19 @@
 //! - Every leaf is at the same depth; no leaf but the root's is empty; an empty tree has no page.
 //! - Keys rise within a leaf and from leaf to leaf; separator `i` of a branch is above every key of child `i` and not
 //!   above any key of child `i + 1`.
-//! - Leaves under a quarter full have been put together with a neighbour where the two fit.
+//! - Leaves under a quarter full have been merged with a neighbour where the two fit.
 
+mod branches;
 mod check;
 mod cursor;
 mod delete;
+mod delete_range;
 mod estimate;
-mod far;
 mod finger;
-mod many;
+mod get_many;
 mod path;
 mod put_all;
-mod range;
+mod relocate;
 mod root;
 mod rows;
 #[cfg(test)]
@@ -46,8 +47,8 @@ mod tree;
 
 pub use check::TreeStats;
 pub use cursor::Cursor;
-pub use far::Place;
 pub use finger::Finger;
+pub use relocate::Position;
 pub use root::TreeRoot;
 pub use rows::{RowCursor, RowRoot, RowTree};
 pub use tree::Tree;

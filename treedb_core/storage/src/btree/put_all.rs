@@ -9,7 +9,7 @@ use crate::page::{PageSink, PageSource};
 use treedb_formats::node::{LeafMut, Scratch, Value};
 
 impl Tree {
-    /// Stores the first of `entries`, keys and values, and those behind it that go to the same place of the same leaf:
+    /// Stores the first of `entries`, keys and values, and those after it that go to the same place of the same leaf:
     /// keys that rise, with no stored key among them. Returns how many, at least one unless there is none; the owner
     /// calls it for the rest. Errors as [`Tree::put`]; values are inline.
     pub fn put_next<S: PageSink + ?Sized>(
@@ -41,7 +41,7 @@ impl Tree {
     }
 }
 
-/// Makes `bound` the key where the leaf behind the one that `path` leads to begins; false if there is none.
+/// Makes `bound` the key where the leaf after the one that `path` leads to begins; false if there is none.
 fn next_leaf<S: PageSource + ?Sized>(src: &S, path: &Path, bound: &mut Vec<u8>) -> Result<bool> {
     let Some((branch, step)) = fork(src, path)? else { return Ok(false) };
     branch.separator_into(step.child as usize, bound).at(src, step.page)?;

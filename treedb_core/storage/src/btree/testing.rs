@@ -23,7 +23,7 @@ pub(crate) struct MemPages {
     txn: u64,
     /// Pages that may still be allocated: a full disk after that.
     pub(crate) budget: usize,
-    /// Pages looked at.
+    /// Pages checked.
     pub(crate) reads: Cell<u64>,
 }
 
@@ -96,7 +96,7 @@ impl PageSink for MemPages {
             return Err(Error::DiskFull { path: PathBuf::from("memory") });
         }
         self.budget -= 1;
-        // Whoever allocates a page writes all of it.
+        // The thread that allocates a page writes all of it.
         let id = self.next;
         self.next += 1;
         self.pages.insert(id, MemPage { bytes: vec![0xdb; self.payload], born: self.txn });

@@ -438,11 +438,11 @@ fn keys_near_each_other_share_their_way_down() {
         Tree::put(&mut pages, &mut root, &n.to_be_bytes(), Value::inline(b"12345678")).unwrap();
     }
     assert_eq!(root.depth, 2);
-    let near: Vec<_> = (20_000..20_032u64).map(u64::to_be_bytes).collect();
-    let near: Vec<&[u8]> = near.iter().map(|key| &key[..]).collect();
+    let sequential: Vec<_> = (20_000..20_032u64).map(u64::to_be_bytes).collect();
+    let sequential: Vec<&[u8]> = sequential.iter().map(|key| &key[..]).collect();
     pages.reads.set(0);
     let mut found = 0;
-    Tree::get_many(&pages, &root, &near, &mut |_, value| {
+    Tree::get_many(&pages, &root, &sequential, &mut |_, value| {
         found += usize::from(value.is_some());
         Ok(())
     })
@@ -545,7 +545,7 @@ fn keys_put_where_a_finger_points_are_where_a_descent_puts_them() {
             }
             if rng.below(4) == 0 {
                 let key = (rng.below(20_000) as u32).to_be_bytes();
-                finger.lift();
+                finger.reset();
                 let there = Tree::delete(&mut pages, &mut root, &key).unwrap();
                 assert_eq!(there, model.remove(&key[..]).is_some());
             }

@@ -32,14 +32,14 @@ impl Tree {
             let page = src.page(id)?;
             id = match child_for(page, key) {
                 Some(child) => PageId(child),
-                None => child_with_care(src, id, page, key)?,
+                None => child_slow(src, id, page, key)?,
             };
         }
         let page = src.page(id)?;
         prefetch_from(page.as_ptr(), LEAF_LINES);
         match value_of(page, key) {
             Some(found) => Ok(found),
-            None => value_with_care(src, id, page, key),
+            None => value_slow(src, id, page, key),
         }
     }
 
@@ -100,7 +100,7 @@ impl Tree {
 /// The child of page `id` in whose range `key` lies, whatever is unusual about them.
 #[cold]
 #[inline(never)]
-pub(super) fn child_with_care<S: PageSource + ?Sized>(
+pub(super) fn child_slow<S: PageSource + ?Sized>(
     src: &S,
     id: PageId,
     page: &[u8],
@@ -113,7 +113,7 @@ pub(super) fn child_with_care<S: PageSource + ?Sized>(
 /// The value of `key` in the leaf on page `id`, whatever is unusual about them.
 #[cold]
 #[inline(never)]
-pub(super) fn value_with_care<'a, S: PageSource + ?Sized>(
+pub(super) fn value_slow<'a, S: PageSource + ?Sized>(
     src: &S,
     id: PageId,
     page: &'a [u8],
@@ -122,7 +122,7 @@ pub(super) fn value_with_care<'a, S: PageSource + ?Sized>(
     Leaf::open(page).and_then(|leaf| leaf.get(key)).at(src, id)
 }
 
-/// Stores an entry; `true` if its key was new. If `ABOVE`, only behind all others: `None` otherwise.
+/// Stores an entry; `true` if its key was new. If `ABOVE`, only after all others: `None` otherwise.
 fn store<S: PageSink + ?Sized, const ABOVE: bool>(
     sink: &mut S,
     root: &mut TreeRoot,
@@ -131,7 +131,7 @@ fn store<S: PageSink + ?Sized, const ABOVE: bool>(
     value: Value<'_>,
 ) -> Result<Option<bool>> {
     if root.depth == 0 {
-        finger.lift();
+        finger.reset();
         let id = first_leaf(sink, key, value)?;
         *root = TreeRoot { root: id, depth: 1, entries: 1 };
         return Ok(Some(true));
@@ -157,14 +157,14 @@ pub(super) fn locate<S: PageSink + ?Sized>(
     key: &[u8],
     value: Value<'_>,
 ) -> Result<Found> {
-    if let Some(found) = place_at(sink, finger, key, value)? {
+    if let Some(found) = find_at_finger(sink, finger, key, value)? {
         return Ok(found);
     }
     check_limits(sink.page(root.root)?.len(), key, value)?;
     let before = std::mem::replace(&mut finger.leaf, PageId::NONE);
     finger.path.clear();
     (finger.leaf, finger.last) = own_path(sink, root, key, &mut finger.path)?;
-    finger.near |= finger.leaf == before;
+    finger.sequential |= finger.leaf == before;
     let leaf = Leaf::open(sink.page(finger.leaf)?).and_then(|leaf| leaf.search(key));
     leaf.at(sink, finger.leaf)
 }
@@ -194,25 +194,25 @@ pub(super) fn store_at<S: PageSink + ?Sized>(
 /// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf. Refuses what no
 /// leaf takes.
 #[inline]
-fn place_at<S: PageSource + ?Sized>(
+fn find_at_finger<S: PageSource + ?Sized>(
     src: &S,
     finger: &mut Finger,
     key: &[u8],
     value: Value<'_>,
 ) -> Result<Option<Found>> {
-    if !finger.near || finger.leaf == PageId::NONE {
+    if !finger.sequential || finger.leaf == PageId::NONE {
         return Ok(None);
     }
     let page = src.page(finger.leaf)?;
     check_limits(page.len(), key, value)?;
     let leaf = Leaf::open(page).at(src, finger.leaf)?;
     let found = leaf.search(key).at(src, finger.leaf)?;
-    // Between two keys of a leaf is no other leaf's; behind its last key the way up tells.
-    finger.near = match found {
+    // Between two keys of a leaf is no other leaf's; after its last key the way up tells.
+    finger.sequential = match found {
         Ok(_) => true,
         Err(i) => i > 0 && (i < leaf.count() || finger.last || is_below_next(src, &finger.path, key)?),
     };
-    Ok(finger.near.then_some(found))
+    Ok(finger.sequential.then_some(found))
 }
 
 /// Whether `key`, which is above every key of the leaf that `path` leads to, is below those of the next leaf.
@@ -223,7 +223,7 @@ fn is_below_next<S: PageSource + ?Sized>(src: &S, path: &Path, key: &[u8]) -> Re
     }
 }
 
-/// The lowest branch on `path` with a child behind the one taken: there the way to the next leaf begins. `None` if there is
+/// The lowest branch on `path` with a child after the one taken: there the way to the next leaf begins. `None` if there is
 /// no next leaf.
 pub(super) fn fork<'a, S: PageSource + ?Sized>(
     src: &'a S,
@@ -284,7 +284,7 @@ pub(super) fn own_path<S: PageSink + ?Sized>(
         path.push(sink, id, c)?;
         if path.steps().len() + 1 == usize::from(root.depth) {
             // A leaf is seldom in the cache: what the search and a copy look at is asked for together.
-            sink.expect(PageId(child));
+            sink.prefetch(PageId(child));
         }
         id = own_child(sink, id, c, PageId(child))?;
     }
@@ -332,7 +332,7 @@ fn split_at<S: PageSink + ?Sized>(
         Err(i) if i > 0 && i == view.count() => view.key_into(i - 1, &mut before).at(sink, leaf)?,
         _ => return split_leaf(sink, root, path, leaf, found, key, value),
     }
-    // Behind all others: keys that only grow fill every page.
+    // After all others: keys that only grow fill every page.
     let (right, shared) = (sink.allocate()?, common(&before, key));
     let page = sink.page_mut(right)?;
     let done = LeafMut::init_with_prefix(page, key.get(..shared).unwrap_or(key))

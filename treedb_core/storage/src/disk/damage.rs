@@ -96,7 +96,7 @@ pub fn is_right<S: PartialEq>(state: &S, states: &[S], damaged: &Path) -> bool {
 
 /// Whether an error is one that says which file is damaged, and how that was seen. Of a missing file of a folder only
 /// the folder may be known.
-pub fn is_told(error: &Error, damaged: &Path) -> bool {
+pub fn is_reported(error: &Error, damaged: &Path) -> bool {
     match error {
         Error::Corrupt(damage) => {
             let named = damage.file == damaged || damaged.parent() == Some(&damage.file);

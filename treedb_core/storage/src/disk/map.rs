@@ -177,7 +177,7 @@ impl Map for Mapping {
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) };
     }
 
-    fn want(&self, from: usize, to: usize) {
+    fn will_need(&self, from: usize, to: usize) {
         let from = from / UNIT * UNIT;
         let to = to.min(self.len);
         if from < to {
@@ -190,7 +190,7 @@ impl Map for Mapping {
         let from = from.next_multiple_of(UNIT);
         let to = to.min(self.len) / UNIT * UNIT;
         if from < to {
-            // SAFETY: the range is inside the mapping, and by this method's contract nobody looks at it.
+            // SAFETY: the range is inside the mapping, and by this method's contract nothing reads it.
             let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), to - from, Advice::LinuxDontNeed) };
         }
     }

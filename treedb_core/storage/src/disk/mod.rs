@@ -6,19 +6,19 @@
 
 pub mod crash;
 pub mod damage;
-mod limit;
 mod map;
+mod medium;
 mod memory;
+mod memory_limit;
 mod names;
-mod platter;
 pub mod real;
 pub mod replay;
 mod scratch;
 pub mod sim;
 
-pub(crate) use limit::memory_limit;
 pub use map::Mapping;
 pub use memory::MemoryDisk;
+pub(crate) use memory_limit::memory_limit;
 pub use real::RealDisk;
 pub use scratch::scratch;
 pub use sim::SimDisk;
@@ -93,13 +93,13 @@ pub trait Map: Send + Sync + 'static {
     /// A hint: it never fails.
     fn prefault(&self, _from: usize, _to: usize) {}
     /// Gives the memory of the bytes `from..to` back to the system, whole pages of it; of [`memory`] they read as zero
-    /// from then on. The caller vouches that nobody looks at them. A hint: it never fails.
+    /// from then on. The caller vouches that nothing reads them. A hint: it never fails.
     fn discard(&self, _from: usize, _to: usize) {}
-    /// Says whether the system is to read what lies around a byte that is missing, as it does until it is told. A hint:
+    /// Says whether the system is to read what lies around a byte that is missing, as it does until it is reported. A hint:
     /// it never fails.
     fn read_ahead(&self, _on: bool) {}
     /// Asks for the bytes `from..to` to be read, all in one. A hint: it never fails.
-    fn want(&self, _from: usize, _to: usize) {}
+    fn will_need(&self, _from: usize, _to: usize) {}
     /// True if nothing is mapped.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use super::platter::Inode;
+use super::medium::Inode;
 
 /// The directory at the root, which is always there.
 pub(super) const ROOT: Inode = 0;

@@ -2,7 +2,7 @@
 //! each point of it.
 
 use super::crash::Crash;
-use super::platter::{Change, Platter};
+use super::medium::{Change, Medium};
 use super::sim::SimDisk;
 
 /// One boundary: the stores through maps seen just before it, and the call itself.
@@ -16,7 +16,7 @@ pub(super) struct Step {
 /// The record of [`SimDisk::record`], positioned at a point between two calls.
 #[derive(Debug)]
 pub struct Replay {
-    platter: Platter,
+    medium: Medium,
     steps: Vec<Step>,
     /// Calls done at the current point; `None` before the first point.
     done: Option<usize>,
@@ -25,8 +25,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    pub(super) fn new(platter: Platter, steps: Vec<Step>, before: u64) -> Replay {
-        Replay { platter, steps, done: None, before }
+    pub(super) fn new(medium: Medium, steps: Vec<Step>, before: u64) -> Replay {
+        Replay { medium, steps, done: None, before }
     }
 
     /// Moves to the next point and returns how many calls have been done there, as
@@ -37,14 +37,14 @@ impl Replay {
             None => 0,
             Some(done) => {
                 if let Some(call) = self.steps.get(done).and_then(|step| step.call.as_ref()) {
-                    self.platter.apply(call);
+                    self.medium.apply(call);
                 }
                 done + 1
             }
         };
         let step = self.steps.get(next)?;
         for store in &step.stores {
-            self.platter.apply(store);
+            self.medium.apply(store);
         }
         self.done = Some(next);
         Some(self.before + next as u64)
@@ -52,6 +52,6 @@ impl Replay {
 
     /// The disk found when power comes back after a cut at this point.
     pub fn crash(&self, crash: Crash) -> SimDisk {
-        SimDisk::holding(self.platter.after(crash))
+        SimDisk::with_image(self.medium.after(crash))
     }
 }

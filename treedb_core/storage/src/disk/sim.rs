@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crash::Crash;
 use super::map::Mapping;
+use super::medium::{Change, Image, Inode, Medium, SECTOR};
 use super::names::{NameChange, Place, Target};
-use super::platter::{Change, Image, Inode, Platter, SECTOR};
 use super::replay::{Replay, Step};
 use super::{Disk, DiskFile, Map};
 use crate::{Error, Result};
@@ -45,7 +45,7 @@ pub struct SimDisk {
 
 #[derive(Debug, Default)]
 struct State {
-    platter: Platter,
+    medium: Medium,
     locks: BTreeSet<PathBuf>,
     maps: BTreeMap<Inode, Arc<Mapping>>,
     /// Calls that changed something, done so far.
@@ -61,7 +61,7 @@ struct State {
 
 #[derive(Debug)]
 struct Record {
-    start: Platter,
+    start: Medium,
     before: u64,
     steps: Vec<Step>,
 }
@@ -75,13 +75,13 @@ impl SimDisk {
     /// A disk with an empty directory and those above it, durable.
     pub fn with_dir(dir: &Path) -> SimDisk {
         let disk = SimDisk::new();
-        disk.state().platter.lay_dir(dir);
+        disk.state().medium.create_dir_durably(dir);
         disk
     }
 
     /// A disk on which exactly this is durable.
-    pub(super) fn holding(image: Image) -> SimDisk {
-        let state = State { platter: Platter::with(image), ..State::default() };
+    pub(super) fn with_image(image: Image) -> SimDisk {
+        let state = State { medium: Medium::with(image), ..State::default() };
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -131,7 +131,7 @@ impl SimDisk {
 
     /// Bytes of all files together.
     pub fn used(&self) -> u64 {
-        self.state().platter.used()
+        self.state().medium.used()
     }
 
     /// The disk found if power is cut now (or was cut already) and `crash` says what reached the medium.
@@ -141,7 +141,7 @@ impl SimDisk {
             let stores = state.sample();
             state.absorb(&stores);
         }
-        SimDisk::holding(state.platter.after(crash))
+        SimDisk::with_image(state.medium.after(crash))
     }
 
     /// Starts recording boundaries.
@@ -150,7 +150,7 @@ impl SimDisk {
         let stores = state.sample();
         state.absorb(&stores);
         state.record =
-            Some(Record { start: state.platter.clone(), before: state.boundaries, steps: Vec::new() });
+            Some(Record { start: state.medium.clone(), before: state.boundaries, steps: Vec::new() });
     }
 
     /// Ends the record and hands it out for replay; empty if nothing was recorded.
@@ -163,7 +163,7 @@ impl SimDisk {
                 record.steps.push(Step { stores, call: None });
                 Replay::new(record.start, record.steps, record.before)
             }
-            None => Replay::new(Platter::default(), Vec::new(), 0),
+            None => Replay::new(Medium::default(), Vec::new(), 0),
         }
     }
 
@@ -174,24 +174,24 @@ impl SimDisk {
             let stores = state.sample();
             state.absorb(&stores);
         }
-        let inode = state.platter.lookup(path)?;
-        Some(state.platter.newest(inode).to_vec())
+        let inode = state.medium.lookup(path)?;
+        Some(state.medium.newest(inode).to_vec())
     }
 
     /// Replaces a file's bytes, durably, without passing a boundary: damage for tests of damage.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
         if let Some(dir) = path.parent() {
-            state.platter.lay_dir(dir);
+            state.medium.create_dir_durably(dir);
         }
-        let inode = state.platter.lookup(path).unwrap_or_else(|| state.platter.new_inode());
-        state.platter.lay(path, Target::File(inode));
+        let inode = state.medium.lookup(path).unwrap_or_else(|| state.medium.new_inode());
+        state.medium.link_durably(path, Target::File(inode));
         if let Some(map) = state.maps.get(&inode) {
             map.copy_in(0, &bytes);
         }
-        state.platter.apply(&Change::Len { inode, len: bytes.len() });
-        state.platter.apply(&Change::Bytes { inode, offset: 0, bytes });
-        state.platter.apply(&Change::Sync { inode });
+        state.medium.apply(&Change::Len { inode, len: bytes.len() });
+        state.medium.apply(&Change::Bytes { inode, offset: 0, bytes });
+        state.medium.apply(&Change::Sync { inode });
     }
 }
 
@@ -208,7 +208,7 @@ impl State {
     fn sample(&self) -> Vec<Change> {
         let mut stores: Vec<Change> = Vec::new();
         for (&inode, map) in &self.maps {
-            map.compare(self.platter.newest(inode), SECTOR, |at, new| match stores.last_mut() {
+            map.compare(self.medium.newest(inode), SECTOR, |at, new| match stores.last_mut() {
                 Some(Change::Bytes { inode: i, offset, bytes })
                     if *i == inode && *offset + bytes.len() == at =>
                 {
@@ -222,7 +222,7 @@ impl State {
 
     fn absorb(&mut self, stores: &[Change]) {
         for store in stores {
-            self.platter.apply(store);
+            self.medium.apply(store);
         }
     }
 
@@ -262,13 +262,13 @@ impl State {
                 Change::Len { inode, len } => (*inode, *len),
                 _ => (0, 0),
             };
-            let growth = end.saturating_sub(self.platter.newest(inode).len()) as u64;
-            if growth > 0 && self.platter.used() + growth > room {
+            let growth = end.saturating_sub(self.medium.newest(inode).len()) as u64;
+            if growth > 0 && self.medium.used() + growth > room {
                 self.note(stores, None);
                 return Err(Error::DiskFull { path: path.to_path_buf() });
             }
         }
-        self.platter.apply(&change);
+        self.medium.apply(&change);
         self.boundaries += 1;
         self.note(stores, Some(change));
         Ok(())
@@ -276,12 +276,12 @@ impl State {
 
     /// The place of `path`; `Err` if the directory is missing that it would be in.
     fn place(&self, op: &'static str, path: &Path) -> Result<Place> {
-        self.platter.names().place(path).ok_or_else(|| missing(op, path))
+        self.medium.names().place(path).ok_or_else(|| missing(op, path))
     }
 
     /// `Err` if something is in the directory `dir` of this path.
     fn empty(&self, op: &'static str, path: &Path, dir: Inode) -> Result<()> {
-        if self.platter.names().list(dir).next().is_some() {
+        if self.medium.names().list(dir).next().is_some() {
             let source = io::ErrorKind::DirectoryNotEmpty.into();
             return Err(Error::Io { op, path: path.to_path_buf(), source });
         }
@@ -304,11 +304,11 @@ impl Disk for SimDisk {
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         state.alive("open", path)?;
-        let inode = match state.platter.lookup(path) {
+        let inode = match state.medium.lookup(path) {
             Some(inode) => inode,
             None if create => {
                 let place = state.place("open", path)?;
-                let inode = state.platter.new_inode();
+                let inode = state.medium.new_inode();
                 let link = NameChange::Link { place, target: Target::File(inode) };
                 state.pass("open", path, Change::Name(link))?;
                 inode
@@ -322,14 +322,14 @@ impl Disk for SimDisk {
     fn exists(&self, path: &Path) -> Result<bool> {
         let state = self.state();
         state.alive("stat", path)?;
-        Ok(state.platter.names().lookup(path).is_some())
+        Ok(state.medium.names().lookup(path).is_some())
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let state = self.state();
         state.alive("readdir", dir)?;
-        let inode = state.platter.dir(dir).ok_or_else(|| missing("readdir", dir))?;
-        let names = state.platter.names().list(inode);
+        let inode = state.medium.dir(dir).ok_or_else(|| missing("readdir", dir))?;
+        let names = state.medium.names().list(inode);
         Ok(names.filter_map(|(name, _)| Some(name.to_str()?.to_owned())).collect())
     }
 
@@ -337,9 +337,9 @@ impl Disk for SimDisk {
         let mut state = self.state();
         state.alive("mkdir", dir)?;
         for dir in dir.ancestors().collect::<Vec<_>>().into_iter().rev() {
-            if state.platter.dir(dir).is_none() {
+            if state.medium.dir(dir).is_none() {
                 let place = state.place("mkdir", dir)?;
-                let target = Target::Dir(state.platter.new_inode());
+                let target = Target::Dir(state.medium.new_inode());
                 state.pass("mkdir", dir, Change::Name(NameChange::Link { place, target }))?;
             }
         }
@@ -348,7 +348,7 @@ impl Disk for SimDisk {
 
     fn remove(&self, path: &Path) -> Result<()> {
         let mut state = self.state();
-        let inode = state.platter.lookup(path).ok_or_else(|| missing("unlink", path))?;
+        let inode = state.medium.lookup(path).ok_or_else(|| missing("unlink", path))?;
         let place = state.place("unlink", path)?;
         state.pass("unlink", path, Change::Name(NameChange::Unlink { place }))?;
         state.maps.remove(&inode);
@@ -357,7 +357,7 @@ impl Disk for SimDisk {
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
-        let inode = state.platter.dir(dir).ok_or_else(|| missing("rmdir", dir))?;
+        let inode = state.medium.dir(dir).ok_or_else(|| missing("rmdir", dir))?;
         state.empty("rmdir", dir, inode)?;
         let place = state.place("rmdir", dir)?;
         state.pass("rmdir", dir, Change::Name(NameChange::Unlink { place }))
@@ -365,8 +365,8 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
-        let target = state.platter.names().lookup(from).ok_or_else(|| missing("rename", from))?;
-        if let (Target::Dir(_), Some(there)) = (target, state.platter.dir(to)) {
+        let target = state.medium.names().lookup(from).ok_or_else(|| missing("rename", from))?;
+        if let (Target::Dir(_), Some(there)) = (target, state.medium.dir(to)) {
             state.empty("rename", to, there)?;
         }
         let (old, new) = (state.place("rename", from)?, state.place("rename", to)?);
@@ -376,14 +376,14 @@ impl Disk for SimDisk {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
         state.alive("fsync", dir)?;
-        let inode = state.platter.dir(dir).ok_or_else(|| missing("open", dir))?;
+        let inode = state.medium.dir(dir).ok_or_else(|| missing("open", dir))?;
         state.pass("fsync", dir, Change::SyncDir { dir: inode })
     }
 
     fn lock(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
         let mut state = self.state();
         state.alive("flock", dir)?;
-        if state.platter.dir(dir).is_none() {
+        if state.medium.dir(dir).is_none() {
             return Err(missing("open", dir));
         }
         if !state.locks.insert(dir.to_path_buf()) {
@@ -423,7 +423,7 @@ impl SimFile {
     fn resize(&self, op: &'static str, len: u64) -> Result<()> {
         let mut state = self.disk.state();
         let (len, inode) = (to_usize(len), self.inode);
-        let old = state.platter.newest(inode).len();
+        let old = state.medium.newest(inode).len();
         let room = state.maps.get(&inode).map_or(isize::MAX as usize, |map| map.len());
         if len > room {
             return Err(self.too_large(op));
@@ -440,7 +440,7 @@ impl DiskFile for SimFile {
     fn len(&self) -> Result<u64> {
         let state = self.disk.state();
         state.alive("fstat", &self.path)?;
-        Ok(state.platter.newest(self.inode).len() as u64)
+        Ok(state.medium.newest(self.inode).len() as u64)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
@@ -454,7 +454,7 @@ impl DiskFile for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let state = self.disk.state();
         state.alive("read", &self.path)?;
-        let bytes = state.platter.newest(self.inode);
+        let bytes = state.medium.newest(self.inode);
         let start = to_usize(offset);
         let from = start.checked_add(buf.len()).and_then(|end| bytes.get(start..end)).ok_or_else(|| {
             let source = io::ErrorKind::UnexpectedEof.into();
@@ -499,7 +499,7 @@ impl DiskFile for SimFile {
                 Err(self.too_large("mmap"))
             };
         }
-        let bytes = state.platter.newest(self.inode);
+        let bytes = state.medium.newest(self.inode);
         let map = Mapping::anonymous(len.max(bytes.len()).max(MAP_ROOM)).map_err(|source| Error::Io {
             op: "mmap",
             path: self.path.clone(),

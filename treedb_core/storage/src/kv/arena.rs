@@ -5,7 +5,7 @@ use bumpalo::Bump;
 /// Above this many bytes the memory is given back rather than used again.
 const KEEP: usize = 1 << 20;
 
-/// Bytes that live as long as their transaction, or until it says that nobody looks at them.
+/// Bytes that live as long as their transaction, or until it says that nothing reads them.
 #[derive(Default)]
 pub(crate) struct Arena(Bump);
 

@@ -1,7 +1,8 @@
-//! Changes put together beforehand, to be made in one transaction.
+//! Changes collected first and made in one transaction.
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
+#[cfg(feature = "dup-tables")]
 use super::dup::check_pair;
 use super::edit::{check_limits, check_row};
 use super::reads::Bounds;
@@ -85,6 +86,7 @@ impl Batch {
 
     /// Adds `value` to the values of `key`, if it is not among them. `TableMismatch` if it is not a dup table; limits
     /// as for [`WriteTxn::put_pair`](super::WriteTxn::put_pair).
+    #[cfg(feature = "dup-tables")]
     pub fn put_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Dup)?;
         check_pair(key, value)?;
@@ -93,6 +95,7 @@ impl Batch {
     }
 
     /// Removes `value` from the values of `key`, if it is among them. `TableMismatch` if it is not a dup table.
+    #[cfg(feature = "dup-tables")]
     pub fn delete_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Dup)?;
         self.push(Command::DeletePair { table: table.id, key, value });

@@ -4,13 +4,13 @@ use std::sync::PoisonError;
 
 use super::catalog::{self, Record, Table, TableKind};
 use super::cursor::{Cursor, Rows};
-use super::dup::Held;
-use super::reads::Look;
+use super::dup;
+use super::large_values::INLINE;
+use super::reads::ReadContext;
 use super::store::Inner;
-use super::values::INLINE;
 use crate::Result;
 use crate::btree::{RowRoot, RowTree, Tree};
-use crate::page::{Census, PageSource};
+use crate::page::{PageAccounting, PageSource};
 
 /// What [`Store::check`](super::Store::check) counted; it returns an error instead if anything is wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct CheckReport {
     pub tables: u64,
     /// Entries, rows and pairs in them.
     pub entries: u64,
-    /// Pages accounted for: of trees, free ones, and the ledger's.
+    /// Pages accounted for: of trees, free ones, and the free list's.
     pub pages: u64,
     /// Large values read in the value log.
     pub large_values: u64,
@@ -32,11 +32,11 @@ pub struct CheckReport {
 pub(super) fn check(inner: &Inner) -> Result<CheckReport> {
     // No checkpoint, no writer: the free pages and the roots stay as they are.
     let _quiet = inner.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-    inner.as_writer(|writer| {
-        let mut census = inner.pager.census(&writer.alloc);
+    inner.with_writer(|writer| {
+        let mut accounting = inner.pager.account_pages(&writer.alloc);
         let mut report = CheckReport::default();
-        let _stay = inner.pager.stay();
-        let stats = Tree::check(&inner.pager, &writer.catalog, &mut |id| census.visit(id))?;
+        let _epoch = inner.pager.enter_epoch();
+        let stats = Tree::check(&inner.pager, &writer.catalog, &mut |id| accounting.visit(id))?;
         let tables = catalog::all(&inner.pager, &writer.catalog)?;
         let records = catalog::records(&inner.pager, &writer.catalog)?;
         let names = tables.len();
@@ -50,10 +50,10 @@ pub(super) fn check(inner: &Inner) -> Result<CheckReport> {
         }
         for table in &tables {
             let record = writer.record(&inner.pager, table.id)?.ok_or_else(|| table.gone())?;
-            check_table(inner, table, &record, &mut census, &mut report)?;
+            check_table(inner, table, &record, &mut accounting, &mut report)?;
         }
         report.tables = names as u64;
-        report.pages = census.finish()?;
+        report.pages = accounting.finish()?;
         Ok(report)
     })
 }
@@ -62,13 +62,14 @@ fn check_table(
     inner: &Inner,
     table: &Table,
     record: &Record,
-    census: &mut Census<'_>,
+    accounting: &mut PageAccounting<'_>,
     report: &mut CheckReport,
 ) -> Result<()> {
     let mut large = 0;
     match record.kind {
         TableKind::Ordered => {
-            report.entries += Tree::check(&inner.pager, &record.root, &mut |id| census.visit(id))?.entries;
+            report.entries +=
+                Tree::check(&inner.pager, &record.root, &mut |id| accounting.visit(id))?.entries;
             let mut cursor = Cursor::new(&inner.pager, &inner.values, &record.root);
             while cursor.next()? {
                 large += check_value(cursor.value()?.unwrap_or_default(), report);
@@ -76,27 +77,16 @@ fn check_table(
         }
         TableKind::Rows => {
             let root = RowRoot { tree: record.root, next: record.next_row };
-            report.entries += RowTree::check(&inner.pager, &root, &mut |id| census.visit(id))?.entries;
-            let look = Look { pager: &inner.pager, values: &inner.values, arena: None };
-            let mut rows = Rows::new(look, &root, 0);
+            report.entries += RowTree::check(&inner.pager, &root, &mut |id| accounting.visit(id))?.entries;
+            let context = ReadContext { pager: &inner.pager, values: &inner.values, arena: None };
+            let mut rows = Rows::new(context, &root, 0);
             while let Some((_, value)) = rows.lend_next()? {
                 large += check_value(value, report);
             }
         }
         TableKind::Dup => {
-            Tree::check(&inner.pager, &record.root, &mut |id| census.visit(id))?;
-            let mut pairs = 0;
-            let mut cursor = Tree::cursor(&inner.pager, &record.root);
-            while cursor.next()? {
-                let Some(cell) = cursor.value() else { break };
-                pairs += Held::open(&inner.pager, cell)?.check(&inner.pager, &mut |id| census.visit(id))?;
-                large += u64::from(cell.pointer);
-            }
-            if pairs != record.pairs {
-                let expected = format!("{} pairs in table {:?}", record.pairs, table.name());
-                return Err(inner.pager.damaged(record.root.root, 0, &expected, &pairs.to_string()));
-            }
-            report.entries += pairs;
+            large = dup::check(&inner.pager, table, record, accounting)?;
+            report.entries += record.pairs;
         }
     }
     if large != record.large {

@@ -2,7 +2,7 @@
 //!
 //! A checkpoint holds the writer up only to take a number, write down the free pages and take the list of changed
 //! ones. Everything slow happens beside readers and writers: the log is flushed first (so that it is never behind the
-//! page file), then the values, then the pages, then the meta page; then the log is cut and values that nobody needs
+//! page file), then the values, then the pages, then the meta page; then the log is cut and values that no one needs
 //! any more are given back.
 
 use std::sync::{Arc, PoisonError, Weak};
@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::edit::Writer;
+use super::large_values::{decode_state, encode_state};
 use super::store::Inner;
-use super::values::{decode_state, encode_state};
 use crate::page::Checkpoint;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -80,7 +80,7 @@ impl Inner {
     /// Makes a checkpoint, and leaves what else there is to do then to the worker: which, asked for nothing, would make
     /// another of what was committed meanwhile.
     fn catch_up(&self) -> Result<()> {
-        let one = self.hold_checkpoints();
+        let one = self.lock_checkpoints();
         self.refuse_poisoned()?;
         let made = self.current_checkpoint();
         drop(one);
@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// Makes a checkpoint of the current transaction, unless the last one already is. Call with the guard of
-    /// [`Inner::hold_checkpoints`].
+    /// [`Inner::lock_checkpoints`].
     fn current_checkpoint(&self) -> Result<()> {
         if self.pager.current() == self.pager.durable() {
             // Snapshots that kept dead values may be gone.
@@ -102,12 +102,12 @@ impl Inner {
 
     /// Makes a checkpoint of the current transaction, unless the last one already is, and gives back what is mostly free.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let _one = self.hold_checkpoints();
+        let _one = self.lock_checkpoints();
         self.refuse_poisoned()?;
         self.current_checkpoint()?;
-        // The checkpoint is made: what fails here is tried again behind the next one, unless it poisoned the store.
+        // The checkpoint is made: what fails here is tried again after the next one, unless it poisoned the store.
         let _ = self.reclaim().and_then(|()| match self.mostly_free() {
-            true => self.gather_and_shorten(),
+            true => self.relocate_and_truncate(),
             false => Ok(()),
         });
         self.refuse_poisoned()
@@ -125,15 +125,15 @@ impl Inner {
         Ok(())
     }
 
-    /// While the guard lives, nobody else makes a checkpoint.
-    pub(super) fn hold_checkpoints(&self) -> MutexGuard<'_, ()> {
+    /// While the guard lives, no one else makes a checkpoint.
+    pub(super) fn lock_checkpoints(&self) -> MutexGuard<'_, ()> {
         self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a checkpoint whatever the last one was, and cuts the page file down to so many pages to spare, if that is
-    /// said. Call with the guard of [`Inner::hold_checkpoints`].
+    /// said. Call with the guard of [`Inner::lock_checkpoints`].
     pub(super) fn write_checkpoint(&self, slack: Option<u32>) -> Result<()> {
-        let (begun, started) = self.as_writer(|writer| {
+        let (begun, started) = self.with_writer(|writer| {
             let begun = Instant::now();
             (begun, self.start_checkpoint(writer, slack))
         });
@@ -144,11 +144,11 @@ impl Inner {
             .wait_durable(lsn)
             .and_then(|()| self.values.sync())
             .and_then(|()| self.pager.finish_checkpoint(checkpoint))
-            .and_then(|()| self.tidy(lsn, &state));
+            .and_then(|()| self.remove_obsolete(lsn, &state));
         flushed.inspect_err(|error| self.poison(error))?;
         self.set_read_ahead();
         // A file that stays long does no harm.
-        self.as_writer(|writer| self.pager.shrink(&writer.alloc, slack))
+        self.with_writer(|writer| self.pager.shrink(&writer.alloc, slack))
     }
 
     /// What of a checkpoint only the writer can do: it, the last frame in it, and the state of the values.
@@ -157,7 +157,7 @@ impl Inner {
         writer: &mut Writer,
         slack: Option<u32>,
     ) -> Result<(Checkpoint, Lsn, Vec<u8>)> {
-        writer.unlogged.settle(&self.log, self.pager.current())?;
+        writer.pending.settle(&self.log, self.pager.current())?;
         self.pager.trim(&mut writer.alloc, slack.is_some());
         let lsn = self.log.last_lsn();
         let state = encode_state(&self.values.state(), &self.dead);
@@ -179,13 +179,13 @@ impl Inner {
     }
 
     /// Gives back what the checkpoint that is durable now made superfluous.
-    fn tidy(&self, lsn: Lsn, state: &[u8]) -> Result<()> {
+    fn remove_obsolete(&self, lsn: Lsn, state: &[u8]) -> Result<()> {
         self.log.cut(lsn)?;
         let (state, _) = decode_state(state)?;
         for segment in self.values.removable(&state) {
             // SAFETY: the segment had no live value when the durable state was taken. A value is released only when
             // every snapshot that could reach its pointer is gone and a durable checkpoint is without it, so neither
-            // a reader, nor the writer, nor a later opening can come upon a pointer into this segment.
+            // a reader, nor the writer, nor a later opening can finds a pointer into this segment.
             unsafe { self.values.remove(segment) }?;
         }
         self.dead.release(&self.values, self.pager.durable(), &self.pager.pinned())
@@ -194,7 +194,7 @@ impl Inner {
 
 /// What the worker is to do.
 #[derive(Debug, Default)]
-struct Wishes {
+struct Requests {
     checkpoint: bool,
     /// A log segment is wanted for when the current one is full.
     segment: bool,
@@ -205,65 +205,65 @@ struct Wishes {
     stop: bool,
 }
 
-impl Wishes {
+impl Requests {
     fn any(&self) -> bool {
         self.checkpoint || self.segment || self.values || self.pages
     }
 }
 
 #[derive(Debug, Default)]
-struct Bell {
-    wishes: Mutex<Wishes>,
-    rung: Condvar,
-    /// The worker is at work; changed with `wishes` held.
+struct Notifier {
+    requests: Mutex<Requests>,
+    changed: Condvar,
+    /// The worker is at work; changed with `requests` held.
     busy: AtomicBool,
 }
 
-impl Bell {
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+impl Notifier {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps until there is something to do. `None` if that is to stop.
-    fn wait(&self) -> Option<Wishes> {
-        let mut wishes = self.wishes();
+    fn wait(&self) -> Option<Requests> {
+        let mut requests = self.requests();
         loop {
-            if wishes.stop {
+            if requests.stop {
                 return None;
             }
-            if wishes.any() {
+            if requests.any() {
                 self.busy.store(true, Ordering::Relaxed);
-                return Some(std::mem::take(&mut *wishes));
+                return Some(std::mem::take(&mut *requests));
             }
-            wishes = self.rung.wait(wishes).unwrap_or_else(PoisonError::into_inner);
+            requests = self.changed.wait(requests).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn wish(&self, change: impl FnOnce(&mut Wishes)) {
-        change(&mut self.wishes());
-        self.rung.notify_one();
+    fn request(&self, change: impl FnOnce(&mut Requests)) {
+        change(&mut self.requests());
+        self.changed.notify_one();
     }
 
     /// The work is done, whether well or by a panic.
-    fn rest(&self) {
-        let _wishes = self.wishes();
+    fn finished(&self) {
+        let _requests = self.requests();
         self.busy.store(false, Ordering::Relaxed);
     }
 }
 
 /// Says that the worker rests when it is dropped.
-struct Working<'b>(&'b Bell);
+struct Working<'b>(&'b Notifier);
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.0.rest();
+        self.0.finished();
     }
 }
 
 /// The thread that makes checkpoints when they fall due, and ready what the writer is about to need.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -273,25 +273,25 @@ impl Worker {
         if !inner.options.background {
             return Ok(());
         }
-        let (bell, inner_ref): (_, Weak<Inner>) = (Arc::clone(&self.bell), Arc::downgrade(inner));
+        let (notifier, inner_ref): (_, Weak<Inner>) = (Arc::clone(&self.notifier), Arc::downgrade(inner));
         let body = move || {
-            while let Some(wishes) = bell.wait() {
-                // Dropped behind the handle.
-                let _working = Working(&bell);
+            while let Some(requests) = notifier.wait() {
+                // Dropped after the handle.
+                let _working = Working(&notifier);
                 let Some(inner) = inner_ref.upgrade() else { return };
-                if wishes.pages {
+                if requests.pages {
                     inner.pager.make_ready();
                 }
                 // Its failures show as poison.
-                if wishes.values {
+                if requests.values {
                     let _ = inner.values.write_out();
                 }
                 // Without room for a segment now, the writer that needs one finds out.
-                if wishes.segment {
+                if requests.segment {
                     let _ = inner.log.prepare();
                 }
                 // Its failures show as poison, or the checkpoint falls due again.
-                if wishes.checkpoint {
+                if requests.checkpoint {
                     let _ = inner.checkpoint();
                 }
             }
@@ -299,8 +299,8 @@ impl Worker {
         let thread = std::thread::Builder::new().name("treedb-checkpoint".into()).spawn(body);
         let thread = thread.map_err(|source| Error::Io { op: "spawn", path: inner.dir.clone(), source })?;
         *self.thread() = Some(thread);
-        let bell = Arc::clone(&self.bell);
-        inner.values.help(move || bell.wish(|wishes| wishes.values = true));
+        let notifier = Arc::clone(&self.notifier);
+        inner.values.help(move || notifier.request(|requests| requests.values = true));
         Ok(())
     }
 
@@ -310,30 +310,30 @@ impl Worker {
 
     /// True while the worker has something to do, or is about to: it may hold a handle to the store.
     pub(super) fn is_busy(&self) -> bool {
-        let wishes = self.bell.wishes();
+        let requests = self.notifier.requests();
         let there = self.thread().as_ref().is_some_and(|thread| !thread.is_finished());
-        there && !wishes.stop && (wishes.any() || self.bell.busy.load(Ordering::Relaxed))
+        there && !requests.stop && (requests.any() || self.notifier.busy.load(Ordering::Relaxed))
     }
 
     /// Asks for a checkpoint.
     pub(crate) fn wake(&self) {
-        self.bell.wish(|wishes| wishes.checkpoint = true);
+        self.notifier.request(|requests| requests.checkpoint = true);
     }
 
     /// Asks for a log segment to be made ahead.
     pub(crate) fn wake_for_segment(&self) {
-        self.bell.wish(|wishes| wishes.segment = true);
+        self.notifier.request(|requests| requests.segment = true);
     }
 
     /// Asks for pages to be made ready for the writer.
     #[cold]
     pub(crate) fn wake_for_pages(&self) {
-        self.bell.wish(|wishes| wishes.pages = true);
+        self.notifier.request(|requests| requests.pages = true);
     }
 
     /// Ends the thread and waits for it, unless this is that thread (which then held the last handle).
     pub(crate) fn stop(&self) {
-        self.bell.wish(|wishes| wishes.stop = true);
+        self.notifier.request(|requests| requests.stop = true);
         let thread = self.thread().take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();

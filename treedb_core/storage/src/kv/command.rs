@@ -24,7 +24,7 @@
 use std::ops::Bound;
 
 use super::catalog::TableKind;
-use super::edit::Met;
+use super::edit::Outcome;
 use super::reads::Bounds;
 
 /// The format of a frame's payload.
@@ -95,15 +95,15 @@ impl Command<'_> {
 
     /// True if it changed nothing where it met this, and so is not logged: removing what is not there, adding a pair
     /// that is.
-    pub(crate) fn idle(&self, met: Met) -> bool {
+    pub(crate) fn is_noop(&self, outcome: Outcome) -> bool {
         match self {
             Command::Delete { .. }
             | Command::DeleteRow { .. }
             | Command::Clear { .. }
             | Command::DeleteRange { .. }
             | Command::DeletePair { .. }
-            | Command::DeleteRows { .. } => met == Met::Nothing,
-            Command::PutPair { .. } | Command::Create { .. } => met == Met::There,
+            | Command::DeleteRows { .. } => outcome == Outcome::Absent,
+            Command::PutPair { .. } | Command::Create { .. } => outcome == Outcome::Existed,
             Command::Put { .. } | Command::PutRow { .. } | Command::Drop { .. } | Command::Rename { .. } => {
                 false
             }
@@ -276,7 +276,7 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// The next command; `None` behind the last.
+    /// The next command; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<Command<'a>>, BadCommand> {
         if self.at == self.bytes.len() {
             return Ok(None);

@@ -5,12 +5,13 @@ use std::ops::Bound;
 
 use super::catalog::{self, Record, TableKind};
 use super::command::Command;
+use super::dup;
 use super::fingers::Fingers;
-use super::reads::{Bounds, above, below};
-use super::savepoint::Mark;
+use super::large_values::{INLINE, pointer};
+use super::pending::PendingCommits;
+use super::reads::{Bounds, is_above, is_below};
+use super::savepoint::SavepointState;
 use super::stalls::Debt;
-use super::unlogged::Unlogged;
-use super::values::{INLINE, pointer};
 use crate::btree::{Finger, RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::page::{Allocator, PageWriter, Pager};
 use crate::vlog::{self, ValueLog, ValuePtr};
@@ -26,7 +27,7 @@ const LARGE_FRAME: usize = 128 << 20;
 
 /// A table as the writer knows it.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenTable {
     record: Record,
     changed: bool,
 }
@@ -39,17 +40,17 @@ pub(crate) struct Writer {
     /// Root of the catalog, with the changes of the transaction in progress.
     pub(crate) catalog: TreeRoot,
     committed: TreeRoot,
-    pub(super) tables: BTreeMap<u32, Open>,
+    pub(super) tables: BTreeMap<u32, OpenTable>,
     pub(super) fingers: Fingers,
     /// The savepoints of the transaction in progress, the allocator has as many marks.
-    pub(super) type_bits: Vec<Mark>,
-    /// The frame being put together.
+    pub(super) savepoints: Vec<SavepointState>,
+    /// The frame being built.
     pub(crate) frame: Vec<u8>,
     /// Values the transaction appended, and values it made dead.
     pub(super) appended: Vec<ValuePtr>,
     pub(super) died: Vec<ValuePtr>,
     /// What the log lacks.
-    pub(crate) unlogged: Unlogged,
+    pub(crate) pending: PendingCommits,
     /// Bytes logged since the last checkpoint began.
     pub(crate) logged: u64,
     /// Pauses due because of them.
@@ -57,18 +58,18 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(alloc: Allocator, catalog: TreeRoot, unlogged: usize) -> Writer {
+    pub(crate) fn new(alloc: Allocator, catalog: TreeRoot, pending: usize) -> Writer {
         Writer {
             alloc,
             catalog,
             committed: catalog,
             tables: BTreeMap::new(),
             fingers: Fingers::default(),
-            type_bits: Vec::new(),
+            savepoints: Vec::new(),
             frame: Vec::new(),
             appended: Vec::new(),
             died: Vec::new(),
-            unlogged: Unlogged::new(unlogged),
+            pending: PendingCommits::new(pending),
             logged: 0,
             debt: Debt::default(),
         }
@@ -79,7 +80,7 @@ impl Writer {
         match self.tables.get(&id) {
             Some(open) => Ok(Some(open.record)),
             None => {
-                let _stay = pager.stay();
+                let _epoch = pager.enter_epoch();
                 catalog::record(pager, &self.catalog, id)
             }
         }
@@ -88,7 +89,7 @@ impl Writer {
     /// The transaction is published: returns the values it made dead.
     pub(crate) fn committed(&mut self) -> Vec<ValuePtr> {
         self.committed = self.catalog;
-        self.type_bits.clear();
+        self.savepoints.clear();
         self.appended.clear();
         // Memory that is touched for the first time costs more than the bytes copied there, so transactions of one size
         // use the same; but that of a large one is not kept by small ones.
@@ -103,9 +104,9 @@ impl Writer {
     /// The transaction is given up: its values are released.
     pub(crate) fn rolled_back(&mut self, values: &ValueLog) -> Result<()> {
         self.catalog = self.committed;
-        self.type_bits.clear();
+        self.savepoints.clear();
         self.tables.clear();
-        self.fingers.lift();
+        self.fingers.reset_all();
         self.frame.clear();
         self.died.clear();
         self.appended.drain(..).try_for_each(|ptr| values.release(ptr))
@@ -121,18 +122,18 @@ pub(crate) struct Edit<'a> {
 
 /// What a command met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum Outcome {
     /// The key, row or table was there before.
-    There,
+    Existed,
     /// It was not.
-    Nothing,
+    Absent,
     /// The table does not exist, or is of the other kind: nothing was done.
     NoTable,
 }
 
-impl From<bool> for Met {
-    fn from(there: bool) -> Met {
-        if there { Met::There } else { Met::Nothing }
+impl From<bool> for Outcome {
+    fn from(there: bool) -> Outcome {
+        if there { Outcome::Existed } else { Outcome::Absent }
     }
 }
 
@@ -150,7 +151,7 @@ impl Edit<'_> {
     }
 
     pub(super) fn put_record(&mut self, id: u32, record: Record) {
-        self.writer.tables.insert(id, Open { record, changed: true });
+        self.writer.tables.insert(id, OpenTable { record, changed: true });
     }
 
     /// Changes pages.
@@ -170,7 +171,7 @@ impl Edit<'_> {
     }
 
     /// Notes that a cell goes away. Counts the table's large values.
-    fn bury(&mut self, record: &mut Record, cell: Option<Value<'_>>) -> Result<()> {
+    fn mark_dead(&mut self, record: &mut Record, cell: Option<Value<'_>>) -> Result<()> {
         if let Some(cell) = cell.filter(|cell| cell.pointer) {
             self.writer.died.push(pointer(self.pager, cell)?);
             record.large = record.large.saturating_sub(1);
@@ -178,62 +179,60 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Applies a command. An error leaves the transaction unusable.
-    pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Met> {
-        let met = {
-            let _stay = self.pager.stay();
-            self.change(command)
-        };
-        self.pager.relieve();
-        met
-    }
-
-    fn change(&mut self, command: &Command<'_>) -> Result<Met> {
-        if !matches!(command, Command::Put { .. } | Command::PutRow { .. }) {
-            self.writer.fingers.lift_from(command.table());
-        }
-        match *command {
-            Command::Put { table, key, value } => self.put(table, key, value),
-            Command::Delete { table, key } => self.delete(table, key),
-            Command::PutRow { table, row, value } => self.put_row(table, row, value),
-            Command::DeleteRow { table, row } => self.delete_row(table, row),
-            Command::Create { table, kind, name } => self.create(table, kind, name),
-            Command::Drop { table, name } => self.drop(table, name),
-            Command::Clear { table } => self.clear(table),
-            Command::DeleteRange { table, bounds } => self.delete_range(table, bounds),
-            Command::PutPair { table, key, value } => self.put_pair(table, key, value),
-            Command::DeletePair { table, key, value } => self.delete_pair(table, key, value),
-            Command::DeleteRows { table, from, to } => self.delete_rows(table, from, to),
-            Command::Rename { table, old, new } => self.rename(table, old, new),
-        }
-    }
-
-    /// Does a put if `key` is above every key of the table; [`Met::There`] if one at or above it is.
-    pub(super) fn append(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        let met = {
-            let _stay = self.pager.stay();
-            self.append_inside(id, key, value)
-        };
-        self.pager.relieve();
-        met
-    }
-
-    fn append_inside(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        if let Some((mut sink, record, finger)) = self.plain(id, TableKind::Ordered, value) {
-            let done = Tree::append_at(&mut sink, &mut record.root, finger, key, Value::inline(value));
-            return done.map(|done| Met::from(!done));
-        }
-        let Some(record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
-        if !Tree::is_above_all(self.pager, &record.root, key)? {
-            return Ok(Met::There);
-        }
-        self.put(id, key, value)
-    }
-
-    /// What a put of `value` changes, for most puts: a small value into a table known, without large ones. Its record
-    /// is changed where it is.
+    /// Makes a change of pages within an epoch, then evicts pages that the cache has no room for.
     #[inline]
-    pub(super) fn plain(
+    pub(super) fn in_epoch<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let pager = self.pager;
+        let done = {
+            let _epoch = pager.enter_epoch();
+            change(self)
+        };
+        pager.evict_for_writer();
+        done
+    }
+
+    /// Applies a command. An error leaves the transaction unusable.
+    pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Outcome> {
+        self.in_epoch(|edit| {
+            if !matches!(command, Command::Put { .. } | Command::PutRow { .. }) {
+                edit.writer.fingers.reset_table(command.table());
+            }
+            match *command {
+                Command::Put { table, key, value } => edit.put(table, key, value),
+                Command::Delete { table, key } => edit.delete(table, key),
+                Command::PutRow { table, row, value } => edit.put_row(table, row, value),
+                Command::DeleteRow { table, row } => edit.delete_row(table, row),
+                Command::Create { table, kind, name } => edit.create(table, kind, name),
+                Command::Drop { table, name } => edit.drop(table, name),
+                Command::Clear { table } => edit.clear(table),
+                Command::DeleteRange { table, bounds } => edit.delete_range(table, bounds),
+                Command::PutPair { table, key, value } => edit.put_pair(table, key, value),
+                Command::DeletePair { table, key, value } => edit.delete_pair(table, key, value),
+                Command::DeleteRows { table, from, to } => edit.delete_rows(table, from, to),
+                Command::Rename { table, old, new } => edit.rename(table, old, new),
+            }
+        })
+    }
+
+    /// Does a put if `key` is above every key of the table; [`Outcome::Existed`] if one at or above it is.
+    pub(super) fn append(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Outcome> {
+        self.in_epoch(|edit| {
+            if let Some((mut sink, record, finger)) = edit.in_place(id, TableKind::Ordered, value) {
+                let done = Tree::append_at(&mut sink, &mut record.root, finger, key, Value::inline(value));
+                return done.map(|done| Outcome::from(!done));
+            }
+            let Some(record) = edit.record(id, TableKind::Ordered)? else { return Ok(Outcome::NoTable) };
+            if !Tree::is_above_all(edit.pager, &record.root, key)? {
+                return Ok(Outcome::Existed);
+            }
+            edit.put(id, key, value)
+        })
+    }
+
+    /// What a put of `value` changes in the common case: the value is inline and the table, whose record the writer has
+    /// loaded, has no large values. The record is changed in place. `None` in all other cases.
+    #[inline]
+    pub(super) fn in_place(
         &mut self,
         id: u32,
         kind: TableKind,
@@ -248,16 +247,16 @@ impl Edit<'_> {
         Some((self.pager.writer(alloc), &mut open.record, finger))
     }
 
-    fn put(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        if let Some((mut sink, record, finger)) = self.plain(id, TableKind::Ordered, value) {
+    fn put(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Outcome> {
+        if let Some((mut sink, record, finger)) = self.in_place(id, TableKind::Ordered, value) {
             return Tree::put_at(&mut sink, &mut record.root, finger, key, Value::inline(value))
-                .map(|new| Met::from(!new));
+                .map(|new| Outcome::from(!new));
         }
-        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Met::NoTable) };
+        let Some(mut record) = self.record(id, TableKind::Ordered)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
         if record.large > 0 {
             let old = Tree::get(pager, &record.root, key)?;
-            self.bury(&mut record, old)?;
+            self.mark_dead(&mut record, old)?;
         }
         let mut place = [0; 16];
         let cell = if value.len() <= INLINE {
@@ -274,40 +273,40 @@ impl Edit<'_> {
         let finger = fingers.of(id, alloc.own());
         let new = Tree::put_at(&mut pager.writer(alloc), &mut record.root, finger, key, cell)?;
         self.put_record(id, record);
-        Ok(Met::from(!new))
+        Ok(Outcome::from(!new))
     }
 
-    fn delete(&mut self, id: u32, key: &[u8]) -> Result<Met> {
-        let Some(mut record) = self.record_with_keys(id)? else { return Ok(Met::NoTable) };
+    fn delete(&mut self, id: u32, key: &[u8]) -> Result<Outcome> {
+        let Some(mut record) = self.record_with_keys(id)? else { return Ok(Outcome::NoTable) };
         if record.kind == TableKind::Dup {
             return self.delete_values(id, record, key);
         }
         let pager = self.pager;
         if record.large > 0 {
             let old = Tree::get(pager, &record.root, key)?;
-            self.bury(&mut record, old)?;
+            self.mark_dead(&mut record, old)?;
         }
         let before = record.root;
         let there = Tree::delete(&mut pager.writer(&mut self.writer.alloc), &mut record.root, key)?;
         if record.root != before {
             self.put_record(id, record);
         }
-        Ok(Met::from(there))
+        Ok(Outcome::from(there))
     }
 
-    fn put_row(&mut self, id: u32, row: u64, value: &[u8]) -> Result<Met> {
-        if let Some((mut sink, record, finger)) = self.plain(id, TableKind::Rows, value) {
+    fn put_row(&mut self, id: u32, row: u64, value: &[u8]) -> Result<Outcome> {
+        if let Some((mut sink, record, finger)) = self.in_place(id, TableKind::Rows, value) {
             let Record { root, next_row, .. } = record;
             return RowTree::put_at(&mut sink, root, next_row, finger, row, Value::inline(value))
-                .map(|new| Met::from(!new));
+                .map(|new| Outcome::from(!new));
         }
-        self.writer.fingers.lift_from(id);
-        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
+        self.writer.fingers.reset_table(id);
+        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };
         if record.large > 0 {
             let old = RowTree::get(pager, &root.tree, row)?;
-            self.bury(&mut record, old)?;
+            self.mark_dead(&mut record, old)?;
         }
         let mut place = [0; 16];
         let cell = if value.len() <= INLINE {
@@ -323,73 +322,74 @@ impl Edit<'_> {
         let new = RowTree::put(&mut pager.writer(&mut self.writer.alloc), &mut root, row, cell)?;
         (record.root, record.next_row) = (root.tree, root.next);
         self.put_record(id, record);
-        Ok(Met::from(!new))
+        Ok(Outcome::from(!new))
     }
 
-    fn delete_row(&mut self, id: u32, row: u64) -> Result<Met> {
-        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
+    fn delete_row(&mut self, id: u32, row: u64) -> Result<Outcome> {
+        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };
         if record.large > 0 {
             let old = RowTree::get(pager, &root.tree, row)?;
-            self.bury(&mut record, old)?;
+            self.mark_dead(&mut record, old)?;
         }
         let there = RowTree::delete(&mut pager.writer(&mut self.writer.alloc), &mut root, row)?;
         if record.root != root.tree {
             (record.root, record.next_row) = (root.tree, root.next);
             self.put_record(id, record);
         }
-        Ok(Met::from(there))
+        Ok(Outcome::from(there))
     }
 
-    fn create(&mut self, id: u32, kind: TableKind, name: &str) -> Result<Met> {
+    fn create(&mut self, id: u32, kind: TableKind, name: &str) -> Result<Outcome> {
+        dup::check_kind(kind)?;
         if catalog::by_name(self.pager, &self.writer.catalog, name)?.is_some() {
-            return Ok(Met::There);
+            return Ok(Outcome::Existed);
         }
         let mut sink = self.pager.writer(&mut self.writer.alloc);
         catalog::create(&mut sink, &mut self.writer.catalog, id, kind, name)?;
-        self.writer.tables.insert(id, Open { record: Record::new(kind), changed: false });
-        Ok(Met::Nothing)
+        self.writer.tables.insert(id, OpenTable { record: Record::new(kind), changed: false });
+        Ok(Outcome::Absent)
     }
 
-    fn drop(&mut self, id: u32, name: &str) -> Result<Met> {
+    fn drop(&mut self, id: u32, name: &str) -> Result<Outcome> {
         let pager = self.pager;
         let named = catalog::by_name(pager, &self.writer.catalog, name)?.is_some_and(|table| table.id == id);
         let Some(mut record) = self.writer.record(pager, id)?.filter(|_| named) else {
-            return Ok(Met::NoTable);
+            return Ok(Outcome::NoTable);
         };
         self.empty(&mut record)?;
         let mut sink = pager.writer(&mut self.writer.alloc);
         catalog::remove(&mut sink, &mut self.writer.catalog, id, name)?;
         self.writer.tables.remove(&id);
-        Ok(Met::There)
+        Ok(Outcome::Existed)
     }
 
-    fn rename(&mut self, id: u32, old: &str, new: &str) -> Result<Met> {
+    fn rename(&mut self, id: u32, old: &str, new: &str) -> Result<Outcome> {
         let (pager, root) = (self.pager, self.writer.catalog);
         let named = catalog::by_name(pager, &root, old)?.is_some_and(|table| table.id == id);
         if !named || catalog::by_name(pager, &root, new)?.is_some() {
-            return Ok(Met::NoTable);
+            return Ok(Outcome::NoTable);
         }
         let mut sink = pager.writer(&mut self.writer.alloc);
         catalog::rename(&mut sink, &mut self.writer.catalog, id, old, new)?;
-        Ok(Met::There)
+        Ok(Outcome::Existed)
     }
 
-    fn delete_rows(&mut self, id: u32, from: u64, to: u64) -> Result<Met> {
-        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Met::NoTable) };
+    fn delete_rows(&mut self, id: u32, from: u64, to: u64) -> Result<Outcome> {
+        let Some(mut record) = self.record(id, TableKind::Rows)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };
         let mut rows = Vec::new();
         let mut cursor = RowTree::cursor(pager, &root);
         let mut on = cursor.seek(from)?;
         while let Some((row, cell)) = cursor.row().filter(|&(row, _)| on && row < to) {
-            self.bury(&mut record, Some(cell))?;
+            self.mark_dead(&mut record, Some(cell))?;
             rows.push(row);
             on = cursor.next()?;
         }
         if rows.is_empty() {
-            return Ok(Met::Nothing);
+            return Ok(Outcome::Absent);
         }
         if rows.len() as u64 == root.tree.entries {
             RowTree::clear(&mut self.sink(), &mut root)?;
@@ -400,7 +400,7 @@ impl Edit<'_> {
         }
         record.root = root.tree;
         self.put_record(id, record);
-        Ok(Met::There)
+        Ok(Outcome::Existed)
     }
 
     /// Removes everything in a table; the numbers of its rows are not given again.
@@ -409,7 +409,7 @@ impl Edit<'_> {
         let mut root = RowRoot { tree: record.root, next: record.next_row };
         match record.kind {
             TableKind::Ordered => {
-                self.bury_range(record, (Bound::Unbounded, Bound::Unbounded))?;
+                self.mark_range_dead(record, (Bound::Unbounded, Bound::Unbounded))?;
                 Tree::clear(&mut pager.writer(&mut self.writer.alloc), &mut record.root)
             }
             TableKind::Dup => {
@@ -420,7 +420,7 @@ impl Edit<'_> {
                 if record.large > 0 {
                     let mut cursor = RowTree::cursor(pager, &root);
                     while cursor.next()? {
-                        self.bury(record, cursor.row().map(|(_, cell)| cell))?;
+                        self.mark_dead(record, cursor.row().map(|(_, cell)| cell))?;
                     }
                 }
                 RowTree::clear(&mut pager.writer(&mut self.writer.alloc), &mut root)?;
@@ -431,7 +431,7 @@ impl Edit<'_> {
     }
 
     /// Notes that the large values within `bounds` go away. Nothing is read if the table has none.
-    fn bury_range(&mut self, record: &mut Record, bounds: Bounds<'_>) -> Result<()> {
+    fn mark_range_dead(&mut self, record: &mut Record, bounds: Bounds<'_>) -> Result<()> {
         if record.large == 0 {
             return Ok(());
         }
@@ -441,14 +441,14 @@ impl Edit<'_> {
             Bound::Unbounded => cursor.first()?,
         };
         while on && record.large > 0 {
-            // Most values are not large, and their keys need not be put together.
+            // Most values are not large, and their keys need not be assembled.
             let cell = cursor.value().filter(|cell| cell.pointer);
             if let (Some(cell), Some(key)) = (cell, cursor.key()?) {
-                if !below(key, bounds.1) {
+                if !is_below(key, bounds.1) {
                     break;
                 }
-                if above(key, bounds.0) {
-                    self.bury(record, Some(cell))?;
+                if is_above(key, bounds.0) {
+                    self.mark_dead(record, Some(cell))?;
                 }
             }
             on = cursor.next()?;
@@ -456,34 +456,34 @@ impl Edit<'_> {
         Ok(())
     }
 
-    fn clear(&mut self, id: u32) -> Result<Met> {
-        let Some(mut record) = self.writer.record(self.pager, id)? else { return Ok(Met::NoTable) };
+    fn clear(&mut self, id: u32) -> Result<Outcome> {
+        let Some(mut record) = self.writer.record(self.pager, id)? else { return Ok(Outcome::NoTable) };
         if record.root.entries == 0 {
-            return Ok(Met::Nothing);
+            return Ok(Outcome::Absent);
         }
         self.empty(&mut record)?;
         self.put_record(id, record);
-        Ok(Met::There)
+        Ok(Outcome::Existed)
     }
 
-    fn delete_range(&mut self, id: u32, bounds: Bounds<'_>) -> Result<Met> {
-        let Some(mut record) = self.record_with_keys(id)? else { return Ok(Met::NoTable) };
+    fn delete_range(&mut self, id: u32, bounds: Bounds<'_>) -> Result<Outcome> {
+        let Some(mut record) = self.record_with_keys(id)? else { return Ok(Outcome::NoTable) };
         match record.kind {
             TableKind::Dup => self.free_values_in(&mut record, bounds)?,
-            _ => self.bury_range(&mut record, bounds)?,
+            _ => self.mark_range_dead(&mut record, bounds)?,
         }
         let mut sink = self.pager.writer(&mut self.writer.alloc);
         let removed = Tree::delete_range(&mut sink, &mut record.root, bounds)?;
         if removed > 0 {
             self.put_record(id, record);
         }
-        Ok(Met::from(removed > 0))
+        Ok(Outcome::from(removed > 0))
     }
 
     /// Writes the changed records into the catalog and returns its root, ready to be published.
     pub(crate) fn finish(&mut self) -> Result<[u8; 16]> {
         let Writer { alloc, catalog, tables, .. } = &mut *self.writer;
-        let _stay = self.pager.stay();
+        let _epoch = self.pager.enter_epoch();
         let mut sink = self.pager.writer(alloc);
         for (&id, open) in tables.iter_mut().filter(|(_, open)| open.changed) {
             catalog::store(&mut sink, catalog, id, &open.record)?;

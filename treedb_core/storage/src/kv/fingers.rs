@@ -7,7 +7,7 @@ const COUNT: usize = 4;
 
 /// The finger of a table, and since when its pages have been the writer's own.
 #[derive(Debug, Default)]
-struct Placed {
+struct TableFinger {
     table: u32,
     own: u64,
     finger: Finger,
@@ -17,36 +17,36 @@ struct Placed {
 /// transaction without a commit, going back to a savepoint) lifts all.
 #[derive(Debug, Default)]
 pub(super) struct Fingers {
-    places: [Placed; COUNT],
+    slots: [TableFinger; COUNT],
 }
 
 impl Fingers {
-    fn place(&mut self, table: u32) -> &mut Placed {
-        &mut self.places[table as usize % COUNT]
+    fn slot(&mut self, table: u32) -> &mut TableFinger {
+        &mut self.slots[table as usize % COUNT]
     }
 
     /// The finger of `table`, while pages born since `own` are the writer's own.
     #[inline]
     pub(super) fn of(&mut self, table: u32, own: u64) -> &mut Finger {
-        let place = self.place(table);
-        if (place.table, place.own) != (table, own) {
-            (place.table, place.own) = (table, own);
-            place.finger.lift();
+        let slot = self.slot(table);
+        if (slot.table, slot.own) != (table, own) {
+            (slot.table, slot.own) = (table, own);
+            slot.finger.reset();
         }
-        &mut place.finger
+        &mut slot.finger
     }
 
     /// Lifts the finger of `table`.
     #[inline]
-    pub(super) fn lift_from(&mut self, table: u32) {
-        let place = self.place(table);
-        if place.table == table {
-            place.finger.lift();
+    pub(super) fn reset_table(&mut self, table: u32) {
+        let slot = self.slot(table);
+        if slot.table == table {
+            slot.finger.reset();
         }
     }
 
     /// Lifts all fingers.
-    pub(super) fn lift(&mut self) {
-        self.places.iter_mut().for_each(|place| place.finger.lift());
+    pub(super) fn reset_all(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.finger.reset());
     }
 }

@@ -1,68 +1,72 @@
 //! The key/value store: tables, transactions, cursors, recovery.
 //!
-//! | file | noun |
+//! | file | what |
 //! |---|---|
-//! | `store` | [`Store`]: a directory opened |
+//! | `store` | [`Store`]: an open directory |
 //! | `options` | [`Options`], [`Durability`] |
 //! | `catalog` | [`Table`]: names, kinds and roots, in a tree of their own |
-//! | `reads` | [`Reads`]: what every transaction offers |
-//! | `cursor` | [`Cursor`], [`Range`], [`Rows`] |
-//! | `hold`, `arena` | what cursors and transactions keep in memory if the page file is not mapped |
-//! | `figures` | [`TableStats`]: a table in numbers |
-//! | `snapshot` | [`ReadTxn`] and [`Snapshot`]: a transaction pinned for reading |
+//! | `reads` | [`Reads`]: the reads that every transaction offers |
+//! | `record_cache` | the table records that a thread used last |
+//! | `cursor`, `two_ended` | [`Cursor`], [`Range`], [`Rows`] |
+//! | `pinned_cursor` | cursors that pin their leaf while pages may leave memory |
+//! | `arena` | memory for what a transaction has read, with a bounded page cache |
+//! | `stats` | [`TableStats`] |
+//! | `snapshot` | [`ReadTxn`], [`Snapshot`], [`SharedReadTxn`] |
 //! | `write` | [`WriteTxn`]: the one writer |
-//! | [`leveldb`] | LevelDB's interface over a store |
-//! | `optimistic` | [`OptimisticTxn`]: many writers at once, checked when they commit |
-//! | `put_all` | many entries put in one call |
-//! | `savepoint` | [`Savepoint`]: points in a write transaction to go back to |
-//! | `write_cursor` | [`WriteCursor`]: a cursor that changes what it stands on |
-//! | `batch` | [`Batch`]: changes put together beforehand |
-//! | `codec` | [`TypedKey`], [`TypedValue`]: Rust values as bytes of keys and of values |
+//! | `put_all` | many entries stored in one call |
+//! | `savepoint` | [`Savepoint`]: a point in a write transaction to roll back to |
+//! | `write_cursor` | [`WriteCursor`]: a cursor that puts and deletes |
+//! | `batch` | [`Batch`]: changes collected before the transaction that makes them |
+//! | `codec` | [`TypedKey`], [`TypedValue`]: Rust values as bytes of keys and values |
 //! | `typed` | [`TypedTable`]: a table whose keys and values have types |
 //! | `dup` | tables with many values under a key: [`DupCursor`], [`TypedDupTable`] |
+//! | `leveldb` | LevelDB's interface over a store |
+//! | `optimistic` | [`OptimisticTxn`]: many writers at once, checked when they commit |
+//! | `backoff` | random waits between attempts of a transaction that conflicts |
 //! | `command` | the changes of a transaction as a log frame |
 //! | `edit` | commands applied to pages, by a transaction or by recovery |
-//! | `fingers` | where the last puts went |
-//! | `unlogged` | commits that the log does not have |
-//! | `values` | large values, in the value log |
-//! | `gate` | who is the writer |
+//! | `fingers` | where the last puts of each table went |
+//! | `pending` | commits that are not in the log yet |
+//! | `large_values` | values in the value log |
+//! | `writer_lock` | the lock that makes its holder the writer |
 //! | `recover` | opening: the newest checkpoint and the log's frames after it |
-//! | `checkpoint` | making the page file catch up, and the thread that does |
+//! | `checkpoint` | bringing the page file up to date, and the thread that does it |
 //! | `backup` | copies of a live store, into a directory or a stream |
-//! | `housekeeping` | changes that no command says |
-//! | `stalls` | what holds writers up, and slowing them down before |
+//! | `maintenance` | transactions that move pages and values but change no content |
+//! | `stalls` | what holds writers up, and how they are slowed down gradually |
 //! | `read_ahead` | whether the system reads ahead in the files |
-//! | `reclaim` | keeping the value log at most half dead |
+//! | `reclaim` | keeping at least half of the value log live |
 //! | `compact` | making the files small |
-//! | `check` | everything in the directory against everything else |
+//! | `check` | comparing everything in the directory with everything else |
 //!
 //! # A directory
 //!
 //! ```text
 //! pages     the page file: trees of tables, and the catalog tree
-//! log/      the command log: what happened since the page file's last checkpoint
+//! log/      the command log: changes since the page file's last checkpoint
 //! values/   the value log: values too large for a page
-//! LOCK      held while a process has the directory open
+//! LOCK      locked while a process has the directory open
 //! ```
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! * A transaction is all or nothing: for readers, and after any crash.
 //! * A crash loses a suffix of the commits, never one from the middle, whatever their durability.
 //! * A durable commit that returned survives a power cut, and with it every commit before it. So does a durable
 //!   commit that changed nothing: it is a barrier.
 //! * A relaxed commit that returned survives the death of the process, and with it every commit before it.
-//! * Readers see the state of one moment, are never blocked and block nobody.
+//! * Readers see the state of one moment. They are never blocked and block no one.
 //! * A failed write or flush poisons the store: it refuses writes until it is opened again.
 //!
-//! # How a commit goes
+//! # How a commit works
 //!
-//! The transaction changes copies of pages in the map, and writes its commands, values included, into a frame.
-//! Commit appends the frame to the log, publishes the new root in memory, lets the next writer in, and then, if
-//! durable, waits for the log's group flush. A checkpoint later flushes pages and values and switches the meta
-//! page; the log up to there is cut. A crash loses the map's unflushed pages, and recovery replays the frames.
+//! The transaction changes copies of pages in memory, and writes its commands, values included, into a frame.
+//! Commit appends the frame to the log, publishes the new root in memory, admits the next writer, and then, if the
+//! commit is durable, waits for the log's group flush. A later checkpoint flushes pages and values, switches the meta
+//! page, and truncates the log. A crash loses the unflushed pages, and recovery replays the frames.
 
 mod arena;
+mod backoff;
 mod backup;
 mod batch;
 mod catalog;
@@ -72,53 +76,64 @@ mod codec;
 mod command;
 mod compact;
 mod cursor;
+#[cfg(feature = "dup-tables")]
+mod dup;
+#[cfg(not(feature = "dup-tables"))]
+#[path = "dup_disabled.rs"]
 mod dup;
 mod edit;
-mod figures;
 mod fingers;
-mod gate;
-mod hold;
-mod housekeeping;
+mod large_values;
+#[cfg(feature = "leveldb")]
 pub mod leveldb;
+mod maintenance;
+#[cfg(feature = "optimistic")]
 mod optimistic;
 mod options;
+mod pending;
+mod pinned_cursor;
 mod put_all;
 mod read_ahead;
 mod reads;
 mod reclaim;
+mod record_cache;
 mod recover;
 mod savepoint;
 mod snapshot;
 mod stalls;
+mod stats;
 mod store;
+mod two_ended;
 mod typed;
-mod unlogged;
-mod values;
 mod write;
 mod write_cursor;
+mod writer_lock;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "dup-tables", feature = "leveldb", feature = "optimistic"))]
 mod tests;
 
-pub use crate::page::{CacheStats, Reader};
-pub use backup::Copied;
+pub use crate::page::{CacheStats, PageCounts, Reader};
+pub use crate::vlog::ValueLogStats;
+pub use crate::wal::LogStats;
+pub use backoff::backoff;
+pub use backup::BackupProgress;
 pub use batch::Batch;
 pub use catalog::{MAX_NAME, Table, TableKind};
 pub use check::CheckReport;
 pub use codec::{KeyBuf, TypedKey, TypedValue};
-pub use compact::Compacted;
+pub use compact::CompactProgress;
 pub use cursor::{Cursor, Range, Rows};
+#[cfg(feature = "dup-tables")]
 pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;
-pub use figures::TableStats;
-pub use optimistic::pause;
+#[cfg(feature = "optimistic")]
 pub use optimistic::{Isolation, OptimisticCursor, OptimisticRange, OptimisticTxn};
 pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};
 pub use savepoint::Savepoint;
-pub use snapshot::Beside;
-pub use snapshot::{ReadTxn, Snapshot};
+pub use snapshot::{ReadTxn, SharedReadTxn, Snapshot};
 pub use stalls::StallStats;
+pub use stats::TableStats;
 pub use store::{Stats, Store};
 pub use typed::{TypedRange, TypedTable};
 pub use write::WriteTxn;

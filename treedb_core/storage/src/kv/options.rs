@@ -17,7 +17,7 @@ pub enum Durability {
     /// It is visible, and costs no write: it becomes durable with the next commit of another durability, or with the
     /// next checkpoint. A crash before that, be it of the process alone, loses a complete recent suffix of such
     /// commits, never one from the middle. Their changes are kept in memory for the next logged
-    /// commit, up to [`Options::unlogged_bytes`]; behind more than that, it waits for a checkpoint instead of the log.
+    /// commit, up to [`Options::pending_bytes`]; after more than that, it waits for a checkpoint instead of the log.
     None,
 }
 
@@ -51,8 +51,9 @@ pub struct Options {
     /// file with many times this number of pages takes about one and a half times.
     pub checkpoint_dead_pages: usize,
     /// Bytes of changes by commits with [`Durability::None`] that are kept in memory for the next logged commit.
-    pub unlogged_bytes: usize,
+    pub pending_bytes: usize,
     /// Bytes of keys of recent commits that are kept in memory while an optimistic transaction is open.
+    #[cfg(feature = "optimistic")]
     pub optimistic_bytes: usize,
     /// Checkpoints that fall due are made by a thread of the store's own. Without it, the commit that makes one
     /// due makes it.
@@ -70,7 +71,7 @@ pub struct Options {
     pub read_ahead: Option<bool>,
     /// The database's key: every page, every log frame with changes and every large value is encrypted and authenticated,
     /// see [`cipher`](crate::cipher). An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
-    /// 64 MiB if that says nothing. A database is made with or without a key for good; a copy by
+    /// 64 MiB if that says nothing. A database is made with or without a key permanently; a copy by
     /// [`Store::backup`](super::Store::backup) and [`Store::restore`](super::Store::restore) may be made with another.
     pub key: Option<Key>,
     /// Pages of 4 KiB that the page file grows by at least.
@@ -88,7 +89,8 @@ impl Default for Options {
             disk: Arc::new(RealDisk),
             checkpoint_log_bytes: 64 << 20,
             checkpoint_dead_pages: 1 << 16,
-            unlogged_bytes: 1 << 20,
+            pending_bytes: 1 << 20,
+            #[cfg(feature = "optimistic")]
             optimistic_bytes: 16 << 20,
             background: true,
             max_bytes: 1 << 40,

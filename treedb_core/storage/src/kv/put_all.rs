@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use super::catalog::{Record, Table, TableKind};
 use super::command::Command;
-use super::edit::{Edit, check_limits, check_row};
+use super::edit::{check_limits, check_row};
+use super::large_values::INLINE;
 use super::reads::Reads;
-use super::values::INLINE;
 use super::write::{Change, WriteTxn};
 use crate::Result;
-use crate::btree::{Finger, RowTree, Tree};
-use crate::page::PageWriter;
+use crate::btree::{RowTree, Tree};
 
 impl WriteTxn {
     /// Stores `entries`, keys and values, one after the other, as [`WriteTxn::put`] would. Keys that rise cost a good
@@ -25,7 +24,7 @@ impl WriteTxn {
         }
         let mut rest = entries;
         while let Some((key, value)) = rest.first() {
-            let several = if plain { self.change()?.put_next(table.id, rest)? } else { None };
+            let several = if plain { self.change()?.put_run(table.id, rest)? } else { None };
             let count = match several {
                 Some(count) => count,
                 None => {
@@ -53,7 +52,7 @@ impl WriteTxn {
         }
         let (mut row, mut rest) = (first, values);
         while let Some(value) = rest.first() {
-            let several = if plain { self.change()?.append_next(table.id, row, rest)? } else { None };
+            let several = if plain { self.change()?.append_run(table.id, row, rest)? } else { None };
             let count = match several {
                 Some(count) => count,
                 None => {
@@ -69,53 +68,37 @@ impl WriteTxn {
 }
 
 impl Change<'_> {
-    /// Stores the first of `values`, small ones, as row `row`, which is the next, and what goes with it; how many. `None`,
-    /// and no change, if it is not as simple as that.
-    fn append_next(&mut self, table: u32, row: u64, values: &[&[u8]]) -> Result<Option<usize>> {
-        let Some(count) = self.change(|edit| edit.append_next(table, values))? else { return Ok(None) };
-        for (row, value) in (row..).zip(values.iter().take(count)) {
+    /// Stores the first of `values`, all inline, as row `row`, which is the next, and as many of the following as go into
+    /// the same leaf. Returns how many; `None`, and no change, if they must be put one by one.
+    fn append_run(&mut self, table: u32, row: u64, values: &[&[u8]]) -> Result<Option<usize>> {
+        let appended = self.edit(|edit| {
+            edit.in_epoch(|edit| match edit.in_place(table, TableKind::Rows, &[]) {
+                Some((mut sink, Record { root, next_row, .. }, finger)) => {
+                    RowTree::append_next(&mut sink, root, next_row, finger, values).map(Some)
+                }
+                None => Ok(None),
+            })
+        })?;
+        for (row, value) in (row..).zip(values.iter().take(appended.unwrap_or(0))) {
             Command::PutRow { table, row, value }.encode(&mut self.writer.frame);
         }
-        Ok(Some(count))
+        Ok(appended)
     }
 
-    /// Puts the first of `entries`, small ones, and what goes with it; how many. `None`, and no change, if it is not as
-    /// simple as that.
-    fn put_next(&mut self, table: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<usize>> {
-        let Some(count) = self.change(|edit| edit.put_next(table, entries))? else { return Ok(None) };
-        for &(key, value) in entries.iter().take(count) {
+    /// Puts the first of `entries`, all inline, and as many of the following as go to the same place of the same leaf.
+    /// Returns how many; `None`, and no change, if they must be put one by one.
+    fn put_run(&mut self, table: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<usize>> {
+        let put = self.edit(|edit| {
+            edit.in_epoch(|edit| match edit.in_place(table, TableKind::Ordered, &[]) {
+                Some((mut sink, record, finger)) => {
+                    Tree::put_next(&mut sink, &mut record.root, finger, entries).map(Some)
+                }
+                None => Ok(None),
+            })
+        })?;
+        for &(key, value) in entries.iter().take(put.unwrap_or(0)) {
             Command::Put { table, key, value }.encode(&mut self.writer.frame);
         }
-        Ok(Some(count))
-    }
-}
-
-impl Edit<'_> {
-    fn put_next(&mut self, id: u32, entries: &[(&[u8], &[u8])]) -> Result<Option<usize>> {
-        self.in_place(id, TableKind::Ordered, |sink, record, finger| {
-            Tree::put_next(sink, &mut record.root, finger, entries)
-        })
-    }
-
-    fn append_next(&mut self, id: u32, values: &[&[u8]]) -> Result<Option<usize>> {
-        self.in_place(id, TableKind::Rows, |sink, Record { root, next_row, .. }, finger| {
-            RowTree::append_next(sink, root, next_row, finger, values)
-        })
-    }
-
-    /// Changes a table whose record can be changed where it is; `None`, and no change, if it cannot.
-    fn in_place(
-        &mut self,
-        id: u32,
-        kind: TableKind,
-        change: impl FnOnce(&mut PageWriter<'_>, &mut Record, &mut Finger) -> Result<usize>,
-    ) -> Result<Option<usize>> {
-        let done = {
-            let _stay = self.pager.stay();
-            let Some((mut sink, record, finger)) = self.plain(id, kind, &[]) else { return Ok(None) };
-            change(&mut sink, record, finger)
-        };
-        self.pager.relieve();
-        done.map(Some)
+        Ok(put)
     }
 }

@@ -1,24 +1,25 @@
 //! What every transaction offers for reading.
 
-use std::cell::Cell;
 use std::ops::Bound;
 
 use super::arena::Arena;
 use super::catalog::{self, Record, Table, TableKind};
 use super::cursor::{Cursor, Range, Rows};
-use super::dup::{DupCursor, DupValues, Held, Pairs};
-use super::figures::TableStats;
-use super::values;
+#[cfg(feature = "dup-tables")]
+use super::dup::{DupCursor, DupValues, KeyValues, Pairs};
+use super::large_values;
+use super::stats::TableStats;
 use crate::Result;
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::page::Pager;
 use crate::vlog::ValueLog;
+use treedb_formats::key::after_prefix;
 
 /// From where to where: both ends may be included, excluded or open.
 pub type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
 /// Whether `key` is not below a range that begins at `low`.
-pub(crate) fn above(key: &[u8], low: Bound<&[u8]>) -> bool {
+pub(crate) fn is_above(key: &[u8], low: Bound<&[u8]>) -> bool {
     match low {
         Bound::Included(low) => key >= low,
         Bound::Excluded(low) => key > low,
@@ -27,7 +28,7 @@ pub(crate) fn above(key: &[u8], low: Bound<&[u8]>) -> bool {
 }
 
 /// Whether `key` is not above a range that ends at `high`.
-pub(crate) fn below(key: &[u8], high: Bound<&[u8]>) -> bool {
+pub(crate) fn is_below(key: &[u8], high: Bound<&[u8]>) -> bool {
     match high {
         Bound::Included(high) => key <= high,
         Bound::Excluded(high) => key < high,
@@ -35,51 +36,51 @@ pub(crate) fn below(key: &[u8], high: Bound<&[u8]>) -> bool {
     }
 }
 
-/// A key, put together from its page, and its value, borrowed from there.
+/// A key, assembled from its page, and its value, borrowed from there.
 pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 
-/// Where a transaction reads. Not for use outside: it seals [`Reads`].
+/// Where a transaction reads. Not part of the API: it seals [`Reads`].
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Look<'a> {
+pub struct ReadContext<'a> {
     pub(crate) pager: &'a Pager,
     pub(crate) values: &'a ValueLog,
     /// Where answers are copied to, if the page file is not mapped.
     pub(crate) arena: Option<&'a Arena>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> ReadContext<'a> {
     /// [`Reads::get`], of a file that is not mapped.
     #[cold]
     fn get_copied(self, root: &TreeRoot, key: &[u8]) -> Result<Option<&'a [u8]>> {
-        let _stay = self.pager.stay();
+        let _epoch = self.pager.enter_epoch();
         self.answer(Tree::get(self.pager, root, key)?)
     }
 
     /// [`Reads::row`], of a file that is not mapped.
     #[cold]
     fn row_copied(self, root: &TreeRoot, row: u64) -> Result<Option<&'a [u8]>> {
-        let _stay = self.pager.stay();
+        let _epoch = self.pager.enter_epoch();
         self.answer(RowTree::get(self.pager, root, row)?)
     }
 
     fn answer(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
-        cell.map(|cell| values::answer(self.pager, self.values, cell, self.arena)).transpose()
+        cell.map(|cell| large_values::answer(self.pager, self.values, cell, self.arena)).transpose()
     }
 
-    /// Shows `visit` the value of a cell, which is read during a stay; false if there is none.
+    /// Passes `visit` the value of a cell, which is read within an epoch; false if there is none.
     fn lend(self, cell: Option<Value<'_>>, visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Some(cell) = cell else { return Ok(false) };
         if cell.pointer && self.arena.is_some() {
-            visit(values::copy(self.pager, self.values, cell, &mut Vec::new())?);
+            visit(large_values::copy(self.pager, self.values, cell, &mut Vec::new())?);
         } else {
-            visit(values::resolve(self.pager, self.values, cell)?);
+            visit(large_values::resolve(self.pager, self.values, cell)?);
         }
         Ok(true)
     }
 }
 
-/// What the catalog says of a table. Not for use outside.
+/// What the catalog says of a table. Not part of the API.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Found(pub(crate) Record);
@@ -105,7 +106,7 @@ impl Found {
 /// does not exist in this transaction, `TableMismatch` if it is of the other kind, `Corrupt` for damage.
 pub trait Reads {
     #[doc(hidden)]
-    fn look(&self) -> Look<'_>;
+    fn context(&self) -> ReadContext<'_>;
     #[doc(hidden)]
     fn catalog(&self) -> Result<TreeRoot>;
     #[doc(hidden)]
@@ -117,7 +118,7 @@ pub trait Reads {
         Ok(self.find(table)?.0.root)
     }
 
-    /// A file without a name for what does not fit in memory; `None` where there is none to be had.
+    /// A file without a name for what does not fit in memory; `None` where none is available.
     #[doc(hidden)]
     fn scratch(&self) -> Result<Option<std::fs::File>> {
         Ok(None)
@@ -125,15 +126,15 @@ pub trait Reads {
 
     /// The table with this name, `None` if there is none.
     fn table(&self, name: &str) -> Result<Option<Table>> {
-        let pager = self.look().pager;
-        let _stay = pager.stay();
+        let pager = self.context().pager;
+        let _epoch = pager.enter_epoch();
         catalog::by_name(pager, &self.catalog()?, name)
     }
 
     /// All tables, by name.
     fn tables(&self) -> Result<Vec<Table>> {
-        let pager = self.look().pager;
-        let _stay = pager.stay();
+        let pager = self.context().pager;
+        let _epoch = pager.enter_epoch();
         catalog::all(pager, &self.catalog()?)
     }
 
@@ -142,33 +143,33 @@ pub trait Reads {
     fn get(&self, table: &Table, key: &[u8]) -> Result<Option<&[u8]>> {
         table.expect(TableKind::Ordered)?;
         let root = self.root(table)?;
-        let look = self.look();
-        if look.arena.is_some() {
-            return look.get_copied(&root, key);
+        let context = self.context();
+        if context.arena.is_some() {
+            return context.get_copied(&root, key);
         }
-        match Tree::get(look.pager, &root, key)? {
-            Some(cell) => values::resolve(look.pager, look.values, cell).map(Some),
+        match Tree::get(context.pager, &root, key)? {
+            Some(cell) => large_values::resolve(context.pager, context.values, cell).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Lends the value of `key` to `visit`; false, and no visit, if it is not there. Whatever the store's cache is,
+    /// Calls `visit` with the value of `key`; returns false, without a call, if it is not there. Whatever the store's cache is,
     /// nothing is copied but large values, and nothing is kept.
     fn visit(&self, table: &Table, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
-        let look = self.look();
-        let _stay = look.pager.stay();
-        look.lend(Tree::get(look.pager, &found.0.root, key)?, visit)
+        let context = self.context();
+        let _epoch = context.pager.enter_epoch();
+        context.lend(Tree::get(context.pager, &found.0.root, key)?, visit)
     }
 
-    /// Lends row `row` to `visit`, as [`Reads::visit`] does.
+    /// Calls `visit` with row `row`, as [`Reads::visit`] does.
     fn visit_row(&self, table: &Table, row: u64, visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         table.expect(TableKind::Rows)?;
         let found = self.find(table)?;
-        let look = self.look();
-        let _stay = look.pager.stay();
-        look.lend(RowTree::get(look.pager, &found.0.root, row)?, visit)
+        let context = self.context();
+        let _epoch = context.pager.enter_epoch();
+        context.lend(RowTree::get(context.pager, &found.0.root, row)?, visit)
     }
 
     /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than so many single reads: keys
@@ -177,11 +178,12 @@ pub trait Reads {
     fn get_many(&self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<&[u8]>>> {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
-        let look = self.look();
+        let context = self.context();
         let mut values = Vec::with_capacity(keys.len());
-        let _stay = look.pager.stay();
-        Tree::get_many(look.pager, &found.0.root, keys, &mut |_, cell| {
-            let value = cell.map(|cell| values::answer(look.pager, look.values, cell, look.arena));
+        let _epoch = context.pager.enter_epoch();
+        Tree::get_many(context.pager, &found.0.root, keys, &mut |_, cell| {
+            let value =
+                cell.map(|cell| large_values::answer(context.pager, context.values, cell, context.arena));
             values.push(value.transpose()?);
             Ok(())
         })?;
@@ -192,35 +194,35 @@ pub trait Reads {
     fn first(&self, table: &Table) -> Result<Option<Entry<'_>>> {
         let mut cursor = self.cursor(table)?;
         cursor.first()?;
-        cursor.keep(self.look().arena)
+        cursor.keep(self.context().arena)
     }
 
     /// The highest key and its value, `None` if the table is empty.
     fn last(&self, table: &Table) -> Result<Option<Entry<'_>>> {
         let mut cursor = self.cursor(table)?;
         cursor.last()?;
-        cursor.keep(self.look().arena)
+        cursor.keep(self.context().arena)
     }
 
     /// A cursor over the keys, not yet on any.
     fn cursor(&self, table: &Table) -> Result<Cursor<'_>> {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
-        let look = self.look();
-        Ok(Cursor::new(look.pager, look.values, &found.0.root))
+        let context = self.context();
+        Ok(Cursor::new(context.pager, context.values, &found.0.root))
     }
 
     /// Keys and values within `bounds`, from both ends.
     fn range(&self, table: &Table, bounds: Bounds<'_>) -> Result<Range<'_>> {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
-        let look = self.look();
-        Ok(Range::new(look, &found.0.root, bounds))
+        let context = self.context();
+        Ok(Range::new(context, &found.0.root, bounds))
     }
 
     /// Keys that begin with `prefix`, and their values, from both ends. The empty prefix is that of all keys.
     fn prefix(&self, table: &Table, prefix: &[u8]) -> Result<Range<'_>> {
-        let end = above_prefix(prefix);
+        let end = after_prefix(prefix);
         let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.range(table, (Bound::Included(prefix), to))
     }
@@ -230,12 +232,12 @@ pub trait Reads {
     fn row(&self, table: &Table, row: u64) -> Result<Option<&[u8]>> {
         table.expect(TableKind::Rows)?;
         let root = self.root(table)?;
-        let look = self.look();
-        if look.arena.is_some() {
-            return look.row_copied(&root, row);
+        let context = self.context();
+        if context.arena.is_some() {
+            return context.row_copied(&root, row);
         }
-        match RowTree::get(look.pager, &root, row)? {
-            Some(cell) => values::resolve(look.pager, look.values, cell).map(Some),
+        match RowTree::get(context.pager, &root, row)? {
+            Some(cell) => large_values::resolve(context.pager, context.values, cell).map(Some),
             None => Ok(None),
         }
     }
@@ -244,8 +246,8 @@ pub trait Reads {
     fn rows(&self, table: &Table, from: u64) -> Result<Rows<'_>> {
         table.expect(TableKind::Rows)?;
         let found = self.find(table)?;
-        let look = self.look();
-        Ok(Rows::new(look, &found.rows(), from))
+        let context = self.context();
+        Ok(Rows::new(context, &found.rows(), from))
     }
 
     /// Number of entries: of keys, of rows, of pairs in a dup table.
@@ -258,8 +260,8 @@ pub trait Reads {
     fn estimate(&self, table: &Table, (from, to): Bounds<'_>) -> Result<u64> {
         table.expect(TableKind::Ordered)?;
         let root = self.root(table)?;
-        let pager = self.look().pager;
-        let _stay = pager.stay();
+        let pager = self.context().pager;
+        let _epoch = pager.enter_epoch();
         let part = |key: &[u8]| Tree::part_below(pager, &root, key);
         let low = match from {
             Bound::Included(key) | Bound::Excluded(key) if !key.is_empty() => part(key)?,
@@ -278,140 +280,73 @@ pub trait Reads {
     }
 
     /// Whether `value` is one of the values of `key` in a dup table.
+    #[cfg(feature = "dup-tables")]
     fn contains_pair(&self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
-        let _stay = self.look().pager.stay();
-        match self.held(table, key)? {
-            Some(held) => held.contains(self.look().pager, value),
+        let _epoch = self.context().pager.enter_epoch();
+        match self.key_values(table, key)? {
+            Some(held) => held.contains(self.context().pager, value),
             None => Ok(false),
         }
     }
 
     /// How many values `key` has in a dup table. They are not read for it.
+    #[cfg(feature = "dup-tables")]
     fn count_values(&self, table: &Table, key: &[u8]) -> Result<u64> {
-        Ok(self.held(table, key)?.map_or(0, |held| held.count()))
+        Ok(self.key_values(table, key)?.map_or(0, |held| held.count()))
     }
 
     /// The values of `key` in a dup table, from both ends.
+    #[cfg(feature = "dup-tables")]
     fn values(&self, table: &Table, key: &[u8]) -> Result<DupValues<'_>> {
         self.values_in(table, key, (Bound::Unbounded, Bound::Unbounded))
     }
 
     /// The values of `key` in a dup table that are within `bounds`, from both ends.
+    #[cfg(feature = "dup-tables")]
     fn values_in(&self, table: &Table, key: &[u8], bounds: Bounds<'_>) -> Result<DupValues<'_>> {
-        let held = self.held(table, key)?;
-        DupValues::new(self.look(), held, bounds)
+        let held = self.key_values(table, key)?;
+        DupValues::new(self.context(), held, bounds)
     }
 
     /// The pairs of the keys within `bounds` in a dup table, by key and then by value, from both ends.
+    #[cfg(feature = "dup-tables")]
     fn pairs(&self, table: &Table, bounds: Bounds<'_>) -> Result<Pairs<'_>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Ok(Pairs::new(self.look().pager, &found.0.root, bounds))
+        Ok(Pairs::new(self.context().pager, &found.0.root, bounds))
     }
 
     /// A cursor over the pairs of a dup table, not yet on any.
+    #[cfg(feature = "dup-tables")]
     fn dup_cursor(&self, table: &Table) -> Result<DupCursor<'_>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Ok(DupCursor::new(self.look().pager, &found.0.root))
+        Ok(DupCursor::new(self.context().pager, &found.0.root))
     }
 
+    #[cfg(feature = "dup-tables")]
     #[doc(hidden)]
-    fn held(&self, table: &Table, key: &[u8]) -> Result<Option<Held<'_>>> {
+    fn key_values(&self, table: &Table, key: &[u8]) -> Result<Option<KeyValues<'_>>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        let look = self.look();
-        let _stay = look.pager.stay();
-        let Some(cell) = Tree::get(look.pager, &found.0.root, key)? else { return Ok(None) };
-        let bytes = look.arena.map_or(cell.bytes, |arena| arena.keep(cell.bytes));
-        Held::open(look.pager, Value { bytes, ..cell }).map(Some)
+        let context = self.context();
+        let _epoch = context.pager.enter_epoch();
+        let Some(cell) = Tree::get(context.pager, &found.0.root, key)? else { return Ok(None) };
+        let bytes = context.arena.map_or(cell.bytes, |arena| arena.keep(cell.bytes));
+        KeyValues::open(context.pager, Value { bytes, ..cell }).map(Some)
     }
 
-    /// Figures of a table; its branches are read for them, not its leaves, but for a dup table with many values under
+    /// Statistics of a table; its branches are read for them, not its leaves, but for a dup table with many values under
     /// some key.
     fn table_stats(&self, table: &Table) -> Result<TableStats> {
         let found = self.find(table)?;
-        let pager = self.look().pager;
-        let _stay = pager.stay();
+        let pager = self.context().pager;
+        let _epoch = pager.enter_epoch();
         TableStats::of(pager, table, &found.0)
     }
 
-    /// Figures of all tables, by name.
+    /// Statistics of all tables, by name.
     fn all_table_stats(&self) -> Result<Vec<TableStats>> {
         self.tables()?.iter().map(|table| self.table_stats(table)).collect()
-    }
-}
-
-/// The lowest key above all that begin with `prefix`; `None` if there is none.
-pub(crate) fn above_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
-    let mut end = prefix.get(..=last)?.to_vec();
-    *end.last_mut()? += 1;
-    Some(end)
-}
-
-/// The records of tables that this thread looked at last, so that reads do not descend the catalog each time. A
-/// published transaction never changes, so what is known of it holds for every snapshot of it.
-pub(crate) mod known {
-    use super::{Cell, Pager, Record, Result, Table, TreeRoot, catalog};
-
-    #[derive(Clone, Copy)]
-    struct Known {
-        /// Which pager of this process, which of its transactions, which table.
-        of: (u64, u64, u32),
-        record: Record,
-    }
-
-    thread_local! {
-        static KNOWN: [Cell<Option<Known>>; 16] = const { [const { Cell::new(None) }; 16] };
-    }
-
-    #[inline(always)]
-    fn slot_of(known: &[Cell<Option<Known>>; 16], table: &Table) -> Option<Known> {
-        known[table.id as usize % known.len()].get()
-    }
-
-    /// The root of `table` in transaction `txn` of `pager`, which has this catalog.
-    #[inline(always)]
-    pub(crate) fn root(
-        pager: &Pager,
-        txn: u64,
-        table: &Table,
-        catalog: impl FnOnce() -> Result<TreeRoot>,
-    ) -> Result<TreeRoot> {
-        // Nothing but the root is copied: this is part of every get.
-        match KNOWN.with(|known| slot_of(known, table)) {
-            Some(known) if known.of == (pager.id(), txn, table.id) => Ok(known.record.root),
-            _ => Ok(learn(pager, txn, table, catalog)?.root),
-        }
-    }
-
-    /// The record of `table` in transaction `txn` of `pager`, which has this catalog.
-    #[inline]
-    pub(crate) fn record(
-        pager: &Pager,
-        txn: u64,
-        table: &Table,
-        catalog: impl FnOnce() -> Result<TreeRoot>,
-    ) -> Result<Record> {
-        match KNOWN.with(|known| slot_of(known, table)) {
-            Some(known) if known.of == (pager.id(), txn, table.id) => Ok(known.record),
-            _ => learn(pager, txn, table, catalog),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn learn(
-        pager: &Pager,
-        txn: u64,
-        table: &Table,
-        catalog: impl FnOnce() -> Result<TreeRoot>,
-    ) -> Result<Record> {
-        let _stay = pager.stay();
-        let record = catalog::record(pager, &catalog()?, table.id)?.ok_or_else(|| table.gone())?;
-        let of = (pager.id(), txn, table.id);
-        KNOWN.with(|known| known[table.id as usize % known.len()].set(Some(Known { of, record })));
-        Ok(record)
     }
 }

@@ -31,7 +31,7 @@ impl Inner {
             let mut records = self.values.records(segment)?;
             let mut more = true;
             while more {
-                more = self.housekeep(|edit| {
+                more = self.run_maintenance(|edit| {
                     let mut bytes = 0;
                     while bytes < STEP {
                         let Some(record) = records.next().transpose()? else { return Ok(false) };
@@ -60,7 +60,7 @@ impl Edit<'_> {
         let Some(table) = self.writer.record(self.pager, id)?.filter(|table| table.kind == kind) else {
             return Ok(());
         };
-        let stay = self.pager.stay();
+        let epoch = self.pager.enter_epoch();
         let (cell, command) = match kind {
             TableKind::Ordered => (
                 Tree::get(self.pager, &table.root, key)?,
@@ -78,7 +78,7 @@ impl Edit<'_> {
             }
         };
         let live = cell.is_some_and(|cell: Value<'_>| cell.pointer && cell.bytes == record.ptr.to_bytes());
-        drop(stay);
+        drop(epoch);
         if live {
             self.apply(&command)?;
         }

@@ -10,13 +10,15 @@ use std::sync::{Arc, OnceLock};
 
 use super::checkpoint::Worker;
 use super::command::{BadCommand, Commands, FORMAT};
-use super::edit::{Edit, Met, Writer};
-use super::gate::Gate;
-use super::optimistic::History;
+use super::dup;
+use super::edit::{Edit, Outcome, Writer};
+use super::large_values::{DeadValues, decode_state};
+#[cfg(feature = "optimistic")]
+use super::optimistic::RecentCommits;
 use super::options::Options;
 use super::stalls::Stalls;
 use super::store::Inner;
-use super::values::{Dead, decode_state};
+use super::writer_lock::WriterLock;
 use crate::btree::TreeRoot;
 use crate::cipher::Keys;
 use crate::disk::Disk;
@@ -70,20 +72,23 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let catalog = TreeRoot::from_bytes(&opened.meta.root).ok_or_else(|| {
         pager.damaged(crate::page::PageId::NONE, 0, "the root of the catalog in the meta page", "other bytes")
     })?;
-    let mut writer = Writer::new(alloc, catalog, options.unlogged_bytes);
+    dup::check_supported(&pager, &catalog)?;
+    let mut writer = Writer::new(alloc, catalog, options.pending_bytes);
     writer.logged = log.stats().bytes;
-    let dead = Dead::default();
+    let dead = DeadValues::default();
     replay(&pager, &values, &dead, &mut writer, &mut frames, &dir.join(LOG))?;
-    let history = History::new(options.optimistic_bytes);
+    #[cfg(feature = "optimistic")]
+    let recent_commits = RecentCommits::new(options.optimistic_bytes);
     let inner = Inner {
         dir: dir.to_path_buf(),
         options,
         pager,
         values,
         log,
-        gate: Gate::new(Box::new(writer)),
+        writer_lock: WriterLock::new(Box::new(writer)),
         dead,
-        history,
+        #[cfg(feature = "optimistic")]
+        recent_commits,
         checkpointing: Mutex::new(()),
         worker: Worker::default(),
         stalls: Stalls::default(),
@@ -115,7 +120,7 @@ fn open_values(
 /// what a new file system has.
 const UNFINISHED: [&str; 5] = [LOCK_FILE, LOG, VALUES, "pages.new", "lost+found"];
 
-/// Refuses to make a store among files that are somebody else's.
+/// Refuses to make a store among files that are another program's.
 fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
     match disk.list(dir)?.iter().find(|name| !UNFINISHED.contains(&name.as_str())) {
         None => Ok(()),
@@ -192,7 +197,7 @@ fn lost_page_file(dir: &Path) -> Corruption {
 fn replay(
     pager: &Pager,
     values: &ValueLog,
-    dead: &Dead,
+    dead: &DeadValues,
     writer: &mut Writer,
     frames: &mut Recovery,
     log: &Path,
@@ -211,9 +216,9 @@ fn replay(
         }
         let mut commands = Commands::of_frame(frame.payload).map_err(bad)?;
         while let Some(command) = commands.next().map_err(bad)? {
-            let met = Edit { pager, values, writer }.apply(&command)?;
+            let outcome = Edit { pager, values, writer }.apply(&command)?;
             // A frame was written on top of exactly this state: what it removes is there, what it creates is not.
-            if met == Met::NoTable || command.idle(met) {
+            if outcome == Outcome::NoTable || command.is_noop(outcome) {
                 return Err(bad(BadCommand { at: 0, expected: "commands that fit what is there" }));
             }
         }

@@ -21,7 +21,7 @@ pub struct Savepoint {
 
 /// What a savepoint goes back to.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct SavepointState {
     serial: u64,
     catalog: TreeRoot,
     frame: usize,
@@ -33,20 +33,20 @@ impl Writer {
     fn mark(&mut self) -> Savepoint {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mark = Mark {
+        let mark = SavepointState {
             serial,
             catalog: self.catalog,
             frame: self.frame.len(),
             appended: self.appended.len(),
             died: self.died.len(),
         };
-        self.type_bits.push(mark);
-        self.alloc.mark();
+        self.savepoints.push(mark);
+        self.alloc.savepoint();
         Savepoint { serial }
     }
 
-    fn place_of(&self, savepoint: &Savepoint) -> Result<usize> {
-        self.type_bits.iter().position(|mark| mark.serial == savepoint.serial).ok_or_else(|| {
+    fn index_of(&self, savepoint: &Savepoint) -> Result<usize> {
+        self.savepoints.iter().position(|mark| mark.serial == savepoint.serial).ok_or_else(|| {
             Error::Invalid(
                 "the savepoint is gone: it was released, rolled back over, or is another transaction's"
                     .into(),
@@ -54,11 +54,11 @@ impl Writer {
         })
     }
 
-    fn go_back(&mut self, index: usize, values: &ValueLog) -> Result<()> {
-        self.type_bits.truncate(index + 1);
-        let Some(mark) = self.type_bits.last() else { return Ok(()) };
-        self.alloc.go_back(index);
-        self.fingers.lift();
+    fn roll_back_to(&mut self, index: usize, values: &ValueLog) -> Result<()> {
+        self.savepoints.truncate(index + 1);
+        let Some(mark) = self.savepoints.last() else { return Ok(()) };
+        self.alloc.rollback_to(index);
+        self.fingers.reset_all();
         self.catalog = mark.catalog;
         self.tables.clear();
         self.frame.truncate(mark.frame);
@@ -71,7 +71,7 @@ impl WriteTxn {
     /// Marks this point of the transaction, so that what comes after it can be undone alone. Savepoints nest: each lies
     /// inside those made before it. A commit keeps what has not been undone.
     ///
-    /// Pages changed before are copied when they are changed again behind a savepoint, so one before every change
+    /// Pages changed before are copied when they are changed again after a savepoint, so one before every change
     /// makes a transaction slower.
     ///
     /// # Errors
@@ -98,8 +98,8 @@ impl WriteTxn {
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let inner = std::sync::Arc::clone(&self.inner);
         let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
-        let index = writer.place_of(savepoint)?;
-        let gone_back = writer.go_back(index, &inner.values);
+        let index = writer.index_of(savepoint)?;
+        let gone_back = writer.roll_back_to(index, &inner.values);
         self.broken = gone_back.is_err();
         gone_back.inspect_err(|error| inner.poison(error))
     }
@@ -110,9 +110,9 @@ impl WriteTxn {
     /// `Invalid` if the savepoint is gone, or of another transaction.
     pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
         let writer = self.working()?;
-        let index = writer.place_of(&savepoint)?;
-        writer.type_bits.truncate(index);
-        writer.alloc.unmark(index);
+        let index = writer.index_of(&savepoint)?;
+        writer.savepoints.truncate(index);
+        writer.alloc.release_savepoint(index);
         Ok(())
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::Arena;
 use super::catalog::Table;
-use super::reads::{Found, Look, Reads, known};
+use super::reads::{Found, ReadContext, Reads};
+use super::record_cache;
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::page::Pin;
@@ -25,8 +26,8 @@ impl Pinned {
     }
 
     #[inline]
-    fn look<'a>(&'a self, inner: &'a Inner) -> Look<'a> {
-        Look { pager: &inner.pager, values: &inner.values, arena: self.arena.as_deref() }
+    fn context<'a>(&'a self, inner: &'a Inner) -> ReadContext<'a> {
+        ReadContext { pager: &inner.pager, values: &inner.values, arena: self.arena.as_deref() }
     }
 
     fn forget(&mut self) {
@@ -41,12 +42,12 @@ impl Pinned {
 
     #[inline]
     fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
-        known::record(&inner.pager, self.pin.txn(), table, || self.catalog()).map(Found)
+        record_cache::record(&inner.pager, self.pin.txn(), table, || self.catalog()).map(Found)
     }
 
     #[inline(always)]
     fn root(&self, inner: &Inner, table: &Table) -> Result<TreeRoot> {
-        known::root(&inner.pager, self.pin.txn(), table, || self.catalog())
+        record_cache::root(&inner.pager, self.pin.txn(), table, || self.catalog())
     }
 }
 
@@ -92,8 +93,8 @@ impl Drop for ReadTxn {
 
 impl Reads for ReadTxn {
     #[inline]
-    fn look(&self) -> Look<'_> {
-        self.pinned.look(&self.inner)
+    fn context(&self) -> ReadContext<'_> {
+        self.pinned.context(&self.inner)
     }
 
     fn scratch(&self) -> Result<Option<std::fs::File>> {
@@ -117,7 +118,7 @@ impl Reads for ReadTxn {
 
 /// A reader of a transaction that another one pinned, for another thread or beside it in the same: it holds no pin, but keeps the pin's owner.
 #[derive(Debug)]
-pub struct Beside {
+pub struct SharedReadTxn {
     txn: u64,
     root: [u8; 16],
     arena: Option<Box<Arena>>,
@@ -125,13 +126,13 @@ pub struct Beside {
     _pinned: Arc<Mutex<ReadTxn>>,
 }
 
-impl Beside {
+impl SharedReadTxn {
     /// Another reader of what `pinned` reads.
-    pub fn new(pinned: &Arc<Mutex<ReadTxn>>) -> Beside {
+    pub fn new(pinned: &Arc<Mutex<ReadTxn>>) -> SharedReadTxn {
         let txn = pinned.lock().unwrap_or_else(PoisonError::into_inner);
         let arena = if txn.inner.pager.is_mapped() { None } else { new_arena() };
         let (pin, inner) = (&txn.pinned.pin, Arc::clone(&txn.inner));
-        Beside { txn: pin.txn(), root: *pin.root(), arena, inner, _pinned: Arc::clone(pinned) }
+        SharedReadTxn { txn: pin.txn(), root: *pin.root(), arena, inner, _pinned: Arc::clone(pinned) }
     }
 
     /// Number of the transaction it sees.
@@ -140,10 +141,10 @@ impl Beside {
     }
 }
 
-impl Reads for Beside {
+impl Reads for SharedReadTxn {
     #[inline]
-    fn look(&self) -> Look<'_> {
-        Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
+    fn context(&self) -> ReadContext<'_> {
+        ReadContext { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
     }
 
     fn scratch(&self) -> Result<Option<std::fs::File>> {
@@ -156,7 +157,7 @@ impl Reads for Beside {
 
     #[inline]
     fn find(&self, table: &Table) -> Result<Found> {
-        known::record(&self.inner.pager, self.txn, table, || self.catalog()).map(Found)
+        record_cache::record(&self.inner.pager, self.txn, table, || self.catalog()).map(Found)
     }
 }
 
@@ -193,8 +194,8 @@ impl Drop for Snapshot<'_> {
 
 impl Reads for Snapshot<'_> {
     #[inline]
-    fn look(&self) -> Look<'_> {
-        self.pinned.look(self.inner)
+    fn context(&self) -> ReadContext<'_> {
+        self.pinned.context(self.inner)
     }
 
     fn catalog(&self) -> Result<TreeRoot> {

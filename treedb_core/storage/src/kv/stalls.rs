@@ -1,7 +1,7 @@
 //! What holds writers up, and slowing them down before something must.
 //!
 //! The log may grow by as much as its limit while a checkpoint is being written. Beyond that each commit waits a little
-//! behind its own bytes, more the further the log is over its limit: so a writer that is faster than the disk comes down
+//! after its own bytes, more the further the log is over its limit: so a writer that is faster than the disk comes down
 //! to the disk's speed by and by, instead of standing still for the rest of a checkpoint.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,14 +8,15 @@ use std::time::Duration;
 use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
 use super::edit::Writer;
-use super::gate::Gate;
-use super::optimistic::History;
+use super::large_values::DeadValues;
+#[cfg(feature = "optimistic")]
+use super::optimistic::RecentCommits;
 use super::options::{Durability, Options};
 use super::recover;
 use super::snapshot::{ReadTxn, Snapshot};
 use super::stalls::{StallStats, Stalls};
-use super::values::Dead;
 use super::write::WriteTxn;
+use super::writer_lock::WriterLock;
 use crate::page::{CacheStats, PageCounts, Pager, Reader};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -37,12 +38,13 @@ pub(crate) struct Inner {
     pub(crate) pager: Pager,
     pub(crate) values: ValueLog,
     pub(crate) log: Log,
-    /// Whoever takes this is the writer.
-    pub(crate) gate: Gate<Box<Writer>>,
-    pub(crate) dead: Dead,
+    /// The thread that takes this is the writer.
+    pub(crate) writer_lock: WriterLock<Box<Writer>>,
+    pub(crate) dead: DeadValues,
     /// What optimistic transactions are checked against.
-    pub(crate) history: History,
-    /// Held for the length of a checkpoint.
+    #[cfg(feature = "optimistic")]
+    pub(crate) recent_commits: RecentCommits,
+    /// KeyValues for the length of a checkpoint.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) worker: Worker,
     pub(crate) stalls: Stalls,
@@ -60,7 +62,7 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Figures of a store, each taken as of now but not all at the same moment.
+/// Statistics of a store, each taken as of now but not all at the same moment.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -134,7 +136,7 @@ impl Store {
     }
 
     /// Waits until every commit that has returned is durable, whatever its durability. So a row of weaker commits can
-    /// be made durable by one wait behind the last. It becomes the writer for a moment: a thread that holds a
+    /// be made durable by one wait after the last. It becomes the writer for a moment: a thread that holds a
     /// [`WriteTxn`] waits for itself.
     ///
     /// # Errors
@@ -151,7 +153,7 @@ impl Store {
         check::check(&self.inner)
     }
 
-    /// Figures. Waits for nobody.
+    /// Statistics. Never blocks.
     pub fn stats(&self) -> Stats {
         let inner = &self.inner;
         let (pins, log) = (inner.pager.pinned(), inner.log.stats());
@@ -170,7 +172,7 @@ impl Store {
     }
 
     /// The snapshots alive, the one of the oldest transaction first: an old one keeps pages and values from being
-    /// used again. Waits for nobody.
+    /// used again. Never blocks.
     pub fn readers(&self) -> Vec<Reader> {
         self.inner.pager.readers()
     }
@@ -196,7 +198,7 @@ impl Store {
     /// transaction is such a handle itself.
     pub fn close(self) -> Result<()> {
         self.inner.worker.stop();
-        self.inner.shut()
+        self.inner.shut_down()
     }
 }
 
@@ -224,20 +226,20 @@ impl Inner {
         self.failure.get().cloned().or_else(|| self.log.poisoned()).or_else(|| self.values.poisoned())
     }
 
-    /// Refuses writes for good, because of `error`.
+    /// Refuses writes permanently, because of `error`.
     pub(crate) fn poison(&self, error: &Error) {
         let _ = self.failure.set(error.to_string());
     }
 
-    /// Becomes the writer for the length of `work`. Should that panic, the store is poisoned, because nobody knows what
+    /// Becomes the writer for the length of `work`. Should that panic, the store is poisoned, because no one knows what
     /// is half done, and the writer is there for those who wait.
-    pub(crate) fn as_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
-        let mut writer = self.gate.take();
+    pub(crate) fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
+        let mut writer = self.writer_lock.acquire();
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut writer)));
         if done.is_err() {
             self.poison(&Error::Invalid("a writer of this store panicked".into()));
         }
-        self.gate.give(writer);
+        self.writer_lock.release(writer);
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -255,8 +257,8 @@ impl Inner {
     }
 
     /// The last checkpoint, and the end of writing. Does nothing the second time.
-    fn shut(&self) -> Result<()> {
-        let first = self.as_writer(|_| !self.closed.swap(true, Ordering::AcqRel));
+    fn shut_down(&self) -> Result<()> {
+        let first = self.with_writer(|_| !self.closed.swap(true, Ordering::AcqRel));
         if !first {
             return Ok(());
         }
@@ -269,9 +271,9 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// As `close`; errors have nobody to go to, and the next opening recovers.
+    /// As `close`; errors have no one to go to, and the next opening recovers.
     fn drop(&mut self) {
         self.worker.stop();
-        let _ = self.shut();
+        let _ = self.shut_down();
     }
 }

@@ -15,9 +15,9 @@ use crate::{Error, Result};
 /// `TableMismatch` where its bytes cannot be theirs.
 ///
 /// ```
-/// use treedb_core::kv::{Store, TypedTable};
+/// use treedb_storage::{Store, TypedTable};
 ///
-/// # fn main() -> treedb_core::Result<()> {
+/// # fn main() -> treedb_storage::Result<()> {
 /// # let dir = tempfile::tempdir().expect("a temporary directory");
 /// let store = Store::open(dir.path())?;
 /// let mut txn = store.begin_write()?;
@@ -186,7 +186,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 }
 
 /// The keys and values of a [`TypedTable`] between two bounds, from either end. After an error of the table it is at
-/// its end; behind one entry of another type it goes on.
+/// its end; after one entry of another type it goes on.
 pub struct TypedRange<'r, K, V> {
     range: Range<'r>,
     table: TypedTable<K, V>,

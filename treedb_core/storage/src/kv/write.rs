@@ -6,16 +6,16 @@ use super::arena::Arena;
 use super::batch::Batch;
 use super::catalog::{self, MAX_NAME, Table, TableKind};
 use super::command::{Command, Commands, FORMAT};
-use super::dup::check_pair;
-use super::edit::{Edit, Met, Writer, check_limits, check_row};
+use super::dup;
+use super::edit::{Edit, Outcome, Writer, check_limits, check_row};
 use super::options::Durability;
-use super::reads::{Bounds, Found, Look, Reads};
+use super::reads::{Bounds, Found, ReadContext, Reads};
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::wal;
 use crate::{Error, Result};
 
-/// The write transaction: there is one at a time. It sees its own changes; nobody else does before
+/// The write transaction: there is one at a time. It sees its own changes; no one else does before
 /// [`commit`](WriteTxn::commit). Dropping it without a commit undoes everything.
 ///
 /// An error that says the caller asked for something impossible (`KeyTooLong`, `ValueTooLong`, `NoSuchTable`,
@@ -39,29 +39,18 @@ pub(super) struct Change<'t> {
 }
 
 impl Change<'_> {
-    /// Applies a command and adds it to the frame.
-    pub(super) fn run(&mut self, command: &Command<'_>) -> Result<Met> {
-        self.make(command, |edit| edit.apply(command), |met| command.idle(met))
-    }
-
-    /// Makes the change that `command` says, and adds it to the frame unless what it met makes it idle.
-    #[inline]
-    fn make(
-        &mut self,
-        command: &Command<'_>,
-        change: impl FnOnce(&mut Edit<'_>) -> Result<Met>,
-        idle: impl FnOnce(Met) -> bool,
-    ) -> Result<Met> {
-        let met = self.change(change)?;
-        if met != Met::NoTable && !idle(met) {
+    /// Applies a command and adds it to the frame, unless it changed nothing.
+    pub(super) fn run(&mut self, command: &Command<'_>) -> Result<Outcome> {
+        let outcome = self.edit(|edit| edit.apply(command))?;
+        if outcome != Outcome::NoTable && !command.is_noop(outcome) {
             command.encode(&mut self.writer.frame);
         }
-        Ok(met)
+        Ok(outcome)
     }
 
-    /// Makes a change of pages, which the caller adds to the frame. An error leaves the transaction broken.
+    /// Changes pages; the caller adds the commands to the frame. An error leaves the transaction broken.
     #[inline]
-    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn edit<T>(&mut self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
         if *self.broken {
             return Err(WriteTxn::ended());
         }
@@ -78,10 +67,10 @@ impl Change<'_> {
 impl WriteTxn {
     pub(crate) fn new(inner: Arc<Inner>) -> Result<WriteTxn> {
         inner.refuse_writes()?;
-        let mut writer = inner.gate.take();
+        let mut writer = inner.writer_lock.acquire();
         // The store may have been poisoned or closed while this waited.
         if let Err(error) = inner.refuse_writes() {
-            inner.gate.give(writer);
+            inner.writer_lock.release(writer);
             return Err(error);
         }
         inner.pager.begin(&mut writer.alloc);
@@ -113,28 +102,26 @@ impl WriteTxn {
         }
     }
 
-    fn run(&mut self, command: &Command<'_>) -> Result<Met> {
-        self.change()?.run(command)
-    }
-
+    /// Makes a change in a table; whether what it is about existed.
     fn run_on(&mut self, table: &Table, command: &Command<'_>) -> Result<bool> {
-        match self.run(command)? {
-            Met::There => Ok(true),
-            Met::Nothing => Ok(false),
-            Met::NoTable => Err(table.gone()),
+        match self.change()?.run(command)? {
+            Outcome::Existed => Ok(true),
+            Outcome::Absent => Ok(false),
+            Outcome::NoTable => Err(table.gone()),
         }
     }
 
     /// Creates a table. `TableMismatch` if the name is taken; `Invalid` for an empty name or one over [`MAX_NAME`]
     /// bytes.
     pub fn create_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        dup::check_kind(kind)?;
         self.check_name(name)?;
         let id = {
-            let pager = self.look().pager;
-            let _stay = pager.stay();
+            let pager = self.context().pager;
+            let _epoch = pager.enter_epoch();
             catalog::next_number(pager, &self.catalog()?)?
         };
-        self.run(&Command::Create { table: id, kind, name })?;
+        self.change()?.run(&Command::Create { table: id, kind, name })?;
         Ok(Table { id, name: name.into(), kind })
     }
 
@@ -158,7 +145,7 @@ impl WriteTxn {
         let Some(table) = self.table(old)? else { return Ok(false) };
         if old != new {
             self.check_name(new)?;
-            self.run(&Command::Rename { table: table.id, old, new })?;
+            self.change()?.run(&Command::Rename { table: table.id, old, new })?;
         }
         Ok(true)
     }
@@ -171,10 +158,12 @@ impl WriteTxn {
         }
     }
 
-    /// Removes a table and everything in it; false if there is none of this name. Its handles are dead for good.
+    /// Removes a table and everything in it; false if there is none of this name. Its handles are dead permanently.
     pub fn drop_table(&mut self, name: &str) -> Result<bool> {
         match self.table(name)? {
-            Some(table) => Ok(self.run(&Command::Drop { table: table.id, name })? == Met::There),
+            Some(table) => {
+                Ok(self.change()?.run(&Command::Drop { table: table.id, name })? == Outcome::Existed)
+            }
             None => Ok(false),
         }
     }
@@ -236,18 +225,17 @@ impl WriteTxn {
     pub fn append(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
         check_limits(key, value.len())?;
-        let command = Command::Put { table: table.id, key, value };
-        match self.change()?.make(
-            &command,
-            |edit| edit.append(table.id, key, value),
-            |met| met == Met::There,
-        )? {
-            Met::Nothing => Ok(()),
-            Met::There => Err(Error::Invalid(format!(
+        let mut change = self.change()?;
+        match change.edit(|edit| edit.append(table.id, key, value))? {
+            Outcome::Absent => {
+                Command::Put { table: table.id, key, value }.encode(&mut change.writer.frame);
+                Ok(())
+            }
+            Outcome::Existed => Err(Error::Invalid(format!(
                 "table {:?} has a key at or above the appended one: append in rising order, or put",
                 table.name()
             ))),
-            Met::NoTable => Err(table.gone()),
+            Outcome::NoTable => Err(table.gone()),
         }
     }
 
@@ -272,19 +260,22 @@ impl WriteTxn {
 
     /// Adds `value` to the values of `key` in a dup table; false, and no change, if it is among them. `KeyTooLong`
     /// over [`MAX_KEY`](super::MAX_KEY), `ValueTooLong` over [`MAX_DUP_VALUE`](super::MAX_DUP_VALUE).
+    #[cfg(feature = "dup-tables")]
     pub fn put_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
         table.expect(TableKind::Dup)?;
-        check_pair(key, value)?;
+        dup::check_pair(key, value)?;
         self.run_on(table, &Command::PutPair { table: table.id, key, value }).map(|there| !there)
     }
 
     /// Removes `value` from the values of `key` in a dup table; false if it was not among them.
+    #[cfg(feature = "dup-tables")]
     pub fn delete_pair(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<bool> {
         table.expect(TableKind::Dup)?;
         self.run_on(table, &Command::DeletePair { table: table.id, key, value })
     }
 
     /// Removes `key` with all its values from a dup table and returns how many there were.
+    #[cfg(feature = "dup-tables")]
     pub fn delete_values(&mut self, table: &Table, key: &[u8]) -> Result<u64> {
         let count = self.count_values(table, key)?;
         self.run_on(table, &Command::Delete { table: table.id, key })?;
@@ -296,7 +287,8 @@ impl WriteTxn {
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
         let row = self.find(table)?.0.next_row;
-        self.put_row(table, row, value)?;
+        check_row(row, value.len())?;
+        self.run_on(table, &Command::PutRow { table: table.id, row, value })?;
         Ok(row)
     }
 
@@ -314,7 +306,7 @@ impl WriteTxn {
     }
 
     /// Removes the rows whose numbers are in `range` and returns how many there were. Their numbers are not given
-    /// again. Each is looked at, unless all go.
+    /// again. Each is checked, unless all go.
     pub fn delete_rows(&mut self, table: &Table, range: std::ops::Range<u64>) -> Result<u64> {
         table.expect(TableKind::Rows)?;
         let before = self.len(table)?;
@@ -343,11 +335,11 @@ impl WriteTxn {
         }
     }
 
-    /// Makes the change that a command says; limits have been looked at.
+    /// Makes the change that a command says; limits have been checked.
     pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<()> {
-        match self.run(command)? {
-            Met::NoTable => Err(Error::NoSuchTable { name: format!("number {}", command.table()) }),
-            Met::There | Met::Nothing => Ok(()),
+        match self.change()?.run(command)? {
+            Outcome::NoTable => Err(Error::NoSuchTable { name: format!("number {}", command.table()) }),
+            Outcome::Existed | Outcome::Absent => Ok(()),
         }
     }
 
@@ -386,11 +378,11 @@ impl WriteTxn {
             Durability::None => None,
         };
         let durable = inner.pager.durable();
-        let gap = writer.unlogged.gap_after(durable);
+        let gap = writer.pending.gap_after(durable);
         let mut pause = None;
         let lsn = match sync {
             Some(sync) if !gap => {
-                let (lsn, bytes) = writer.unlogged.append(&inner.log, &writer.frame, sync)?;
+                let (lsn, bytes) = writer.pending.append(&inner.log, &writer.frame, sync)?;
                 writer.logged += bytes as u64;
                 pause = inner.pause_due(writer, bytes);
                 Some(lsn)
@@ -399,16 +391,17 @@ impl WriteTxn {
         };
         let txn = inner.pager.publish(&mut writer.alloc, &root);
         if lsn.is_none() {
-            writer.unlogged.keep(&writer.frame, txn, durable);
+            writer.pending.keep(&writer.frame, txn, durable);
         }
-        inner.history.committed(txn, &writer.frame);
+        #[cfg(feature = "optimistic")]
+        inner.recent_commits.committed(txn, &writer.frame);
         let dead = writer.committed();
         if !dead.is_empty() {
             inner.dead.add(txn, &dead);
         }
         let due = inner.checkpoint_due(writer);
         if let Some(writer) = self.writer.take() {
-            inner.gate.give(writer);
+            inner.writer_lock.release(writer);
         }
         let flushed = match lsn {
             Some(lsn) if durability == Durability::Durable => inner.log.wait_durable(lsn),
@@ -429,12 +422,12 @@ impl WriteTxn {
         let Some(writer) = self.writer.as_deref_mut().filter(|_| durability == Durability::Durable) else {
             return Ok(());
         };
-        if writer.unlogged.gap_after(inner.pager.durable()) {
+        if writer.pending.gap_after(inner.pager.durable()) {
             drop(self);
             return inner.checkpoint_for_commit();
         }
-        if writer.unlogged.any() {
-            let (_, bytes) = writer.unlogged.append(&inner.log, &writer.frame, wal::Sync::Durable)?;
+        if writer.pending.any() {
+            let (_, bytes) = writer.pending.append(&inner.log, &writer.frame, wal::Sync::Durable)?;
             writer.logged += bytes as u64;
         }
         let last = inner.log.last_lsn();
@@ -450,14 +443,14 @@ impl Drop for WriteTxn {
         if let Err(error) = writer.rolled_back(&self.inner.values) {
             self.inner.poison(&error);
         }
-        self.inner.gate.give(writer);
+        self.inner.writer_lock.release(writer);
     }
 }
 
 impl Reads for WriteTxn {
     #[inline]
-    fn look(&self) -> Look<'_> {
-        Look { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
+    fn context(&self) -> ReadContext<'_> {
+        ReadContext { pager: &self.inner.pager, values: &self.inner.values, arena: self.arena.as_deref() }
     }
 
     fn catalog(&self) -> Result<TreeRoot> {

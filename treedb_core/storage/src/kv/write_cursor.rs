@@ -1,9 +1,9 @@
-//! A cursor that changes what it stands on.
+//! A cursor that changes the entry it is on.
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
 use super::cursor::Cursor;
-use super::edit::{Met, check_limits};
+use super::edit::{Outcome, check_limits};
 use super::reads::Reads;
 use super::write::{Change, WriteTxn};
 use crate::Result;
@@ -20,8 +20,8 @@ enum At {
     Gap,
 }
 
-/// A place in an ordered table of a write transaction, to be moved both ways, and to put and delete at. Its own changes
-/// never make it lose its place. It begins outside: `next` goes to the first key, `prev` to the last.
+/// A position in an ordered table of a write transaction, which moves in both directions, and to put and delete at. Its own changes
+/// never make it lose its place. It starts outside: `next` goes to the first key, `prev` to the last.
 ///
 /// After an error other than `KeyTooLong` and `ValueTooLong` it stands nowhere, and the transaction can only be
 /// dropped or rolled back.
@@ -79,7 +79,7 @@ impl<'t> WriteCursor<'t> {
         self.tree()?.last()
     }
 
-    /// Goes one key on, from a deleted one to that behind it; false behind the last.
+    /// Goes to the next key, from a deleted one to the one after it; false after the last.
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.at, At::Tree) {
@@ -92,7 +92,7 @@ impl<'t> WriteCursor<'t> {
         }
     }
 
-    /// Goes one key back, from a deleted one to that before it; false before the first.
+    /// Goes to the previous key, from a deleted one to the one before it; false before the first.
     pub fn prev(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.at, At::Tree) {
             At::Gap => {
@@ -192,12 +192,12 @@ impl<'t> WriteCursor<'t> {
     /// Makes a change to `key`, and then knows where it is by that.
     fn run<'c>(&'c mut self, command: impl FnOnce(u32, &'c [u8]) -> Command<'c>, then: At) -> Result<()> {
         if !self.stale {
-            // No page is looked at from here until the change is made.
+            // No page is checked from here until the change is made.
             self.tree.reset(&TreeRoot::EMPTY);
             self.stale = true;
         }
         self.at = At::Gap;
-        if self.change.run(&command(self.table.id, &self.key))? == Met::NoTable {
+        if self.change.run(&command(self.table.id, &self.key))? == Outcome::NoTable {
             return Err(self.table.gone());
         }
         self.at = then;

@@ -7,7 +7,7 @@
 //! are reused at once. Free pages are taken last in, first out: those are in the cache and already dirty.
 //!
 //! A transaction may be marked by *savepoints*. Each begins a new transaction number, one that is never published, so
-//! that pages born before it are copied like anybody else's when they are changed after it; rolling back to it takes
+//! that pages born before it are copied like any thread else's when they are changed after it; rolling back to it takes
 //! the births and deaths since then back. The numbers in between are skipped, and no pin can lie on them.
 //!
 //! A dead page waits on the list of one pin that keeps it. When that pin is gone the page looks for another pin in
@@ -19,7 +19,7 @@ use super::layout::FIRST_PAGE;
 
 /// A page that died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dead {
+pub(crate) struct DeadPage {
     pub(crate) page: u32,
     pub(crate) birth: u64,
     pub(crate) death: u64,
@@ -67,7 +67,7 @@ impl Bits {
 
 /// What a savepoint remembers.
 #[derive(Debug)]
-struct Mark {
+struct SavepointState {
     /// [`Allocator::own`] before it and after it.
     own_before: u64,
     own_after: u64,
@@ -90,7 +90,7 @@ pub struct PageCounts {
     pub live: u32,
 }
 
-/// The allocation state of a file; whoever holds it is the writer.
+/// The allocation state of a file; the holder of it is the writer.
 #[derive(Debug, Default)]
 pub struct Allocator {
     /// The transaction in progress, or the last one.
@@ -98,32 +98,32 @@ pub struct Allocator {
     /// Pages born at or after this number may be stored to: they are of the transaction in progress, and of the time
     /// since its last savepoint.
     own: u64,
-    type_bits: Vec<Mark>,
+    savepoints: Vec<SavepointState>,
     /// Pages below this number have been used; below the other, before the transaction in progress began.
     high: u32,
     began_at: u32,
     free: Vec<u32>,
     /// Dead pages by the pin they wait for.
-    waiting: BTreeMap<u64, Vec<Dead>>,
-    /// Pages freed by transactions committed since pins were last looked at.
-    fresh: Vec<Dead>,
+    waiting: BTreeMap<u64, Vec<DeadPage>>,
+    /// Pages freed by transactions committed since pins were last checked.
+    fresh: Vec<DeadPage>,
     kept: usize,
     /// Pages born since the last checkpoint began and alive: those it must give a checksum.
     dirty: Bits,
-    /// Pages of the ledger of the last checkpoint.
-    pub(crate) ledger: Vec<u32>,
+    /// Pages of the free list of the last checkpoint.
+    pub(crate) free_list: Vec<u32>,
     /// A buffer for the pins, kept between transactions.
     pub(crate) pins: Vec<u64>,
     // What the transaction in progress did.
     born: Vec<u32>,
     spare: Vec<u32>,
-    freed: Vec<Dead>,
+    freed: Vec<DeadPage>,
 }
 
 impl Allocator {
     /// The state at the opening of a file.
-    pub(crate) fn new(txn: u64, high: u32, free: Vec<u32>, ledger: Vec<u32>) -> Allocator {
-        Allocator { txn, high: high.max(FIRST_PAGE), free, ledger, ..Allocator::default() }
+    pub(crate) fn new(txn: u64, high: u32, free: Vec<u32>, free_list: Vec<u32>) -> Allocator {
+        Allocator { txn, high: high.max(FIRST_PAGE), free, free_list, ..Allocator::default() }
     }
 
     /// Begins transaction `txn`.
@@ -188,7 +188,7 @@ impl Allocator {
         self.free.iter().rev().take(most).take_while(|&&page| page < end).count()
     }
 
-    /// Forgets the free pages behind the last one that is not free: they count as never used.
+    /// Forgets the free pages after the last one that is not free: they count as never used.
     pub(crate) fn trim(&mut self) {
         let mut free = Bits::default();
         for &page in &self.free {
@@ -211,16 +211,16 @@ impl Allocator {
         if self.owns(birth) {
             self.spare.push(page);
         } else {
-            self.freed.push(Dead { page, birth, death: self.txn });
+            self.freed.push(DeadPage { page, birth, death: self.txn });
         }
     }
 
     /// Marks the state of the transaction in progress.
-    pub(crate) fn mark(&mut self) {
+    pub(crate) fn savepoint(&mut self) {
         let own_before = self.own;
         self.txn += 1;
         self.own = self.txn;
-        self.type_bits.push(Mark {
+        self.savepoints.push(SavepointState {
             own_before,
             own_after: self.own,
             born: self.born.len(),
@@ -230,9 +230,9 @@ impl Allocator {
     }
 
     /// Goes back to the state of mark number `index`, which stays; those after it are gone.
-    pub(crate) fn go_back(&mut self, index: usize) {
-        self.type_bits.truncate(index + 1);
-        let Some(mark) = self.type_bits.last() else { return };
+    pub(crate) fn rollback_to(&mut self, index: usize) {
+        self.savepoints.truncate(index + 1);
+        let Some(mark) = self.savepoints.last() else { return };
         self.own = mark.own_after;
         self.freed.truncate(mark.freed);
         self.spare.clear();
@@ -240,8 +240,8 @@ impl Allocator {
     }
 
     /// Forgets mark number `index` and those after it; what happened since then stays.
-    pub(crate) fn unmark(&mut self, index: usize) {
-        for mut mark in self.type_bits.drain(index.min(self.type_bits.len())..).rev() {
+    pub(crate) fn release_savepoint(&mut self, index: usize) {
+        for mut mark in self.savepoints.drain(index.min(self.savepoints.len())..).rev() {
             self.own = mark.own_before;
             self.spare.append(&mut mark.spare);
         }
@@ -249,7 +249,7 @@ impl Allocator {
 
     /// Makes the transaction's changes the state.
     pub(crate) fn commit(&mut self) {
-        self.unmark(0);
+        self.release_savepoint(0);
         for dead in &self.freed {
             self.dirty.remove(dead.page);
         }
@@ -264,7 +264,7 @@ impl Allocator {
 
     /// Forgets the transaction's changes.
     pub(crate) fn roll_back(&mut self) {
-        self.type_bits.clear();
+        self.savepoints.clear();
         for page in &self.born {
             self.dirty.remove(*page);
         }
@@ -274,15 +274,15 @@ impl Allocator {
     }
 
     /// Frees what no pin keeps any more. `pins` is sorted.
-    pub(crate) fn settle(&mut self, pins: &[u64]) {
-        let mut homeless = std::mem::take(&mut self.fresh);
+    pub(crate) fn reclaim(&mut self, pins: &[u64]) {
+        let mut unassigned = std::mem::take(&mut self.fresh);
         let gone: Vec<u64> =
             self.waiting.keys().filter(|pin| pins.binary_search(pin).is_err()).copied().collect();
         for pin in gone {
-            homeless.extend(self.waiting.remove(&pin).unwrap_or_default());
+            unassigned.extend(self.waiting.remove(&pin).unwrap_or_default());
         }
-        for dead in homeless.drain(..) {
-            match keeper(&dead, pins) {
+        for dead in unassigned.drain(..) {
+            match pin_in_range(&dead, pins) {
                 Some(pin) => self.waiting.entry(pin).or_default().push(dead),
                 None => {
                     self.kept -= 1;
@@ -292,7 +292,7 @@ impl Allocator {
         }
         // Keep the buffer: one commit frees about as many pages as the next.
         if self.fresh.is_empty() {
-            self.fresh = homeless;
+            self.fresh = unassigned;
         }
     }
 
@@ -337,7 +337,7 @@ impl Allocator {
 }
 
 /// A pin in the page's range.
-fn keeper(dead: &Dead, pins: &[u64]) -> Option<u64> {
+fn pin_in_range(dead: &DeadPage, pins: &[u64]) -> Option<u64> {
     let first = pins.partition_point(|&pin| pin < dead.birth);
     pins.get(first).copied().filter(|&pin| pin < dead.death)
 }

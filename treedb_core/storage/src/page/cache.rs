@@ -1,4 +1,4 @@
-//! The books of a bounded page cache: which pages are in memory, and which may leave it.
+//! The bookkeeping of a bounded page cache: which pages are in memory, and which may leave it.
 //!
 //! A file that is not mapped has its pages in anonymous memory, each at the place it would have in a map, so that a
 //! reader finds it by the same arithmetic. A page's bit in [`View`](super::view::View) says that it may be read where
@@ -6,24 +6,24 @@
 //!
 //! * *hot*: its bit is set, readers pass it without a trace. Hot pages stand in a queue in the order they came;
 //! * *cool*: its bit was taken away, to see whether it is still wanted. The next reader warms it up again, which costs
-//!   no reading. Those nobody asked for leave memory in the order they were cooled.
+//!   no reading. Those no reader asked for leave memory in the order they were cooled.
 //!
 //! So no hit costs a counter or a shared write, and what leaves is about what was not used for longest. The bit changes
-//! under the books' lock only: a bit set beside it could be that of a page cooled a moment ago, which would leave
+//! under the bookkeeping' lock only: a bit set beside it could be that of a page cooled a moment ago, which would leave
 //! unnoticed.
 //!
-//! # Why nobody holds a slice of a page that leaves
+//! # Why no one holds a slice of a page that leaves
 //!
-//! Whoever reads pages does so during a *stay* ([`Cache::enter`]) that announces the *era* it began in, in the same
-//! kind of slots that readers announce transactions in. Taking bits away begins a new era, and a page leaves only when
-//! every stay has begun after it was cooled: those came upon no bit. A stay is one call; what is read beyond it is
-//! copied, or its page is *held* ([`Frame::holds`]) by a cursor that stands on it.
+//! The thread that reads pages does so during a *stay* ([`Cache::enter`]) that announces the *epoch* it began in, in the same
+//! kind of slots that readers announce transactions in. Taking bits away begins a new epoch, and a page leaves only when
+//! every stay has begun after it was cooled: those found no bit. A stay is one call; what is read beyond it is
+//! copied, or its page is *held* ([`Frame::pins`]) by a cursor that stands on it.
 //!
 //! # Changed pages
 //!
 //! A page of the writer's is *dirty* until it is written to the file, by a checkpoint or, if memory is short, before
 //! one: by copy-on-write no durable root reaches its number, so nothing is lost by that. Of a published transaction
-//! anybody may write it, since nobody stores to it any more; of the transaction in progress only the writer may, between
+//! any thread may write it, since nothing stores to it any more; of the transaction in progress only the writer may, between
 //! two changes.
 //!
 //! The budget is exceeded by the pages of the calls under way, by held pages, and by dirty pages of one change. So that a
@@ -40,13 +40,13 @@ use super::slots::{Pin, Slots};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread_local};
 
-/// Fewer pages than this are not a cache: a descent, a split and a ledger must find room.
+/// Fewer pages than this are not a cache: a descent, a split and a free list must find room.
 pub(crate) const LEAST: usize = 16;
 
 /// Pages above the budget, and above a sixteenth of it, at which new calls wait for others.
 const SLACK: usize = 32;
 
-/// Figures of a page cache.
+/// Statistics of a page cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
@@ -65,10 +65,10 @@ pub struct CacheStats {
 /// What a page in memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is being read; nobody may look at it.
+    /// It is being read; no thread may read it.
     Loading,
     Hot,
-    /// Cooled in this era.
+    /// Cooled in this epoch.
     Cool(u64),
 }
 
@@ -77,7 +77,7 @@ pub(super) enum State {
 pub(super) struct Frame {
     pub(super) state: State,
     /// Cursors that stand on it.
-    pub(super) holds: u32,
+    pub(super) pins: u32,
     /// The transaction that changed it, if the file has not got it; 0 if the file has.
     pub(super) dirty: u64,
     /// It is being written to the file.
@@ -86,9 +86,9 @@ pub(super) struct Frame {
 
 /// Page numbers are spread well enough by a multiplication.
 #[derive(Default)]
-pub(super) struct Spread(u64);
+pub(super) struct PageHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for PageHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -105,18 +105,18 @@ impl Hasher for Spread {
     }
 }
 
-/// All pages in memory, behind the cache's lock.
+/// All pages in memory, after the cache's lock.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    pub(super) by_page: HashMap<u32, Frame, BuildHasherDefault<Spread>>,
+    pub(super) by_page: HashMap<u32, Frame, BuildHasherDefault<PageHasher>>,
     /// Every hot page once, in the order they became it.
     pub(super) hot: VecDeque<u32>,
-    /// Pages in the order they were cooled, with the era. One that is not cool of this era has been warmed up since.
+    /// Pages in the order they were cooled, with the epoch. One that is not cool of this epoch has been warmed up since.
     pub(super) cool: VecDeque<(u32, u64)>,
     /// Cool pages.
     pub(super) cooled: usize,
-    /// A buffer for the eras of stays.
-    stays: Vec<u64>,
+    /// A buffer for the epochs of stays.
+    entered: Vec<u64>,
 }
 
 impl Frames {
@@ -134,27 +134,27 @@ impl Frames {
     }
 
     /// Makes a hot page cool.
-    pub(super) fn cool(&mut self, page: u32, era: u64) {
+    pub(super) fn cool(&mut self, page: u32, epoch: u64) {
         if let Some(frame) = self.by_page.get_mut(&page) {
-            frame.state = State::Cool(era);
+            frame.state = State::Cool(epoch);
             self.cooled += 1;
-            self.cool.push_back((page, era));
+            self.cool.push_back((page, epoch));
         }
     }
 }
 
-/// The books.
+/// The bookkeeping.
 pub(crate) struct Cache {
     pub(super) budget: usize,
-    eras: Slots,
+    epochs: Slots,
     frames: Mutex<Frames>,
     /// A page was read or written.
     changed: Condvar,
     /// Pages in memory, to be seen without the lock.
     pub(super) present: AtomicUsize,
     /// Pages held, to be seen without the lock.
-    pub(super) held: AtomicUsize,
-    /// The last transaction published: nobody stores to its pages or to older ones.
+    pub(super) pinned: AtomicUsize,
+    /// The last transaction published: nothing stores to its pages or to older ones.
     pub(super) published: AtomicU64,
     pub(super) misses: AtomicU64,
     pub(super) evictions: AtomicU64,
@@ -162,8 +162,8 @@ pub(crate) struct Cache {
 }
 
 thread_local! {
-    /// Stays of this thread, to find reads outside of one.
-    static STAYS: Cell<usize> = const { Cell::new(0) };
+    /// Epochs that this thread has entered, to find reads outside of one.
+    static ENTERED: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Cache {
@@ -171,11 +171,11 @@ impl Cache {
     pub(crate) fn new(budget: usize, txn: u64) -> Cache {
         Cache {
             budget: budget.max(LEAST),
-            eras: Slots::new(1, &[0; 16]),
+            epochs: Slots::new(1, &[0; 16]),
             frames: Mutex::new(Frames::default()),
             changed: Condvar::new(),
             present: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
+            pinned: AtomicUsize::new(0),
             published: AtomicU64::new(txn),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -183,23 +183,23 @@ impl Cache {
         }
     }
 
-    /// Announces a stay, to be ended by [`Cache::leave`] in the same thread.
+    /// Announces an epoch, to be ended by [`Cache::leave`] in the same thread.
     pub(super) fn enter(&self) -> Pin {
-        STAYS.with(|stays| stays.set(stays.get() + 1));
-        self.eras.pin()
+        ENTERED.with(|entered| entered.set(entered.get() + 1));
+        self.epochs.pin()
     }
 
-    pub(super) fn leave(&self, stay: &Pin) {
-        STAYS.with(|stays| stays.set(stays.get().saturating_sub(1)));
-        self.eras.release(stay);
+    pub(super) fn leave(&self, guard: &Pin) {
+        ENTERED.with(|entered| entered.set(entered.get().saturating_sub(1)));
+        self.epochs.release(guard);
     }
 
-    /// True in a thread that has announced a stay.
-    pub(super) fn inside() -> bool {
-        STAYS.with(Cell::get) > 0
+    /// True in a thread that has entered an epoch.
+    pub(super) fn in_epoch() -> bool {
+        ENTERED.with(Cell::get) > 0
     }
 
-    /// Takes the lock. A thread that panicked while it held it has left the books whole: each change is one step.
+    /// Takes the lock. A thread that panicked while it held it has left the bookkeeping whole: each change is one step.
     pub(super) fn lock(&self) -> MutexGuard<'_, Frames> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,21 +214,21 @@ impl Cache {
         self.changed.notify_all();
     }
 
-    /// The current era. Under the lock, so that it stays what it is.
-    pub(super) fn era(&self) -> u64 {
-        self.eras.current()
+    /// The current epoch. Under the lock, so that it stays what it is.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epochs.current()
     }
 
-    /// Begins the next era. Under the lock.
-    pub(super) fn turn(&self) {
-        self.eras.publish(self.eras.current() + 1, &[0; 16]);
+    /// Begins the next epoch. Under the lock.
+    pub(super) fn advance_epoch(&self) {
+        self.epochs.publish(self.epochs.current() + 1, &[0; 16]);
     }
 
-    /// The oldest era of any stay; pages cooled before it are nobody's.
-    pub(super) fn oldest_stay(&self, frames: &mut Frames) -> u64 {
-        frames.stays.clear();
-        self.eras.pinned(&mut frames.stays);
-        frames.stays.iter().copied().min().unwrap_or(u64::MAX)
+    /// The oldest epoch of any stay; pages cooled before it are unused.
+    pub(super) fn oldest_epoch(&self, frames: &mut Frames) -> u64 {
+        frames.entered.clear();
+        self.epochs.pinned(&mut frames.entered);
+        frames.entered.iter().copied().min().unwrap_or(u64::MAX)
     }
 
     /// True if more pages are in memory than should be.
@@ -239,20 +239,20 @@ impl Cache {
     /// True if there are so many more that calls had better wait before they read.
     pub(super) fn is_far_over(&self) -> bool {
         self.present.load(Ordering::Relaxed)
-            > self.budget + SLACK + self.budget / 16 + self.held.load(Ordering::Relaxed)
+            > self.budget + SLACK + self.budget / 16 + self.pinned.load(Ordering::Relaxed)
     }
 
     /// Ends the hold of a page.
-    pub(crate) fn unhold(&self, page: u32) {
+    pub(crate) fn unpin_page(&self, page: u32) {
         if let Some(frame) = self.lock().by_page.get_mut(&page) {
-            frame.holds = frame.holds.saturating_sub(1);
-            if frame.holds == 0 {
-                self.held.fetch_sub(1, Ordering::Relaxed);
+            frame.pins = frame.pins.saturating_sub(1);
+            if frame.pins == 0 {
+                self.pinned.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// Figures as of now.
+    /// The statistics as of now.
     pub(crate) fn stats(&self) -> CacheStats {
         CacheStats {
             budget: self.budget,

@@ -11,8 +11,8 @@
 //!   24  u64   last transaction in it
 //!   32  u64   last log sequence number in it
 //!   40  u32   pages in use, from 0: pages at and beyond this number have never been used
-//!   44  u32   first page of the ledger, 0 if there is none
-//!   48  u64   bytes of the ledger
+//!   44  u32   first page of the free list, 0 if there is none
+//!   48  u64   bytes of the free list
 //!   56  [16]  root of the catalog tree
 //!   72  u32   0, or 1 if the file is encrypted
 //!   76  u32   zero
@@ -49,10 +49,10 @@ pub struct Meta {
     pub lsn: u64,
     /// Pages in use, counting from page 0.
     pub pages: u32,
-    /// First page of the ledger, 0 for none.
-    pub ledger: u32,
-    /// Bytes of the ledger.
-    pub ledger_len: u64,
+    /// First page of the free list, 0 for none.
+    pub free_list: u32,
+    /// Bytes of the free list.
+    pub free_list_len: u64,
     /// Root of the catalog tree, in the form its owner gave.
     pub root: [u8; 16],
 }
@@ -124,8 +124,8 @@ impl Meta {
         page[24..32].copy_from_slice(&self.txn.to_le_bytes());
         page[32..40].copy_from_slice(&self.lsn.to_le_bytes());
         page[40..44].copy_from_slice(&self.pages.to_le_bytes());
-        page[44..48].copy_from_slice(&self.ledger.to_le_bytes());
-        page[48..56].copy_from_slice(&self.ledger_len.to_le_bytes());
+        page[44..48].copy_from_slice(&self.free_list.to_le_bytes());
+        page[48..56].copy_from_slice(&self.free_list_len.to_le_bytes());
         page[56..72].copy_from_slice(&self.root);
         if let Some(Secret { salt, keys }) = secret {
             page[CIPHER_AT..CIPHER_AT + 4].copy_from_slice(&1u32.to_le_bytes());
@@ -190,8 +190,8 @@ impl Meta {
             txn: u64_at(page, 24),
             lsn: u64_at(page, 32),
             pages: u32_at(page, 40),
-            ledger: u32_at(page, 44),
-            ledger_len: u64_at(page, 48),
+            free_list: u32_at(page, 44),
+            free_list_len: u64_at(page, 48),
             root,
         };
         if meta.pages < FIRST_PAGE {

@@ -7,17 +7,17 @@
 //! |---|---|
 //! | `layout` | the page header and its checksum |
 //! | `meta` | the two meta pages |
-//! | `view` | the map, and slices of it (this layer's `unsafe`, with `resident`) |
+//! | `view` | the map, and slices of it (this layer's `unsafe`, with `paging`) |
 //! | `cache` | which pages of a file that is not mapped are in memory |
-//! | `resident` | such pages on their way in and out |
+//! | `paging` | such pages on their way in and out |
 //! | `prefetch` | asking for memory before it is needed |
 //! | `slots` | where readers say which transaction they see |
 //! | `alloc` | which pages are free, which wait for a reader or a checkpoint |
-//! | `ledger` | the free pages and the owner's state, written at a checkpoint |
-//! | `growing` | making never-used pages present before they are stored to |
+//! | `free list` | the free pages and the owner's state, written at a checkpoint |
+//! | `prefault` | making never-used pages present before they are stored to |
 //! | `pager` | all of it together |
 //! | `writer` | a transaction's pages |
-//! | `census` | the check that every page is accounted for once |
+//! | `page accounting` | the check that every page is accounted for once |
 //!
 //! # Bytes
 //!
@@ -48,24 +48,24 @@
 //! * The base address never moves while the file is open: address space is reserved up front and the file grows
 //!   under it.
 
+mod accounting;
 mod alloc;
 mod cache;
-mod census;
-mod growing;
+mod free_list;
 mod layout;
-mod ledger;
 pub mod meta;
 mod pager;
+mod paging;
+mod prefault;
 mod prefetch;
-mod resident;
 mod slots;
 mod view;
 mod writer;
 
+pub use accounting::PageAccounting;
 pub use alloc::{Allocator, PageCounts};
 pub(crate) use cache::Cache;
 pub use cache::CacheStats;
-pub use census::Census;
 pub use layout::{PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
 pub(crate) use prefetch::{LEAF_LINES, PAGE_LINES, ROW_LINES, prefetch_from};
@@ -90,14 +90,14 @@ pub trait PageSource {
     /// The payload of page `id`: every byte of the page but the owner's header. Its checksum has been verified
     /// since the file was opened. A page outside the file is a corruption error, never a panic.
     fn page(&self, id: PageId) -> Result<&[u8]>;
-    /// Tells that page `id` will be read soon. Nothing is checked.
+    /// Announces that page `id` will be read soon. Nothing is checked.
     #[inline]
-    fn expect(&self, id: PageId) {
-        self.expect_lines(id, 0, prefetch::NEXT_LINES);
+    fn prefetch(&self, id: PageId) {
+        self.prefetch_lines(id, 0, prefetch::NEXT_LINES);
     }
-    /// Tells that `lines` cache lines of page `id`, from number `from` on, will be read soon. Nothing is checked.
+    /// Announces that `lines` cache lines of page `id`, from number `from` on, will be read soon. Nothing is checked.
     #[inline]
-    fn expect_lines(&self, _id: PageId, _from: usize, _lines: usize) {}
+    fn prefetch_lines(&self, _id: PageId, _from: usize, _lines: usize) {}
     /// The error for a page whose payload makes no sense at its byte `at`, although its checksum is right: a
     /// [`Corruption`](crate::Corruption) that names the file, the page and the offset in the file. Trees call it.
     fn damaged(&self, id: PageId, at: usize, expected: &str, found: &str) -> Error;

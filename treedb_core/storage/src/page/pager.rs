@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::accounting::PageAccounting;
 use super::alloc::{Allocator, Bits, PageCounts};
 use super::cache::{Cache, CacheStats};
-use super::census::Census;
-use super::growing::Growing;
 use super::layout::{FIRST_PAGE, PAGE_SIZE, offset_of};
 use super::meta::{self, Meta, Secret};
-use super::resident::Stay;
+use super::paging::EpochGuard;
+use super::prefault::Prefault;
 use super::slots::{Pin, Reader, Slots};
 use super::view::View;
 use super::writer::PageWriter;
-use super::{PageId, PageSource, ledger};
+use super::{PageId, PageSource, free_list};
 use crate::cipher::{Key, Keys};
 use crate::disk::{Disk, DiskFile};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::{Corruption, Error, Result};
 
 /// No checkpoint is being written.
 const NOT_FLUSHING: u64 = u64::MAX;
-/// Pages in memory of an encrypted file for which nobody said how many: 64 MiB.
+/// Pages in memory of an encrypted file for which no one said how many: 64 MiB.
 const CACHE: usize = 16 << 10;
 /// The least the file is asked to grow by when the disk refuses a full step.
 const SMALL_STEP: u32 = 16;
@@ -51,7 +51,7 @@ impl Default for PagerOptions {
 pub struct Opened {
     /// The checkpoint.
     pub meta: Meta,
-    /// The owner's state in its ledger.
+    /// The owner's state in its free list.
     pub state: Vec<u8>,
     /// What is wrong with the other meta page, if something is. If the log does not reach back to `meta`, the
     /// newest checkpoint was lost to damage and this is the error to report.
@@ -67,7 +67,7 @@ pub struct Checkpoint {
     dirty: Bits,
     free: Vec<u32>,
     state: Vec<u8>,
-    ledger: Vec<u32>,
+    free_list: Vec<u32>,
 }
 
 impl Checkpoint {
@@ -97,7 +97,7 @@ pub struct Pager {
     number: AtomicU64,
     /// Pages that the last durable checkpoint says are in use.
     durable_pages: AtomicU32,
-    growing: Growing,
+    prefault: Prefault,
     /// Page counts as of the last transaction, for those who are not the writer: used and free, kept and live.
     counts: [AtomicU64; 2],
     growth: u32,
@@ -135,12 +135,12 @@ impl Pager {
         file.sync()?;
         let pages = (file.len()? / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
         let capacity = (options.max_bytes / PAGE_SIZE as u64).min(u32::MAX.into()) as u32;
-        let view = map_what_can_be(&file, pages, capacity, meta.txn, cache, secret)?;
-        let ledger = {
-            let _stay = view.stay();
-            ledger::read(&view, meta.ledger, meta.ledger_len, meta.pages)?
+        let view = map_as_much_as_possible(&file, pages, capacity, meta.txn, cache, secret)?;
+        let free_list = {
+            let _epoch = view.enter_epoch();
+            free_list::read(&view, meta.free_list, meta.free_list_len, meta.pages)?
         };
-        let alloc = Allocator::new(meta.txn, meta.pages, ledger.free, ledger.pages);
+        let alloc = Allocator::new(meta.txn, meta.pages, free_list.free, free_list.pages);
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let pager = Pager {
             id: OPENED.fetch_add(1, Ordering::Relaxed),
@@ -150,12 +150,12 @@ impl Pager {
             flushing: AtomicU64::new(NOT_FLUSHING),
             number: AtomicU64::new(meta.number + 1),
             durable_pages: AtomicU32::new(meta.pages),
-            growing: Growing::new(meta.pages),
+            prefault: Prefault::new(meta.pages),
             counts: Default::default(),
             growth: options.growth.max(SMALL_STEP),
         };
-        pager.note_counts(&alloc);
-        Ok((pager, alloc, Opened { meta, state: ledger.state, other, keys }))
+        pager.store_counts(&alloc);
+        Ok((pager, alloc, Opened { meta, state: free_list.state, other, keys }))
     }
 
     pub(crate) fn view(&self) -> &View {
@@ -184,36 +184,36 @@ impl Pager {
         self.view.cache.is_none()
     }
 
-    /// Says whether the system is to read what lies around a page that is missing.
+    /// Turns the system's read-ahead on or off.
     pub fn read_ahead(&self, on: bool) {
         self.view.read_ahead(on);
     }
 
-    /// Begins a stay. Pages of a file that is not mapped are read during one, and slices of them are not used behind
+    /// Enters an epoch. Pages of a file that is not mapped are read during one, and slices of them are not used after
     /// its end, unless the page is held.
     #[inline]
-    pub(crate) fn stay(&self) -> Stay<'_> {
-        self.view.stay()
+    pub(crate) fn enter_epoch(&self) -> EpochGuard<'_> {
+        self.view.enter_epoch()
     }
 
-    /// Keeps a page, just read, in memory until [`Cache::unhold`]; nothing in a mapped file. Call during a stay.
-    pub(crate) fn hold(&self, page: PageId) -> Result<()> {
-        self.view.hold(page.0)
+    /// Keeps a page, just read, in memory until [`Cache::unpin_page`]; nothing in a mapped file. Call within an epoch.
+    pub(crate) fn pin_page(&self, page: PageId) -> Result<()> {
+        self.view.pin_page(page.0)
     }
 
-    /// The books of the pages in memory, of a file that is not mapped.
+    /// The bookkeeping of the pages in memory, of a file that is not mapped.
     #[inline]
     pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
         self.view.cache.as_ref()
     }
 
-    /// Makes room in memory between two changes; for the writer, outside of a stay.
+    /// Makes room in memory between two changes; for the writer, outside of an epoch.
     #[inline]
-    pub(crate) fn relieve(&self) {
-        self.view.relieve();
+    pub(crate) fn evict_for_writer(&self) {
+        self.view.evict_for_writer();
     }
 
-    /// Figures of the cache, of a file that is not mapped.
+    /// Statistics of the cache, of a file that is not mapped.
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.view.cache.as_ref().map(|cache| cache.stats())
     }
@@ -267,7 +267,7 @@ impl Pager {
         }
         pins.push(self.durable());
         pins.sort_unstable();
-        alloc.settle(&pins);
+        alloc.reclaim(&pins);
         alloc.pins = pins;
     }
 
@@ -289,18 +289,18 @@ impl Pager {
         if let Some(cache) = &self.view.cache {
             cache.published.store(alloc.txn, Ordering::Release);
         }
-        self.note_counts(alloc);
+        self.store_counts(alloc);
         alloc.txn
     }
 
-    fn note_counts(&self, alloc: &Allocator) {
+    fn store_counts(&self, alloc: &Allocator) {
         let PageCounts { used, free, kept, live } = alloc.counts();
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         self.counts[0].store(pair(used, free), Ordering::Relaxed);
         self.counts[1].store(pair(kept, live), Ordering::Relaxed);
     }
 
-    /// How the pages were used after the last transaction; anybody may ask.
+    /// How the pages were used after the last transaction; any thread may ask.
     pub fn last_counts(&self) -> PageCounts {
         let [a, b] = [&self.counts[0], &self.counts[1]].map(|pair| pair.load(Ordering::Relaxed));
         PageCounts { used: a as u32, free: (a >> 32) as u32, kept: b as u32, live: (b >> 32) as u32 }
@@ -321,20 +321,20 @@ impl Pager {
                 alloc.extend(self.view.pages()).ok_or_else(|| self.full())?
             }
         };
-        self.growing.took(&self.view, page, alloc.extended());
+        self.prefault.took(&self.view, page, alloc.extended());
         Ok(page)
     }
 
-    /// True, once, if the writer takes pages so fast that somebody should [`make_ready`](Pager::make_ready) more.
+    /// True, once, if the writer takes pages so fast that a thread should [`make_ready`](Pager::make_ready) more.
     #[inline]
     pub(crate) fn wants_pages(&self) -> bool {
-        self.growing.wants()
+        self.prefault.wants()
     }
 
     /// Makes pages that the writer is about to take present, beside the writer: the file grows, if need be, and the
     /// first stores to them do not have to wait for the system.
     pub(crate) fn make_ready(&self) {
-        self.growing.make_ready(&self.view);
+        self.prefault.make_ready(&self.view);
     }
 
     fn full(&self) -> Error {
@@ -356,7 +356,7 @@ impl Pager {
 
     /// Puts the free pages in order, so that pages taken next lie as far in front as can be. Returns where the live pages
     /// would end if they lay side by side.
-    pub(crate) fn settle_low(&self, alloc: &mut Allocator) -> u32 {
+    pub(crate) fn sort_free_pages(&self, alloc: &mut Allocator) -> u32 {
         alloc.sort_free();
         let counts = alloc.counts();
         FIRST_PAGE + counts.live
@@ -372,11 +372,11 @@ impl Pager {
             // What is written from now on lies in front, so that the end gets longer.
             alloc.sort_free();
             alloc.trim();
-            self.note_counts(alloc);
+            self.store_counts(alloc);
         }
     }
 
-    /// Shortens the file, if it has many pages behind those in use: `slack` of them stay, or, if that is not said, as
+    /// Shortens the file, if it has many pages after those in use: `slack` of them stay, or, if that is not said, as
     /// many as the file would grow by, and a shorter tail than a quarter of the file stays whole. Call as the writer,
     /// between transactions, with no checkpoint being written.
     pub fn shrink(&self, alloc: &Allocator, slack: Option<u32>) -> Result<()> {
@@ -387,7 +387,7 @@ impl Pager {
         if target.saturating_add(least) > pages {
             return Ok(());
         }
-        self.growing.cut(target);
+        self.prefault.cut(target);
         self.view.shrink(target)
     }
 
@@ -398,31 +398,31 @@ impl Pager {
 
     /// Begins a checkpoint of the current transaction: gives it a number of its own, takes the list of pages to
     /// flush and writes down the free ones. Call as the writer, between transactions; `lsn` is the last log
-    /// sequence number applied, `state` the owner's own. `DiskFull` if the ledger finds no room; nothing changed.
+    /// sequence number applied, `state` the owner's own. `DiskFull` if the free list finds no room; nothing changed.
     pub fn start_checkpoint(&self, alloc: &mut Allocator, lsn: u64, state: Vec<u8>) -> Result<Checkpoint> {
         self.begin(alloc);
-        let _stay = self.stay();
+        let _epoch = self.enter_epoch();
         let root = self.peek_root();
-        let len = ledger::len_of(alloc.free_count() + alloc.ledger.len(), state.len());
-        let old = std::mem::take(&mut alloc.ledger);
-        let mut pages = Vec::with_capacity(len.div_ceil(ledger::room(self.view.payload())));
+        let len = free_list::len_of(alloc.free_count() + alloc.free_list.len(), state.len());
+        let old = std::mem::take(&mut alloc.free_list);
+        let mut pages = Vec::with_capacity(len.div_ceil(free_list::room(self.view.payload())));
         let mut writer = self.writer(alloc);
         let mut turn_over = || -> Result<()> {
             for &page in &old {
                 super::PageSink::free(&mut writer, PageId(page))?;
             }
-            for _ in 0..len.div_ceil(ledger::room(self.view.payload())) {
+            for _ in 0..len.div_ceil(free_list::room(self.view.payload())) {
                 pages.push(super::PageSink::allocate(&mut writer)?.0);
             }
             // They are filled when they are published already.
-            pages.iter().try_for_each(|&page| self.view.hold(page))
+            pages.iter().try_for_each(|&page| self.view.pin_page(page))
         };
         if let Err(error) = turn_over() {
-            alloc.ledger = old;
+            alloc.free_list = old;
             self.roll_back(alloc);
             return Err(error);
         }
-        alloc.ledger.clone_from(&pages);
+        alloc.free_list.clone_from(&pages);
         self.flushing.store(alloc.txn, Ordering::SeqCst);
         let txn = self.publish(alloc, &root);
         let free = alloc.all_free();
@@ -431,11 +431,11 @@ impl Pager {
             txn,
             lsn,
             pages: alloc.high(),
-            ledger: pages.first().copied().unwrap_or(0),
-            ledger_len: ledger::len_of(free.len(), state.len()) as u64,
+            free_list: pages.first().copied().unwrap_or(0),
+            free_list_len: free_list::len_of(free.len(), state.len()) as u64,
             root,
         };
-        Ok(Checkpoint { meta, dirty: alloc.take_dirty(), free, state, ledger: pages })
+        Ok(Checkpoint { meta, dirty: alloc.take_dirty(), free, state, free_list: pages })
     }
 
     fn peek_root(&self) -> [u8; 16] {
@@ -448,19 +448,19 @@ impl Pager {
     /// Carries a checkpoint through: checksums, flush, meta page, flush. Readers and the writer go on meanwhile.
     /// After an error it is unknown whether the checkpoint is durable, and nothing more may be written.
     pub fn finish_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
-        let Checkpoint { meta, dirty, free, state, ledger: pages } = checkpoint;
-        let bytes = ledger::encode(&free, &state);
+        let Checkpoint { meta, dirty, free, state, free_list: pages } = checkpoint;
+        let bytes = free_list::encode(&free, &state);
         for (index, &page) in pages.iter().enumerate() {
-            // SAFETY: the page was allocated for this ledger, which nobody reads before the file is opened again; it is
+            // SAFETY: the page was allocated for this free list, which no one reads before the file is opened again; it is
             // held since then.
             let payload = unsafe { self.view.payload_mut(page) }?;
-            ledger::fill(payload, &bytes, index, &pages);
+            free_list::fill(payload, &bytes, index, &pages);
         }
         for page in dirty.iter() {
             self.view.seal(page)?;
         }
         if let Some(cache) = &self.view.cache {
-            pages.iter().for_each(|&page| cache.unhold(page));
+            pages.iter().for_each(|&page| cache.unpin_page(page));
         }
         let file = self.view.file();
         file.sync()?;
@@ -483,9 +483,9 @@ impl Pager {
         alloc.counts()
     }
 
-    /// Begins a census; call as the writer, between transactions, with no checkpoint being written.
-    pub fn census<'a>(&'a self, alloc: &'a Allocator) -> Census<'a> {
-        Census::new(self, alloc)
+    /// Begins a page accounting; call as the writer, between transactions, with no checkpoint being written.
+    pub fn account_pages<'a>(&'a self, alloc: &'a Allocator) -> PageAccounting<'a> {
+        PageAccounting::new(self, alloc)
     }
 }
 
@@ -496,8 +496,8 @@ impl PageSource for Pager {
     }
 
     #[inline]
-    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
-        self.view.expect_lines(id, from, lines);
+    fn prefetch_lines(&self, id: PageId, from: usize, lines: usize) {
+        self.view.prefetch_lines(id, from, lines);
     }
 
     #[cold]
@@ -507,7 +507,7 @@ impl PageSource for Pager {
 }
 
 /// Maps the file with as much address space as the system gives, up to `capacity` pages.
-fn map_what_can_be(
+fn map_as_much_as_possible(
     file: &Arc<dyn DiskFile>,
     pages: u32,
     capacity: u32,

@@ -79,7 +79,7 @@ fn a_page_that_somebody_looks_at_stays_in_the_cache_as_it_is() {
         let all: Vec<_> = (0..LEN).map(|i| (i, 1)).collect();
         for some in all.chunks(10) {
             array.change(some, true).unwrap();
-            array.pager.relieve();
+            array.pager.evict_for_writer();
         }
         array.checkpoint(1).unwrap();
         let pager = Arc::clone(&array.pager);
@@ -93,21 +93,21 @@ fn a_page_that_somebody_looks_at_stays_in_the_cache_as_it_is() {
                             let list = pager.page(root_of(pin.root())).unwrap();
                             PageId(entry(list, (i * 7 + reader * 31 + round * 17) % LEN))
                         };
-                        let stay = pager.stay();
+                        let epoch = pager.enter_epoch();
                         let on = page(0);
                         let held = pager.page(on).unwrap();
-                        pager.hold(on).unwrap();
-                        drop(stay);
+                        pager.pin_page(on).unwrap();
+                        drop(epoch);
                         let found = stamp(held);
                         for i in 1..9 {
-                            let _stay = pager.stay();
+                            let _epoch = pager.enter_epoch();
                             let seen = pager.page(page(i)).unwrap();
                             let first = stamp(seen);
                             stamp(pager.page(page(i + 20)).unwrap());
                             assert_eq!(stamp(seen), first, "a page changed during a stay");
                         }
                         assert_eq!(stamp(held), found, "a held page changed");
-                        pager.cache().unwrap().unhold(on.0);
+                        pager.cache().unwrap().unpin_page(on.0);
                         pager.unpin(&pin);
                     }
                 })
@@ -117,7 +117,7 @@ fn a_page_that_somebody_looks_at_stays_in_the_cache_as_it_is() {
             for txn in 2..5usize {
                 let some: Vec<_> = (0..12).map(|i| ((i * 5 + txn) % LEN, txn as u64)).collect();
                 array.change(&some, txn != 3).unwrap();
-                array.pager.relieve();
+                array.pager.evict_for_writer();
                 if txn == 3 {
                     array.checkpoint(txn as u64).unwrap();
                 }

@@ -10,7 +10,7 @@
 //!
 //! Readers look at no clock: beginning and ending a read is one atomic exchange and one store. How old a reader is, is
 //! told by the writer, which knows when it published what: a reader's age is the time for which the state it sees
-//! has been out of date. The writer notes it in the slot when it first finds the reader behind.
+//! has been out of date. The writer notes it in the slot when it first finds the reader lagging.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -252,7 +252,7 @@ impl Slots {
         self.each_claimed(|txn, slot| {
             out.push(txn);
             if txn < current && slot.behind.load(Ordering::Relaxed) != txn {
-                // At the look before it was not behind, so it is since the transaction published last.
+                // At the look before the reader was current, so it has lagged since the transaction published last.
                 slot.since.store(self.current.at.load(Ordering::Relaxed), Ordering::Relaxed);
                 slot.behind.store(txn, Ordering::Release);
             }

@@ -1,4 +1,4 @@
-//! The page file against a model: an array of stamped pages behind one root page, with snapshots held,
+//! The page file against a model: an array of stamped pages after one root page, with snapshots pinned,
 //! checkpoints, reopening and power cuts.
 
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl Array {
     /// Changes the given entries in one transaction. Publishes if `commit`, else rolls back.
     pub(super) fn change(&mut self, changes: &[(usize, u64)], commit: bool) -> Result<()> {
         let pager = Arc::clone(&self.pager);
-        let _stay = pager.stay();
+        let _epoch = pager.enter_epoch();
         let pin = self.pager.pin();
         let mut root = root_of(pin.root());
         self.pager.unpin(&pin);
@@ -133,17 +133,17 @@ impl Array {
         self.pager.finish_checkpoint(checkpoint)
     }
 
-    fn census(&self, len: usize) -> Result<u64> {
+    fn account_pages(&self, len: usize) -> Result<u64> {
         let pin = self.pager.pin();
-        let mut census = self.pager.census(&self.alloc);
+        let mut accounting = self.pager.account_pages(&self.alloc);
         let root = root_of(pin.root());
         if root != PageId::NONE {
-            census.visit(root);
+            accounting.visit(root);
             let list = self.pager.page(root)?;
-            (0..len).map(|i| entry(list, i)).filter(|&p| p != 0).for_each(|p| census.visit(PageId(p)));
+            (0..len).map(|i| entry(list, i)).filter(|&p| p != 0).for_each(|p| accounting.visit(PageId(p)));
         }
         self.pager.unpin(&pin);
-        census.finish()
+        accounting.finish()
     }
 }
 
@@ -165,18 +165,18 @@ fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
     let all: Vec<_> = (0..LEN).map(|i| (i, 1)).collect();
     for some in all.chunks(10) {
         array.change(some, true).unwrap();
-        array.pager.relieve();
+        array.pager.evict_for_writer();
     }
     array.checkpoint(1).unwrap();
     for round in 0..20 {
         // Cursors stand on more pages than the cache is to have, so that it cools whatever comes in at once.
-        let held: Vec<_> = (0..24)
+        let pinned: Vec<_> = (0..24)
             .map(|i| {
-                let _stay = array.pager.stay();
+                let _epoch = array.pager.enter_epoch();
                 let pin = array.pager.pin();
                 let page = PageId(entry(array.pager.page(root_of(pin.root())).unwrap(), (i + round) % LEN));
                 array.pager.page(page).unwrap();
-                array.pager.hold(page).unwrap();
+                array.pager.pin_page(page).unwrap();
                 array.pager.unpin(&pin);
                 page
             })
@@ -184,11 +184,11 @@ fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
         let changes: Vec<_> = (30..42).map(|i| ((i + round) % LEN, 100 + round as u64)).collect();
         array.change(&changes, true).unwrap();
         changes.iter().for_each(|&(i, stamp)| model[i] = stamp);
-        held.iter().for_each(|page| array.pager.cache().unwrap().unhold(page.0));
+        pinned.iter().for_each(|page| array.pager.cache().unwrap().unpin_page(page.0));
         for _ in 0..2 {
             let seen: Vec<_> = (0..LEN)
                 .map(|i| {
-                    let _stay = array.pager.stay();
+                    let _epoch = array.pager.enter_epoch();
                     let pin = array.pager.pin();
                     let page = PageId(entry(array.pager.page(root_of(pin.root())).unwrap(), i));
                     let stamp = array.pager.page(page).unwrap()[0];
@@ -209,7 +209,7 @@ fn snapshots_keep_what_they_saw_whatever_is_written_later() {
         let (mut array, _) = Array::open(&disk).unwrap();
         let mut dice = Rng::new(seed);
         let (mut model, mut stamp) = (vec![0u64; LEN], 0);
-        let mut held: Vec<(Pin, Vec<u64>)> = Vec::new();
+        let mut pinned: Vec<(Pin, Vec<u64>)> = Vec::new();
         for round in 0..rounds(1500) {
             let changes = random_changes(&mut dice, LEN, &mut stamp);
             let commit = dice.chance(90);
@@ -219,10 +219,10 @@ fn snapshots_keep_what_they_saw_whatever_is_written_later() {
             }
             assert_eq!(array.now(LEN).unwrap(), model);
             if dice.chance(10) {
-                held.push((array.pager.pin(), model.clone()));
+                pinned.push((array.pager.pin(), model.clone()));
             }
-            if dice.chance(8) && !held.is_empty() {
-                let (pin, saw) = held.swap_remove(dice.below(held.len()));
+            if dice.chance(8) && !pinned.is_empty() {
+                let (pin, saw) = pinned.swap_remove(dice.below(pinned.len()));
                 assert_eq!(array.read(&pin, LEN).unwrap(), saw, "seed {seed} round {round}");
                 array.pager.unpin(&pin);
             }
@@ -230,10 +230,10 @@ fn snapshots_keep_what_they_saw_whatever_is_written_later() {
                 array.checkpoint(round as u64).unwrap();
             }
             if dice.chance(5) {
-                array.census(LEN).unwrap();
+                array.account_pages(LEN).unwrap();
             }
         }
-        for (pin, saw) in held {
+        for (pin, saw) in pinned {
             assert_eq!(array.read(&pin, LEN).unwrap(), saw);
             array.pager.unpin(&pin);
         }
@@ -242,7 +242,7 @@ fn snapshots_keep_what_they_saw_whatever_is_written_later() {
         let (array, opened) = Array::open(&disk).unwrap();
         assert_eq!((opened.meta.lsn, array.now(LEN).unwrap()), (9999, model));
         assert_eq!(opened.state, 9999u64.to_le_bytes().repeat(700));
-        array.census(LEN).unwrap();
+        array.account_pages(LEN).unwrap();
     }
 }
 
@@ -315,7 +315,7 @@ fn a_power_cut_leaves_the_last_checkpoint_or_the_one_being_written() {
             let lsn = opened.meta.lsn;
             assert!(lsn >= acked && lsn <= started, "{crash:?} at {point}: {lsn} not in {acked}..={started}");
             assert_eq!(array.now(LEN).unwrap(), checkpoints[lsn as usize].2, "{crash:?} at {point}");
-            array.census(LEN).unwrap();
+            array.account_pages(LEN).unwrap();
             images += 1;
         }
     }
@@ -410,11 +410,11 @@ fn a_full_disk_is_an_error_before_any_store_and_ends_when_there_is_room() {
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
     assert!(grown > 10);
     assert_eq!(array.now(grown + 1).unwrap()[..grown], vec![5; grown], "reads go on");
-    array.census(grown).unwrap();
+    array.account_pages(grown).unwrap();
     disk.set_room(None);
     array.change(&[(grown, 5)], true).unwrap();
     array.checkpoint(1).unwrap();
-    array.census(grown + 1).unwrap();
+    array.account_pages(grown + 1).unwrap();
 }
 
 #[test]
@@ -501,22 +501,22 @@ fn what_a_page_was_at_a_mark_stays_until_the_mark_is_gone() {
     let page = pager.writer(alloc).allocate().unwrap();
     assert_eq!(pager.writer(alloc).writable(page).unwrap(), page, "it is this transaction's own");
     pager.writer(alloc).page_mut(page).unwrap()[0] = 1;
-    alloc.mark();
+    alloc.savepoint();
     assert!(pager.writer(alloc).page_mut(page).is_err());
     let copy = pager.writer(alloc).writable(page).unwrap();
     assert_ne!(copy, page);
     pager.writer(alloc).page_mut(copy).unwrap()[0] = 2;
-    // What is born and dies behind the mark is used again at once; what died before it is not.
+    // What is born and dies after the mark is used again at once; what died before it is not.
     let other = pager.writer(alloc).allocate().unwrap();
     pager.writer(alloc).free(other).unwrap();
     assert_eq!(pager.writer(alloc).allocate().unwrap(), other);
-    alloc.go_back(0);
+    alloc.rollback_to(0);
     assert_eq!(pager.page(page).unwrap()[0], 1);
     let again: Vec<_> = (0..2).map(|_| pager.writer(alloc).allocate().unwrap()).collect();
     assert!(again.contains(&copy) && again.contains(&other), "pages born since are there again");
     assert_ne!(pager.writer(alloc).writable(page).unwrap(), page, "the mark is still there");
-    alloc.go_back(0);
-    alloc.unmark(0);
+    alloc.rollback_to(0);
+    alloc.release_savepoint(0);
     assert_eq!(pager.writer(alloc).writable(page).unwrap(), page);
     pager.writer(alloc).free(page).unwrap();
     let pin = pager.pin();

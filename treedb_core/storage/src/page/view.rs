@@ -33,7 +33,7 @@ pub(crate) struct View {
     pub(super) map: Box<dyn Map>,
     /// The map's first byte, copied here to spare readers the call.
     base: NonNull<u8>,
-    /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nobody can reach.
+    /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nothing can reach.
     pages: AtomicU32,
     /// Held while the file's length changes: the writer may not be the only one who makes it longer.
     resizing: Mutex<()>,
@@ -47,7 +47,7 @@ pub(crate) struct View {
     payload: usize,
     /// The keys of an encrypted file, which is never mapped.
     pub(super) secret: Option<Secret>,
-    /// The books of a file that is not mapped.
+    /// The bookkeeping of a file that is not mapped.
     pub(super) cache: Option<Arc<Cache>>,
     /// With a cache: one bit a page, it was written to the file since that was opened.
     rewritten: Box<[AtomicU64]>,
@@ -61,7 +61,7 @@ fn bits(pages: usize) -> Box<[AtomicU64]> {
 }
 
 /// The header of a page, and its checksum as it should be.
-struct Sealed {
+struct PageHeader {
     stored: u32,
     sum: u32,
     number: u32,
@@ -133,7 +133,7 @@ impl View {
         Ok(())
     }
 
-    /// Cuts the file down to `pages`. Nobody may be able to reach the others: no tree, no snapshot, no checkpoint.
+    /// Cuts the file down to `pages`. No one may be able to reach the others: no tree, no snapshot, no checkpoint.
     pub(crate) fn shrink(&self, pages: u32) -> Result<()> {
         let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         if pages >= self.pages() {
@@ -143,12 +143,12 @@ impl View {
         let before = self.pages.swap(pages, Ordering::SeqCst);
         (pages..before).for_each(|page| self.clear_verified(page));
         if let Some(cache) = &self.cache {
-            self.forget_beyond(cache, pages);
+            self.discard_beyond(cache, pages);
         }
         self.file.set_len(offset_of(pages))
     }
 
-    /// Says whether the system is to read what lies around a page that is missing.
+    /// Turns the system's read-ahead on or off.
     pub(crate) fn read_ahead(&self, on: bool) {
         if self.cache.is_none() {
             self.map.read_ahead(on);
@@ -172,7 +172,7 @@ impl View {
     fn word32(&self, page: u32, at: usize) -> &AtomicU32 {
         // SAFETY: callers pass pages below `pages()`, so the header is inside the mapped file; the offset is a
         // multiple of 4; header bytes are only ever reached through atomics and the checksum's read, which is
-        // made of pages nobody stores to.
+        // made of pages nothing stores to.
         unsafe { AtomicU32::from_ptr(self.start(page).add(at).cast()) }
     }
 
@@ -227,8 +227,8 @@ impl View {
     pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
         self.inside(page)?;
         match &self.cache {
-            // The bit is set with the books, and not again: the page may have been cooled since.
-            Some(cache) => self.settle_new(cache, page, birth),
+            // The bit is set with the bookkeeping, and not again: the page may have been cooled since.
+            Some(cache) => self.insert_new(cache, page, birth),
             None => self.set_verified(page),
         }
         self.word32(page, CHECKSUM_AT).store(0, Ordering::Relaxed);
@@ -263,7 +263,7 @@ impl View {
             .is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
     }
 
-    /// Checksum of everything in the page behind the checksum.
+    /// Checksum of everything in the page after the checksum.
     fn sum(&self, page: u32) -> u32 {
         // SAFETY: the page is inside the mapped file, and is not being stored to: it is either untouched since
         // the file was opened or frozen by the checkpoint that asks.
@@ -296,25 +296,25 @@ impl View {
 
     /// Checks a page in the map, of a transaction up to `newest`.
     pub(super) fn verify(&self, page: u32, newest: u64) -> Result<()> {
-        let sealed = Sealed {
+        let header = PageHeader {
             stored: u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed)),
             sum: self.sum(page),
             number: u32::from_le(self.word32(page, NUMBER_AT).load(Ordering::Relaxed)),
             birth: u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)),
         };
-        self.judge(page, newest, &sealed)
+        self.check_header(page, newest, &header)
     }
 
     /// Checks the bytes of a page.
     pub(super) fn verify_bytes(&self, page: u32, bytes: &[u8; PAGE_SIZE], newest: u64) -> Result<()> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let sealed = Sealed {
+        let header = PageHeader {
             stored: word(CHECKSUM_AT),
             sum: crc32c::crc32c(&bytes[NUMBER_AT..]),
             number: word(NUMBER_AT),
             birth: u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32,
         };
-        self.judge(page, newest, &sealed)
+        self.check_header(page, newest, &header)
     }
 
     /// Decrypts the bytes of a page, which come from the file, and checks that they are those of this page, of a
@@ -345,10 +345,10 @@ impl View {
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let birth = u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32;
-        self.judge(page, newest, &Sealed { stored: 0, sum: 0, number: word(NUMBER_AT), birth })
+        self.check_header(page, newest, &PageHeader { stored: 0, sum: 0, number: word(NUMBER_AT), birth })
     }
 
-    fn judge(&self, page: u32, newest: u64, sealed: &Sealed) -> Result<()> {
+    fn check_header(&self, page: u32, newest: u64, header: &PageHeader) -> Result<()> {
         let damaged = |at: usize, expected: String, found: String| {
             Err(Error::Corrupt(Box::new(Corruption {
                 file: self.path().to_path_buf(),
@@ -358,7 +358,7 @@ impl View {
                 found,
             })))
         };
-        let &Sealed { stored, sum, number, birth } = sealed;
+        let &PageHeader { stored, sum, number, birth } = header;
         if stored != sum {
             return damaged(CHECKSUM_AT, format!("checksum {sum:#010x}"), format!("{stored:#010x}"));
         }
@@ -387,7 +387,7 @@ impl View {
     pub(crate) fn will_store(&self, page: u32, birth: u64) -> Result<()> {
         match &self.cache {
             None => Ok(()),
-            Some(cache) => self.soil(cache, page, birth),
+            Some(cache) => self.mark_dirty(cache, page, birth),
         }
     }
 
@@ -395,7 +395,7 @@ impl View {
     ///
     /// # Safety
     /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
-    /// transaction in progress and lent to nobody else. In a file that is not mapped, the page is in memory and stays
+    /// transaction in progress and lent to no one else. In a file that is not mapped, the page is in memory and stays
     /// there: [`View::adopt`] or [`View::will_store`] came before, in the same stay, or it is held.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
@@ -420,12 +420,12 @@ impl PageSource for View {
         }
         point();
         // SAFETY: inside the mapped file: the bit of a page beyond its end is never set. By the layer's first invariant
-        // nobody stores to the payload while a reader that can reach the page is alive.
+        // nothing stores to the payload while a reader that can reach the page is alive.
         Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), self.payload) })
     }
 
     #[inline]
-    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
+    fn prefetch_lines(&self, id: PageId, from: usize, lines: usize) {
         let page = self.base.as_ptr().wrapping_add(id.0 as usize * PAGE_SIZE);
         prefetch_from(page.wrapping_add(from * LINE), lines);
     }

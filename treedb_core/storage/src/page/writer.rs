@@ -67,8 +67,8 @@ impl PageSource for PageWriter<'_> {
     }
 
     #[inline]
-    fn expect_lines(&self, id: PageId, from: usize, lines: usize) {
-        self.pager.view().expect_lines(id, from, lines);
+    fn prefetch_lines(&self, id: PageId, from: usize, lines: usize) {
+        self.pager.view().prefetch_lines(id, from, lines);
     }
 
     #[cold]

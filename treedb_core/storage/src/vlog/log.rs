@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::pointer::ValuePtr;
-use super::record::{MAX_OWNER, MAX_VALUE, size, weight};
+use super::record::{MAX_OWNER, MAX_VALUE, live_bytes, size};
 use super::records::Records;
 use super::segment::{Common, FIRST, Segment, name, parse};
+use super::segment_table::SegmentTable;
 use super::state::{SegmentState, ValueLogState};
-use super::table::Table;
 use crate::cipher::Keys;
 use crate::disk::Disk;
 use crate::{Error, Result};
 
 /// How a value log is opened.
 #[derive(Debug, Clone)]
-pub struct ValueLogOptions {
+pub(crate) struct ValueLogOptions {
     /// What the checkpoint remembers; empty for a new log.
     pub state: ValueLogState,
     /// Capacity of a segment, in bytes, at most 16 GiB. A value that does not fit gets a segment of its own size.
@@ -32,7 +32,7 @@ impl Default for ValueLogOptions {
     }
 }
 
-/// Figures of a value log.
+/// Statistics of a value log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ValueLogStats {
     /// Segments, the active one included.
@@ -50,18 +50,18 @@ const MOST_SPARES: usize = 2;
 
 /// An open value log. `append`, `release`, `state` and `roll` are the writer's, one thread at a time in effect
 /// (they take a lock); `get` may be called from any thread and takes none.
-pub struct ValueLog {
+pub(crate) struct ValueLog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     options: ValueLogOptions,
-    table: Table,
+    table: SegmentTable,
     segments: Mutex<Segments>,
     /// True if a segment was made whose name no sync has covered.
     new_names: AtomicBool,
     /// True if the system reads ahead in the segments.
     ahead: AtomicBool,
     common: Common,
-    /// Called when records are there to be written, by somebody who has them written by another thread.
+    /// Called when records are there to be written, by a thread who has them written by another thread.
     helper: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -80,11 +80,11 @@ impl ValueLog {
     /// # Errors
     /// `Corrupt` if a segment is missing, too short or has a damaged header; `Format` for one of another version;
     /// `Io` from the disk. Values are verified when they are first read.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: ValueLogOptions) -> Result<ValueLog> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: ValueLogOptions) -> Result<ValueLog> {
         disk.create_dir(dir)?;
         let state = &options.state;
         let common = Common { keys: options.keys.clone(), ..Common::default() };
-        let table = Table::new();
+        let table = SegmentTable::new();
         let mut all = BTreeMap::new();
         for s in &state.segments {
             let segment = Arc::new(Segment::open(disk.as_ref(), dir, s, &common)?);
@@ -115,7 +115,7 @@ impl ValueLog {
     }
 
     /// True if `dir` has segments, whosever they are.
-    pub fn any_segment(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+    pub(crate) fn any_segment(disk: &dyn Disk, dir: &Path) -> Result<bool> {
         Ok(disk.list(dir)?.iter().any(|name| parse(name).is_some()))
     }
 
@@ -129,7 +129,7 @@ impl ValueLog {
     /// # Errors
     /// `ValueTooLong` over 2 GiB; `DiskFull`: nothing was appended and the log goes on when there is room;
     /// `Poisoned` after an earlier failure; any other error poisons the log.
-    pub fn append(&self, owner: &[u8], value: &[u8]) -> Result<ValuePtr> {
+    pub(crate) fn append(&self, owner: &[u8], value: &[u8]) -> Result<ValuePtr> {
         if value.len() as u64 > MAX_VALUE {
             return Err(Error::ValueTooLong { len: value.len() as u64, limit: MAX_VALUE });
         }
@@ -148,7 +148,7 @@ impl ValueLog {
         match appended {
             Ok((ptr, full)) => {
                 if let Some(active) = &segments.active {
-                    active.add_live(weight(ptr.len));
+                    active.add_live(live_bytes(ptr.len));
                 }
                 if let Some(helper) = helper.filter(|_| full) {
                     helper();
@@ -163,9 +163,9 @@ impl ValueLog {
     fn next_segment(&self, segments: &mut Segments, size: u64) -> Result<Arc<Segment>> {
         let capacity = self.options.segment_bytes.min(LARGEST).max(FIRST + size);
         if let Some(full) = &segments.active {
-            full.waiting.close();
+            full.buffer.close();
             if self.helper.get().is_none() {
-                full.waiting.write_out()?;
+                full.buffer.write_out()?;
             }
         }
         loop {
@@ -196,7 +196,7 @@ impl ValueLog {
     ///
     /// # Errors
     /// `Corrupt` if the pointer leads nowhere or to something else, or if the value is damaged.
-    pub fn get(&self, ptr: ValuePtr) -> Result<&[u8]> {
+    pub(crate) fn get(&self, ptr: ValuePtr) -> Result<&[u8]> {
         if self.options.keys.is_some() {
             return Err(Error::Invalid(
                 "the values of an encrypted log are read into memory, not mapped".into(),
@@ -210,7 +210,11 @@ impl ValueLog {
     ///
     /// # Errors
     /// As [`get`](ValueLog::get), and `Io` from the disk.
-    pub fn read<'b>(&self, ptr: ValuePtr, room: impl FnOnce(usize) -> &'b mut [u8]) -> Result<&'b [u8]> {
+    pub(crate) fn read<'b>(
+        &self,
+        ptr: ValuePtr,
+        room: impl FnOnce(usize) -> &'b mut [u8],
+    ) -> Result<&'b [u8]> {
         self.segment(ptr.segment)?.read(ptr, room)
     }
 
@@ -224,9 +228,9 @@ impl ValueLog {
     ///
     /// # Errors
     /// `Corrupt` if the pointer's segment is not there or has fewer live bytes than the value.
-    pub fn release(&self, ptr: ValuePtr) -> Result<()> {
+    pub(crate) fn release(&self, ptr: ValuePtr) -> Result<()> {
         let segment = self.segment(ptr.segment)?;
-        let bytes = weight(ptr.len);
+        let bytes = live_bytes(ptr.len);
         if segment.take_live(bytes) {
             return Ok(());
         }
@@ -236,7 +240,7 @@ impl ValueLog {
 
     /// What a checkpoint has to remember of the log as it is now. Segments without live values are left out: once
     /// the checkpoint is durable, [`removable`](ValueLog::removable) names them.
-    pub fn state(&self) -> ValueLogState {
+    pub(crate) fn state(&self) -> ValueLogState {
         let segments = self.segments();
         let active = segments.active.as_ref().map_or(0, |s| s.id);
         let named = segments.all.values().filter(|s| s.id == active || s.live() > 0);
@@ -244,9 +248,9 @@ impl ValueLog {
         ValueLogState { active, segments: named.collect() }
     }
 
-    /// Has `wake` called when records are there to be written out, for which somebody then calls
+    /// Has `wake` called when records are there to be written out, for which a thread then calls
     /// [`write_out`](ValueLog::write_out), on another thread: appends do not write them unless there are many. Said once.
-    pub fn help(&self, wake: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn help(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.helper.set(Box::new(wake));
     }
 
@@ -254,17 +258,17 @@ impl ValueLog {
     ///
     /// # Errors
     /// `Poisoned`; a failed write poisons the log, whose values can still be had.
-    pub fn write_out(&self) -> Result<()> {
+    pub(crate) fn write_out(&self) -> Result<()> {
         self.refuse_if_poisoned()?;
         let all: Vec<_> = self.segments().all.values().filter(|s| s.waits()).cloned().collect();
-        all.iter().try_for_each(|s| s.waiting.write_out()).map_err(|e| self.poison(&e))
+        all.iter().try_for_each(|s| s.buffer.write_out()).map_err(|e| self.poison(&e))
     }
 
     /// Makes everything appended so far durable: before the checkpoint that remembers a state taken earlier.
     ///
     /// # Errors
     /// `Poisoned`; a failed flush poisons the log.
-    pub fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         self.refuse_if_poisoned()?;
         let all: Vec<_> = self.segments().all.values().cloned().collect();
         let names = self.new_names.swap(false, Ordering::AcqRel);
@@ -277,8 +281,8 @@ impl ValueLog {
     }
 
     /// Segments that held no live value when `state` was taken. Once `state` is durable they may be removed, as
-    /// soon as nobody reads from them.
-    pub fn removable(&self, state: &ValueLogState) -> Vec<u32> {
+    /// soon as no one reads from them.
+    pub(crate) fn removable(&self, state: &ValueLogState) -> Vec<u32> {
         let segments = self.segments();
         let active = segments.active.as_ref().map_or(0, |s| s.id);
         let empty = segments.all.values().filter(|s| s.live() == 0 && s.id != active && !state.names(s.id));
@@ -293,7 +297,7 @@ impl ValueLog {
     ///
     /// # Errors
     /// `Io` if the file could not be removed; it goes at the next open then.
-    pub unsafe fn remove(&self, id: u32) -> Result<()> {
+    pub(crate) unsafe fn remove(&self, id: u32) -> Result<()> {
         let mut segments = self.segments();
         if segments.active.as_ref().is_some_and(|s| s.id == id) {
             return Err(Error::Invalid(format!("value segment {id} is being appended to")));
@@ -302,8 +306,8 @@ impl ValueLog {
         let taken = unsafe { self.table.take(id) };
         let held = segments.all.remove(&id);
         let Some(gone) = taken.or(held) else { return Ok(()) };
-        // Nobody writes to the file any more: it may be another segment's.
-        gone.waiting.retire();
+        // No one writes to the file any more: it may be another segment's.
+        gone.buffer.retire();
         if gone.capacity == self.options.segment_bytes && segments.used.len() < self.spares(&segments) {
             segments.used.push(gone.path().to_path_buf());
             return Ok(());
@@ -321,11 +325,11 @@ impl ValueLog {
     /// Segments in which less than half of the bytes are live, but some are: whoever moves their live values (see
     /// [`records`](ValueLog::records)) and checkpoints gets their room back. If the active segment is one, it is closed
     /// first; so it is if nothing in it is live.
-    pub fn sparse(&self) -> Vec<u32> {
+    pub(crate) fn sparse(&self) -> Vec<u32> {
         let mut segments = self.segments();
         let sparse = |s: &Segment| s.live() * 2 < s.end() - FIRST;
         if let Some(closed) = segments.active.take_if(|active| sparse(active)) {
-            closed.waiting.close();
+            closed.buffer.close();
         }
         segments.all.values().filter(|s| s.live() > 0 && sparse(s)).map(|s| s.id).collect()
     }
@@ -335,12 +339,12 @@ impl ValueLog {
     ///
     /// # Errors
     /// `Corrupt` if there is no such segment.
-    pub fn records(&self, id: u32) -> Result<Records<'_>> {
+    pub(crate) fn records(&self, id: u32) -> Result<Records<'_>> {
         Ok(Records::new(self.segment(id)?))
     }
 
-    /// Figures as of now.
-    pub fn stats(&self) -> ValueLogStats {
+    /// The statistics as of now.
+    pub(crate) fn stats(&self) -> ValueLogStats {
         let segments = self.segments();
         ValueLogStats {
             segments: segments.all.len(),
@@ -349,14 +353,14 @@ impl ValueLog {
         }
     }
 
-    /// Says whether the system is to read what lies around bytes that are missing.
-    pub fn read_ahead(&self, on: bool) {
+    /// Turns the system's read-ahead on or off.
+    pub(crate) fn read_ahead(&self, on: bool) {
         self.ahead.store(on, Ordering::Relaxed);
         self.segments().all.values().for_each(|segment| segment.read_ahead(on));
     }
 
     /// Why the log refuses writes, if it does.
-    pub fn poisoned(&self) -> Option<String> {
+    pub(crate) fn poisoned(&self) -> Option<String> {
         self.common.failure.get().cloned()
     }
 

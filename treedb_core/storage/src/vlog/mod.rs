@@ -9,7 +9,7 @@
 //! * A record is never changed. The log syncs only when a checkpoint asks for it ([`ValueLog::sync`]): until then
 //!   the command log's frames hold the values, and recovery appends them again.
 //! * What is durable is what the checkpoint's [`ValueLogState`] says: the end and the live bytes of each segment.
-//!   Opening takes exactly that. Bytes behind a segment's end are garbage, whatever they look like, and are
+//!   Opening takes exactly that. Bytes after a segment's end are garbage, whatever they look like, and are
 //!   written over; segments that the state does not name are removed.
 //! * Records wait in memory to be written together, half a MiB of them, until one of them is read or the log is
 //!   synced; where another thread helps, up to 8 MiB wait for that. A crash loses nothing by it: it is the same records
@@ -18,7 +18,7 @@
 //!   records have checksums of another number.
 //! * A pointer carries its record's checksum, so a pointer and a record that do not belong together are an error.
 //!   The checksum is computed once per record and open.
-//! * A segment is removed only when the durable state does not name it any more, and when nobody can hold a slice
+//! * A segment is removed only when the durable state does not name it any more, and when no one can hold a slice
 //!   of it: that is the caller's knowledge, hence [`ValueLog::remove`] is unsafe.
 //!
 //! # Bytes (little-endian)
@@ -35,7 +35,7 @@
 //! | 32 | 28 | zero |
 //! | 60 | 4 | crc32c of bytes 0..60 (this place is fixed for all versions) |
 //!
-//! Record, at a multiple of 8 and at least 512 bytes behind the one before:
+//! Record, at a multiple of 8 and at least 512 bytes after the one before:
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -43,9 +43,9 @@
 //! | 4 | 4 | length of the value |
 //! | 8 | 4 | length of the owner's name |
 //! | 12 | 4 | 1, or 2 if the record is encrypted |
-//! | 16 | | value, owner's name, padding that is not looked at |
+//! | 16 | | value, owner's name, padding that is ignored |
 //!
-//! Of an encrypted record value and owner's name are ciphertext, and their seal of 40 bytes is behind them (see
+//! Of an encrypted record value and owner's name are ciphertext, and their seal of 40 bytes is after them (see
 //! [`cipher`](crate::cipher)), made for the segment's number, the record's offset (8 bytes) and bytes 4..16; the checksum is
 //! that of the bytes as they are in the file.
 //!
@@ -59,15 +59,16 @@ mod pointer;
 mod record;
 mod records;
 mod segment;
+mod segment_table;
 mod state;
-mod table;
 #[cfg(test)]
 mod tests;
 mod view;
-mod waiting;
+mod write_buffer;
 
-pub use log::{ValueLog, ValueLogOptions, ValueLogStats};
-pub use pointer::ValuePtr;
-pub use record::{MAX_OWNER, MAX_VALUE};
-pub use records::{Record, Records};
-pub use state::{SegmentState, ValueLogState};
+pub use log::ValueLogStats;
+pub(crate) use log::{ValueLog, ValueLogOptions};
+pub(crate) use pointer::ValuePtr;
+pub(crate) use record::MAX_VALUE;
+pub(crate) use records::Record;
+pub(crate) use state::ValueLogState;

@@ -2,7 +2,7 @@
 
 /// Finds a value in the log: 16 bytes, kept by the value's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ValuePtr {
+pub(crate) struct ValuePtr {
     /// Number of the segment, from 1.
     pub segment: u32,
     /// Offset of the record in the segment, in units of 8 bytes.
@@ -15,10 +15,10 @@ pub struct ValuePtr {
 
 impl ValuePtr {
     /// Bytes of an encoded pointer.
-    pub const SIZE: usize = 16;
+    pub(crate) const SIZE: usize = 16;
 
     /// The pointer's bytes, little-endian.
-    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+    pub(crate) fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         for (place, word) in bytes.chunks_exact_mut(4).zip([self.segment, self.offset, self.len, self.check])
         {
@@ -28,7 +28,7 @@ impl ValuePtr {
     }
 
     /// The pointer in these bytes. Any bytes are a pointer; whether it leads to a value, `get` finds out.
-    pub fn from_bytes(bytes: [u8; Self::SIZE]) -> ValuePtr {
+    pub(crate) fn from_bytes(bytes: [u8; Self::SIZE]) -> ValuePtr {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         ValuePtr { segment: word(0), offset: word(4), len: word(8), check: word(12) }
     }

@@ -3,27 +3,27 @@
 use crate::cipher::SEAL;
 
 /// The longest value, in bytes: 2 GiB.
-pub const MAX_VALUE: u64 = 1 << 31;
+pub(crate) const MAX_VALUE: u64 = 1 << 31;
 /// The longest owner's name, in bytes.
-pub const MAX_OWNER: usize = 1 << 16;
+pub(crate) const MAX_OWNER: usize = 1 << 16;
 
 /// Records start at multiples of this.
 pub(super) const ALIGN: u64 = 8;
 /// Bytes before the value.
 pub(super) const HEADER: usize = 16;
 /// The least a record takes, so that one bit per so many bytes says which records have been verified.
-pub(super) const LEAST: u64 = 512;
+pub(super) const MIN_RECORD: u64 = 512;
 const PLAIN: u32 = 1;
 const SECRET: u32 = 2;
 
 /// Bytes a record takes in its segment.
 pub(super) fn size(value: u64, owner: u64, secret: bool) -> u64 {
     let seal = if secret { SEAL as u64 } else { 0 };
-    (HEADER as u64 + value + owner + seal).max(LEAST).next_multiple_of(ALIGN)
+    (HEADER as u64 + value + owner + seal).max(MIN_RECORD).next_multiple_of(ALIGN)
 }
 
 /// What a value counts for in its segment's live bytes. Without the owner's name, which a pointer does not know.
-pub(super) fn weight(value: u32) -> u64 {
+pub(super) fn live_bytes(value: u32) -> u64 {
     HEADER as u64 + u64::from(value)
 }
 
@@ -55,7 +55,7 @@ impl Header {
     }
 
     /// What an encrypted record is sealed for: its place and its lengths.
-    pub(super) fn place(&self, segment: u32, at: u64) -> [u8; 24] {
+    pub(super) fn associated_data(&self, segment: u32, at: u64) -> [u8; 24] {
         let mut place = [0; 24];
         place[0..4].copy_from_slice(&segment.to_le_bytes());
         place[4..12].copy_from_slice(&at.to_le_bytes());
@@ -95,7 +95,7 @@ impl Header {
         u64::from(self.len) + u64::from(self.owner)
     }
 
-    /// Bytes behind the header: the text, and its seal if it is encrypted.
+    /// Bytes after the header: the text, and its seal if it is encrypted.
     pub(super) fn body(&self) -> u64 {
         self.text() + if self.is_secret() { SEAL as u64 } else { 0 }
     }

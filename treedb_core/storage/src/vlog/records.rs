@@ -9,7 +9,7 @@ use crate::Result;
 
 /// A value in its segment, live or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     /// Its owner's name for it, as given to `append`.
     pub owner: Cow<'a, [u8]>,
     /// The pointer that `append` returned: the value is live if its owner still holds it.
@@ -19,7 +19,7 @@ pub struct Record<'a> {
 }
 
 /// The records of one segment, in the order they were appended.
-pub struct Records<'a> {
+pub(crate) struct Records<'a> {
     segment: &'a Segment,
     at: u64,
     end: u64,

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::pointer::ValuePtr;
-use super::record::{ALIGN, HEADER, Header, LEAST, size};
+use super::record::{ALIGN, HEADER, Header, MIN_RECORD, size};
 use super::state::SegmentState;
 use super::view::View;
-use super::waiting::{Failure, Waiting};
+use super::write_buffer::{Failure, WriteBuffer};
 use crate::cipher::{Keys, SEAL};
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 /// Offset of the first record.
 pub(super) const FIRST: u64 = 512;
 /// Records up to this length wait for others to be written with them.
-const TOGETHER: usize = 256 * 1024;
+const MAX_BUFFERED: usize = 256 * 1024;
 /// Records of at least this length are asked for as a whole where the system does not read ahead: page by page would
 /// take longer than the call does.
 const LONG: usize = 16 * 1024;
@@ -43,16 +43,16 @@ pub(super) struct Segment {
     pub(super) capacity: u64,
     file: Arc<dyn DiskFile>,
     view: OnceLock<View>,
-    /// Offset behind the last record. Stored after the record's bytes are written, or wait to be.
+    /// Offset after the last record. Stored after the record's bytes are written, or wait to be.
     end: AtomicU64,
-    /// The last records, which nobody has asked for yet.
-    pub(super) waiting: Waiting,
+    /// The last records, which no reader has asked for yet.
+    pub(super) buffer: WriteBuffer,
     live: AtomicU64,
     /// Bytes that the file has; only the appender changes it.
     grown: AtomicU64,
     /// True if the system reads ahead in the view.
     ahead: AtomicBool,
-    /// One bit for each `LEAST` bytes: the record that starts there has been verified.
+    /// One bit for each `MIN_RECORD` bytes: the record that starts there has been verified.
     verified: OnceLock<Box<[AtomicU64]>>,
     /// True if there are records that no sync has covered.
     pub(super) dirty: AtomicBool,
@@ -82,7 +82,7 @@ impl Segment {
             keys: common.keys.clone(),
             id,
             capacity,
-            waiting: Waiting::new(file.clone(), fill.end, common.failure.clone()),
+            buffer: WriteBuffer::new(file.clone(), fill.end, common.failure.clone()),
             file,
             view: OnceLock::new(),
             ahead: AtomicBool::new(true),
@@ -94,7 +94,7 @@ impl Segment {
         }
     }
 
-    /// Makes an empty segment, of a file that is nobody's any more if there is one (its blocks stay, its records do
+    /// Makes an empty segment, of a file that is no longer in use if there is one (its blocks stay, its records do
     /// not count: their checksums are of another number). Neither its header nor its name is durable yet.
     pub(super) fn create(
         disk: &dyn Disk,
@@ -117,7 +117,7 @@ impl Segment {
         header[24..32].copy_from_slice(&capacity.to_le_bytes());
         let crc = crc32c::crc32c(&header[..60]);
         header[60..64].copy_from_slice(&crc.to_le_bytes());
-        // A crash may have left a file of this name behind.
+        // A crash may have left a file of this name there.
         let fresh = || if used.is_none() { file.set_len(0) } else { Ok(()) };
         let laid = fresh()
             .and_then(|()| file.reserve(FIRST))
@@ -212,13 +212,13 @@ impl Segment {
 
     /// Makes all records durable.
     pub(super) fn sync(&self) -> Result<()> {
-        self.waiting.write_out()?;
+        self.buffer.write_out()?;
         self.file.sync()
     }
 
     /// True if there are records that are not in the file.
     pub(super) fn waits(&self) -> bool {
-        self.end() > self.waiting.written()
+        self.end() > self.buffer.written()
     }
 
     /// True if a record of `size` bytes fits.
@@ -248,12 +248,12 @@ impl Segment {
         Ok((ptr, full))
     }
 
-    /// Puts a record of `size` bytes, given in parts, behind those that wait, or writes a long one by itself.
+    /// Puts a record of `size` bytes, given in parts, after those that wait, or writes a long one by itself.
     fn put(&self, size: u64, parts: &[&[u8]], helped: bool) -> Result<bool> {
-        if size <= TOGETHER as u64 {
-            return self.waiting.push(size as usize, parts, helped);
+        if size <= MAX_BUFFERED as u64 {
+            return self.buffer.push(size as usize, parts, helped);
         }
-        self.waiting.write(size, parts).map(|()| false)
+        self.buffer.write(size, parts).map(|()| false)
     }
 
     /// An encrypted record for the place `at`, header and all.
@@ -263,7 +263,7 @@ impl Segment {
         record.extend_from_slice(&[0; HEADER]);
         record.extend_from_slice(value);
         record.extend_from_slice(owner);
-        let seal = keys.values.seal(&header.place(self.id, at), &mut record[HEADER..])?;
+        let seal = keys.values.seal(&header.associated_data(self.id, at), &mut record[HEADER..])?;
         record.extend_from_slice(&seal);
         header.check = header.checksum(self.id, &[&record[HEADER..]]);
         record[..HEADER].copy_from_slice(&header.encode());
@@ -285,12 +285,12 @@ impl Segment {
     /// The value of a pointer into this segment.
     pub(super) fn value(&self, ptr: ValuePtr) -> Result<&[u8]> {
         let header = self.header(ptr.at())?;
-        self.belongs(ptr, &header)?;
+        self.check_pointer(ptr, &header)?;
         Ok(self.body(ptr.at(), &header)?.0)
     }
 
     /// Checks that a record is the one the pointer means.
-    fn belongs(&self, ptr: ValuePtr, header: &Header) -> Result<()> {
+    fn check_pointer(&self, ptr: ValuePtr, header: &Header) -> Result<()> {
         if header.check != ptr.check || header.len != ptr.len {
             let expected = format!("a value of {} bytes with checksum {:08x}", ptr.len, ptr.check);
             let found = format!("one of {} bytes with checksum {:08x}", header.len, header.check);
@@ -306,20 +306,20 @@ impl Segment {
         room: impl FnOnce(usize) -> &'b mut [u8],
     ) -> Result<&'b [u8]> {
         let header = self.read_header(ptr.at())?;
-        self.belongs(ptr, &header)?;
+        self.check_pointer(ptr, &header)?;
         let text = self.read_text(ptr.at(), &header, room)?;
         Ok(text.get(..ptr.len as usize).unwrap_or_default())
     }
 
     /// As [`Segment::header`], from the file.
     pub(super) fn read_header(&self, at: u64) -> Result<Header> {
-        self.inside(at, HEADER as u64)?;
+        self.check_inside(at, HEADER as u64)?;
         let mut bytes = [0; HEADER];
         self.fetch(&mut bytes, at)?;
-        self.believe(at, Header::decode(&bytes))
+        self.check_plausible(at, Header::decode(&bytes))
     }
 
-    /// Reads value and owner's name of the record at `at`, one behind the other, from the file into the room given for
+    /// Reads value and owner's name of the record at `at`, one after the other, from the file into the room given for
     /// them. They are verified and, if they must be, decrypted.
     pub(super) fn read_text<'b>(
         &self,
@@ -328,17 +328,17 @@ impl Segment {
         room: impl FnOnce(usize) -> &'b mut [u8],
     ) -> Result<&'b [u8]> {
         let body = at + HEADER as u64;
-        self.inside(body, header.body())?;
+        self.check_inside(body, header.body())?;
         let text = room(header.text() as usize);
         self.fetch(text, body)?;
         let Some(keys) = &self.keys else {
-            self.intact(at, header, &[text])?;
+            self.verify_checksum(at, header, &[text])?;
             return Ok(text);
         };
         let mut seal = [0; SEAL];
         self.fetch(&mut seal, body + header.text())?;
-        self.intact(at, header, &[text, &seal])?;
-        if !keys.values.open(&header.place(self.id, at), text, &seal) {
+        self.verify_checksum(at, header, &[text, &seal])?;
+        if !keys.values.open(&header.associated_data(self.id, at), text, &seal) {
             let expected = "a value sealed with the database's key for this place";
             return Err(Error::damaged(self.path(), at, expected, "bytes that its seal does not fit"));
         }
@@ -348,10 +348,10 @@ impl Segment {
     /// The header at `at`, which has to be a plausible one of a record that ends before the segment's end.
     pub(super) fn header(&self, at: u64) -> Result<Header> {
         let bytes = self.bytes(at, HEADER as u64)?;
-        self.believe(at, Header::decode(bytes))
+        self.check_plausible(at, Header::decode(bytes))
     }
 
-    fn believe(&self, at: u64, header: Option<Header>) -> Result<Header> {
+    fn check_plausible(&self, at: u64, header: Option<Header>) -> Result<Header> {
         match header {
             Some(header)
                 if header.plausible()
@@ -365,7 +365,7 @@ impl Segment {
         }
     }
 
-    /// Says whether the system is to read what lies around bytes that are missing.
+    /// Turns the system's read-ahead on or off.
     pub(super) fn read_ahead(&self, on: bool) {
         self.ahead.store(on, Ordering::Relaxed);
         if let Some(view) = self.view.get() {
@@ -377,17 +377,17 @@ impl Segment {
     pub(super) fn body(&self, at: u64, header: &Header) -> Result<(&[u8], &[u8])> {
         let body = self.bytes(at + HEADER as u64, header.body())?;
         if body.len() >= LONG && !self.ahead.load(Ordering::Relaxed) {
-            self.view.get().inspect(|view| view.want(at as usize, body.len()));
+            self.view.get().inspect(|view| view.will_need(at as usize, body.len()));
         }
         if !self.is_verified(at) {
-            self.intact(at, header, &[body])?;
+            self.verify_checksum(at, header, &[body])?;
             self.set_verified(at);
         }
         Ok(body.split_at_checked(header.len as usize).unwrap_or_default())
     }
 
     /// Checks a record's body, in parts, against its checksum.
-    fn intact(&self, at: u64, header: &Header, body: &[&[u8]]) -> Result<()> {
+    fn verify_checksum(&self, at: u64, header: &Header, body: &[&[u8]]) -> Result<()> {
         let computed = header.checksum(self.id, body);
         if computed == header.check {
             return Ok(());
@@ -397,18 +397,18 @@ impl Segment {
     }
 
     /// Checks that the bytes `at..at + len` are of the records so far, and sees to it that they are in the file.
-    fn inside(&self, at: u64, len: u64) -> Result<()> {
+    fn check_inside(&self, at: u64, len: u64) -> Result<()> {
         let end = self.end();
         if at.checked_add(len).is_none_or(|to| to > end) {
             let expected = format!("{len} bytes at {at}");
             return Err(Error::damaged(self.path(), at, expected, format!("records that end at {end}")));
         }
-        self.waiting.reach(at + len)
+        self.buffer.reach(at + len)
     }
 
-    /// Reads bytes that are [`inside`](Segment::inside).
+    /// Reads bytes that are [`inside`](Segment::check_inside).
     fn fetch(&self, to: &mut [u8], at: u64) -> Result<()> {
-        match self.waiting.stuck(at, to.len() as u64) {
+        match self.buffer.stuck(at, to.len() as u64) {
             Some(stuck) => to.copy_from_slice(stuck),
             None => self.file.read_at(to, at)?,
         }
@@ -417,9 +417,9 @@ impl Segment {
 
     /// The bytes `at..at + len` of the records so far.
     fn bytes(&self, at: u64, len: u64) -> Result<&[u8]> {
-        self.inside(at, len)?;
-        if at + len > self.waiting.written()
-            && let Some(stuck) = self.waiting.stuck(at, len)
+        self.check_inside(at, len)?;
+        if at + len > self.buffer.written()
+            && let Some(stuck) = self.buffer.stuck(at, len)
         {
             return Ok(stuck);
         }
@@ -444,18 +444,18 @@ impl Segment {
 
     fn bits(&self) -> &[AtomicU64] {
         self.verified.get_or_init(|| {
-            let words = self.capacity.div_ceil(LEAST * 64) as usize;
+            let words = self.capacity.div_ceil(MIN_RECORD * 64) as usize;
             (0..words).map(|_| AtomicU64::new(0)).collect()
         })
     }
 
     fn is_verified(&self, at: u64) -> bool {
-        let bit = at / LEAST;
+        let bit = at / MIN_RECORD;
         self.bits().get((bit / 64) as usize).is_some_and(|w| w.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }
 
     fn set_verified(&self, at: u64) {
-        let bit = at / LEAST;
+        let bit = at / MIN_RECORD;
         if let Some(word) = self.bits().get((bit / 64) as usize) {
             word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
         }

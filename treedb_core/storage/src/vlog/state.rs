@@ -4,10 +4,10 @@ use crate::{Error, Result};
 
 /// One segment at a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SegmentState {
+pub(crate) struct SegmentState {
     /// Its number.
     pub id: u32,
-    /// Offset behind its last record, in bytes.
+    /// Offset after its last record, in bytes.
     pub end: u64,
     /// Bytes of values (and their headers) that have not been released.
     pub live: u64,
@@ -15,7 +15,7 @@ pub struct SegmentState {
 
 /// The value log at a checkpoint: the segments with live values, and the one being appended to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ValueLogState {
+pub(crate) struct ValueLogState {
     /// Number of the segment that the next value goes to; 0 if there is none yet.
     pub active: u32,
     /// Segments in order of their numbers.
@@ -36,7 +36,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl ValueLogState {
     /// The state's bytes: 12 and 20 for each segment.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(PREFIX + ENTRY * self.segments.len());
         for word in [VERSION, self.active, self.segments.len() as u32] {
             bytes.extend_from_slice(&word.to_le_bytes());
@@ -53,7 +53,7 @@ impl ValueLogState {
     ///
     /// # Errors
     /// `Invalid` if the bytes are not a state, naming what is wrong.
-    pub fn decode(bytes: &[u8]) -> Result<ValueLogState> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ValueLogState> {
         let wrong = |what: &str| Error::Invalid(format!("the value log's saved state {what}"));
         let (Some(version), Some(active), Some(count)) = (word(bytes, 0), word(bytes, 4), word(bytes, 8))
         else {
@@ -79,7 +79,7 @@ impl ValueLogState {
     }
 
     /// True if the state names this segment.
-    pub fn names(&self, id: u32) -> bool {
+    pub(crate) fn names(&self, id: u32) -> bool {
         self.segments.binary_search_by_key(&id, |s| s.id).is_ok()
     }
 }

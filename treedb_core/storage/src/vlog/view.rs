@@ -17,20 +17,20 @@ impl View {
         self.map.read_ahead(on);
     }
 
-    /// See [`Map::want`].
-    pub(super) fn want(&self, at: usize, len: usize) {
-        self.map.want(at, at.saturating_add(len));
+    /// See [`Map::will_need`].
+    pub(super) fn will_need(&self, at: usize, len: usize) {
+        self.map.will_need(at, at.saturating_add(len));
     }
 
     /// The bytes `at..at + len`; `None` if they are outside the mapping. The caller has seen the end of
-    /// what is written behind them.
+    /// what is written after them.
     pub(super) fn written(&self, at: usize, len: usize) -> Option<&[u8]> {
         if at.checked_add(len)? > self.map.len() {
             return None;
         }
         // SAFETY: the range lies inside the mapping (checked above), which lives as long as `self`, and inside the
         // file, which is never shortened below the segment's end while the segment is open. Bytes that have been
-        // written are never written again: the appender writes behind them only, and moves their end when it is done.
+        // written are never written again: the appender writes after them only, and moves their end when it is done.
         Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(at), len) })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::closing::Closing;
+use super::clean_shutdown::CleanShutdown;
 use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
 use super::log::{Log, LogOptions, Sync, lock};
 use super::mapped;
@@ -43,7 +43,7 @@ pub(super) struct Tail {
     /// Offset in the segment of the next frame.
     pub(super) at: u64,
     /// Blocks of the segment before this offset have been written to.
-    laid: u64,
+    zeroed: u64,
     /// Number of the next frame.
     pub(super) next: u64,
     /// Frames waiting for their group, in order.
@@ -80,7 +80,7 @@ impl Tail {
     /// Appending goes on at `at` of `segment` with frame `next`; the last frame of data was `data`.
     pub(super) fn new(segment: Arc<Segment>, at: u64, next: u64, data: Lsn) -> Tail {
         Tail {
-            laid: laid(&segment, at),
+            zeroed: zeroed(&segment, at),
             segment,
             at,
             next,
@@ -103,7 +103,7 @@ impl Tail {
     /// Takes everything appended so far for one group, written out.
     ///
     /// It is written here, under the lock, and not by the group later: a relaxed frame that is appended meanwhile
-    /// must not get to the system before the frames in front of it.
+    /// must not get to the system before the frames before it.
     pub(super) fn take(&mut self) -> Result<Work> {
         self.write_out()?;
         Ok(Work { segments: std::mem::take(&mut self.dirty), upto: Lsn(self.next - 1) })
@@ -145,12 +145,12 @@ impl Tail {
     }
 
     /// Writes zeroes where the next frames go, if nothing has been written there and those are small.
-    fn lay(&mut self, frame: u64) -> Result<()> {
+    fn zero_ahead(&mut self, frame: u64) -> Result<()> {
         let end = self.at + frame;
-        if end > self.laid && frame < SMALL as u64 {
-            let to = (self.laid.max(end) + AHEAD).min(self.segment.room());
-            zero_fill(self.segment.file.as_ref(), self.laid.max(self.at), to)?;
-            self.laid = to;
+        if end > self.zeroed && frame < SMALL as u64 {
+            let to = (self.zeroed.max(end) + AHEAD).min(self.segment.room());
+            zero_fill(self.segment.file.as_ref(), self.zeroed.max(self.at), to)?;
+            self.zeroed = to;
         }
         Ok(())
     }
@@ -161,16 +161,16 @@ impl Tail {
         let lsn = Lsn(self.next);
         let header = frame::header(self.segment.header.generation, lsn, durable, kind, payload);
         if payload.len() >= DIRECT {
-            // In order behind the frames before it, so that a crash of the process leaves no hole.
+            // In order after the frames before it, so that a crash of the process leaves no hole.
             self.write_out()?;
             self.segment.file.write_at(&header, self.at)?;
             self.segment.file.write_at(payload, self.at + HEADER as u64)?;
         } else if sync == Sync::Relaxed {
-            // As above: a frame counts only behind all the frames before it.
+            // As above: a frame counts only after all the frames before it.
             self.write_out()?;
             mapped::store(self.segment.map(log.options.segment_bytes)?, self.at, [&header, payload])?;
         } else {
-            self.lay(frame::size(payload.len()))?;
+            self.zero_ahead(frame::size(payload.len()))?;
             self.buffer(&header, payload);
             if self.buffered > limit {
                 self.write_out()?;
@@ -186,7 +186,7 @@ impl Tail {
 }
 
 /// The offset before which nothing need be written ahead in a segment whose next frame goes to `at`.
-fn laid(segment: &Segment, at: u64) -> u64 {
+fn zeroed(segment: &Segment, at: u64) -> u64 {
     if segment.recycled { segment.room() } else { at }
 }
 
@@ -203,7 +203,7 @@ fn size_for(usual: u64, need: u64) -> u64 {
 impl Log {
     /// Appends a frame of any kind.
     pub(super) fn append_kind(&self, payload: &[u8], sync: Sync, kind: Kind) -> Result<Lsn> {
-        let keys = self.options.keys.as_ref().filter(|_| kind == Kind::Secret);
+        let keys = self.options.keys.as_ref().filter(|_| kind == Kind::Encrypted);
         let len = payload.len() + keys.map_or(0, |_| cipher::SEAL);
         if len as u64 > MAX_PAYLOAD {
             return Err(Error::TransactionTooLarge { bytes: len as u64, limit: MAX_PAYLOAD });
@@ -231,7 +231,7 @@ impl Log {
         }
         // Only here it is known which frame it will be.
         let sealed = keys.map(|keys| {
-            let place = frame::place(tail.segment.header.generation, Lsn(tail.next));
+            let place = frame::associated_data(tail.segment.header.generation, Lsn(tail.next));
             let mut sealed = Vec::with_capacity(len);
             sealed.extend_from_slice(payload);
             let seal = keys.log.seal(&place, &mut sealed)?;
@@ -244,8 +244,8 @@ impl Log {
         let put = tail.put(payload, sync, kind, self);
         let noted = put.and_then(|lsn| {
             match kind {
-                Kind::Data | Kind::Secret => tail.data = lsn,
-                Kind::Closed => Closing { lsn, at, data: tail.data }.write(&tail.segment)?,
+                Kind::Data | Kind::Encrypted => tail.data = lsn,
+                Kind::Closed => CleanShutdown { lsn, at, data: tail.data }.write(&tail.segment)?,
                 Kind::Opened | Kind::Sealed => {}
             }
             Ok(lsn)
@@ -294,13 +294,13 @@ impl Log {
         };
         let (used, size) = (tail.used() + SEAL, tail.segment.room());
         // Nothing follows that it should be ready for.
-        tail.laid = size;
+        tail.zeroed = size;
         // Written at once: relaxed frames in the next segment count for nothing while the seal is not there.
         tail.put(&[], Sync::Durable, Kind::Sealed, self)
             .and_then(|_| tail.write_out())
             .map_err(|e| self.poison(&e))?;
         lock(&self.files).push(&segment, used, size);
-        tail.laid = laid(&segment, FIRST_FRAME);
+        tail.zeroed = zeroed(&segment, FIRST_FRAME);
         tail.segment = segment;
         tail.at = FIRST_FRAME;
         tail.asked = false;

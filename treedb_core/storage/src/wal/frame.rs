@@ -43,21 +43,21 @@ pub(super) enum Kind {
     Data = 1,
     /// The log was opened again in a segment that ends in `Closed`.
     Opened = 2,
-    /// The log was closed in order: nothing was written behind this frame.
+    /// The log was closed in order: nothing was written after this frame.
     Closed = 3,
     /// The segment's last frame; the log goes on in the next segment, which exists.
     Sealed = 4,
     /// A caller's payload, encrypted, and its seal.
-    Secret = 5,
+    Encrypted = 5,
 }
 
 impl Kind {
     /// The kind with the highest number; all numbers from 1 on are kinds.
-    pub(super) const LAST: Kind = Kind::Secret;
+    pub(super) const LAST: Kind = Kind::Encrypted;
 }
 
 /// What an encrypted payload is sealed for: its frame, in its segment.
-pub(super) fn place(generation: u64, lsn: Lsn) -> [u8; 16] {
+pub(super) fn associated_data(generation: u64, lsn: Lsn) -> [u8; 16] {
     let mut place = [0; 16];
     place[..8].copy_from_slice(&generation.to_le_bytes());
     place[8..].copy_from_slice(&lsn.0.to_le_bytes());
@@ -118,7 +118,7 @@ impl Header {
             [2, 0, 0, 0] => Some(Kind::Opened),
             [3, 0, 0, 0] => Some(Kind::Closed),
             [4, 0, 0, 0] => Some(Kind::Sealed),
-            [5, 0, 0, 0] => Some(Kind::Secret),
+            [5, 0, 0, 0] => Some(Kind::Encrypted),
             _ => None,
         }
     }
@@ -129,27 +129,31 @@ impl Header {
     }
 
     /// Checks the frame's checksum over header and payload.
-    pub(super) fn verify(&self, generation: u64, payload: &[u8]) -> Result<(), Bad> {
+    pub(super) fn verify(&self, generation: u64, payload: &[u8]) -> Result<(), BadFrame> {
         let stored = u32::from_le_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]]);
         let computed = checksum(generation, &self.bytes, payload);
-        if stored == computed { Ok(()) } else { Err(Bad::Checksum { stored, computed }) }
+        if stored == computed { Ok(()) } else { Err(BadFrame::Checksum { stored, computed }) }
     }
 
     /// Kind and length, given that the number is the one looked for and `room` bytes are left in the segment.
-    pub(super) fn check(&self, want: Lsn, room: u64) -> Result<Kind, Bad> {
+    pub(super) fn check(&self, want: Lsn, room: u64) -> Result<Kind, BadFrame> {
         if self.lsn != want {
-            return Err(if self.bytes == [0; HEADER] { Bad::Nothing } else { Bad::Number(self.lsn) });
+            return Err(if self.bytes == [0; HEADER] {
+                BadFrame::Nothing
+            } else {
+                BadFrame::Number(self.lsn)
+            });
         }
         if !self.fits(room) {
-            return Err(Bad::Length { len: self.len, room });
+            return Err(BadFrame::Length { len: self.len, room });
         }
-        self.kind().ok_or(Bad::Kind(self.bytes[20]))
+        self.kind().ok_or(BadFrame::Kind(self.bytes[20]))
     }
 }
 
 /// Why bytes are not the frame looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bad {
+pub(super) enum BadFrame {
     /// Zeroes.
     Nothing,
     /// Fewer bytes left than a header has.
@@ -164,15 +168,15 @@ pub(super) enum Bad {
     Checksum { stored: u32, computed: u32 },
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for BadFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bad::Nothing => write!(f, "zeroes"),
-            Bad::End => write!(f, "the end of the segment"),
-            Bad::Number(lsn) => write!(f, "a frame numbered {lsn}, or none"),
-            Bad::Length { len, room } => write!(f, "a payload of {len} bytes where {room} are left"),
-            Bad::Kind(kind) => write!(f, "a frame of unknown kind {kind}"),
-            Bad::Checksum { stored, computed } => {
+            BadFrame::Nothing => write!(f, "zeroes"),
+            BadFrame::End => write!(f, "the end of the segment"),
+            BadFrame::Number(lsn) => write!(f, "a frame numbered {lsn}, or none"),
+            BadFrame::Length { len, room } => write!(f, "a payload of {len} bytes where {room} are left"),
+            BadFrame::Kind(kind) => write!(f, "a frame of unknown kind {kind}"),
+            BadFrame::Checksum { stored, computed } => {
                 write!(f, "checksum {stored:08x} over bytes whose checksum is {computed:08x}")
             }
         }

@@ -99,7 +99,7 @@ impl Log {
         let mut group = lock(&self.group);
         let durable = self.durable_lsn();
         let failed = result.is_err();
-        // Whoever waits for a number beyond this group's reads and goes round again, or leads.
+        // The thread that waits for a number beyond this group's reads and goes round again, or leads.
         let mut next = None;
         group.waiting.retain(|(lsn, slot)| {
             if failed || *lsn <= durable {

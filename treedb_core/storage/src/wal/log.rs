@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::append::Tail;
-use super::cut::Files;
+use super::files::Files;
 use super::frame::{Kind, Lsn};
 use super::group::Group;
 use super::open;
@@ -58,7 +58,7 @@ impl Default for LogOptions {
     }
 }
 
-/// Figures of a log.
+/// Statistics of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Segments in use.
@@ -126,11 +126,11 @@ impl Log {
     /// frame: the frame is then not in the log, and later appends may succeed. `Poisoned` after an earlier
     /// failure. Any other error poisons the log.
     pub fn append(&self, payload: &[u8], sync: Sync) -> Result<Lsn> {
-        let kind = if self.options.keys.is_some() { Kind::Secret } else { Kind::Data };
+        let kind = if self.options.keys.is_some() { Kind::Encrypted } else { Kind::Data };
         self.append_kind(payload, sync, kind)
     }
 
-    /// Waits until frame `lsn` and all before it are durable. Whoever comes first writes and flushes for all that
+    /// Waits until frame `lsn` and all before it are durable. The thread that comes first writes and flushes for all that
     /// have appended by then; the others sleep until their own frame is done.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Log {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// The last frame appended, by anybody.
+    /// The last frame appended, by any thread.
     pub fn last_lsn(&self) -> Lsn {
         Lsn(lock(&self.tail).next - 1)
     }
@@ -158,7 +158,7 @@ impl Log {
         self.cut_files(upto)
     }
 
-    /// True, once, if somebody should [`prepare`](Log::prepare) a segment for when the current one is full.
+    /// True, once, if a thread should [`prepare`](Log::prepare) a segment for when the current one is full.
     #[inline]
     pub fn wants_segment(&self) -> bool {
         self.wanting.load(Ordering::Relaxed) && self.wanting.swap(false, Ordering::Relaxed)
@@ -197,7 +197,7 @@ impl Log {
         self.wait(lsn)
     }
 
-    /// Figures as of now.
+    /// The statistics as of now.
     pub fn stats(&self) -> LogStats {
         let (last, used, switched) = {
             let tail = lock(&self.tail);
@@ -239,7 +239,7 @@ impl std::fmt::Debug for Log {
 }
 
 impl Drop for Log {
-    /// Hands what is buffered to the system; nobody was promised that it is durable.
+    /// Hands what is buffered to the system; no one was promised that it is durable.
     fn drop(&mut self) {
         if self.failure.get().is_none() {
             let tail = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ pub(super) fn store(map: &dyn Map, at: u64, parts: [&[u8]; 2]) -> Result<()> {
     let mut to = at as usize;
     for part in parts {
         // SAFETY: the range lies inside the mapping (checked above), whose blocks exist since the segment was
-        // made; nobody holds a reference to mapped bytes, so no slice aliases them.
+        // made; no one holds a reference to mapped bytes, so no slice aliases them.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), map.as_ptr().add(to), part.len()) };
         to += part.len();
     }

@@ -15,11 +15,11 @@
 //! * Opening never takes a damaged, stale or foreign frame for a good one. What cannot be the work of a crash is
 //!   a corruption error, what can is the end of the log.
 //!
-//! # How the end of the log is told from damage
+//! # How the end of the log is distinguished from damage
 //!
-//! A crash may leave any mixture of old and new sectors behind the durable frames, so a bad frame is normal at the
+//! A crash may leave any mixture of old and new sectors after the durable frames, so a bad frame is normal at the
 //! end and fatal before it. Each frame and each segment header therefore *claims* the LSN up to which the log was
-//! known to be durable when it was written. At the first bad frame everything behind it is searched for claims: if
+//! known to be durable when it was written. At the first bad frame everything after it is searched for claims: if
 //! one covers the bad frame, the frame was durable once and is damaged now; if none does, the log ends there.
 //! A segment ends in a `sealed` frame, written after its successor's name is durable, so a missing successor is
 //! seen; a header names its predecessor, so a missing one in the middle is seen too.
@@ -68,14 +68,14 @@
 //! | 16 | 4 | claim: the log was durable up to LSN minus this; all ones: no claim |
 //! | 20 | 1 | kind: 1 data, 2 opened, 3 closed, 4 sealed (the segment is full), 5 encrypted data |
 //! | 21 | 3 | zero |
-//! | 24 | | payload, then padding to a multiple of 8 that is not looked at |
+//! | 24 | | payload, then padding to a multiple of 8 that is ignored |
 //!
 //! The payload of encrypted data is the ciphertext and its seal of 40 bytes (see [`cipher`](crate::cipher)), made for the
 //! segment's generation and the LSN, 8 bytes each.
 
 mod append;
-mod closing;
-mod cut;
+mod clean_shutdown;
+mod files;
 mod frame;
 mod group;
 mod log;
@@ -83,10 +83,10 @@ mod mapped;
 mod open;
 mod reader;
 mod recovery;
+mod scan;
 mod segment;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 pub use frame::{Frame, Lsn, MAX_PAYLOAD};
 pub use log::{Log, LogOptions, LogStats, Sync};

@@ -1,17 +1,17 @@
-//! Opening: find the end, make it durable, go on behind it.
+//! Opening: find the end, make it durable, go on after it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::append::{Tail, first_size};
-use super::closing;
-use super::cut::Files;
+use super::clean_shutdown;
+use super::files::Files;
 use super::frame::{self, Kind, Lsn};
 use super::group::Group;
 use super::log::{Log, LogOptions, Sync, lock};
 use super::recovery::Recovery;
+use super::scan::{ScanResult, scan};
 use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
-use super::walk::{Walked, walk};
 use crate::disk::Disk;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
@@ -58,7 +58,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
             false,
         )
     } else {
-        resume(d, dir, &options, walk(d, dir, &firsts, options.applied)?, files)?
+        resume(d, dir, &options, scan(d, dir, &firsts, options.applied)?, files)?
     };
     recovery.keys.clone_from(&options.keys);
     let durable = AtomicU64::new(tail.next - 1);
@@ -75,7 +75,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         failure: OnceLock::new(),
     };
     if clean {
-        closing::erase(&lock(&log.tail).segment)?;
+        clean_shutdown::erase(&lock(&log.tail).segment)?;
         // Durable before any other frame, so that a log cut short by a crash never ends in `closed`.
         let lsn = log.append_kind(&[], Sync::Durable, Kind::Opened)?;
         log.wait(lsn)?;
@@ -84,12 +84,12 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
 }
 
 /// Makes the log that was found durable and decides where the next frame goes. The flag says that it goes into the
-/// last segment, behind its `closed` frame.
+/// last segment, after its `closed` frame.
 fn resume(
     disk: &dyn Disk,
     dir: &Path,
     options: &LogOptions,
-    found: Walked,
+    found: ScanResult,
     mut files: Files,
 ) -> Result<(Tail, Files, Recovery, bool)> {
     // A crash of the process alone may have left frames that only the system knows.
@@ -123,7 +123,7 @@ fn resume(
         files.push(&segment, 0, 0);
         Tail::new(segment, FIRST_FRAME, first.0, options.applied)
     } else {
-        // Bytes that the crash cut off may lie behind the end: nothing is appended there but the seal.
+        // Bytes that the crash cut off may lie after the end: nothing is appended there but the seal.
         let seal = Lsn(found.last.0 + 1);
         let first = Lsn(seal.0 + 1);
         let header = after(options, &found.generation, first, found.last, last.header.first);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::frame::{self, ALIGN, Bad, HEADER, Header, Kind, Lsn};
+use super::frame::{self, ALIGN, BadFrame, HEADER, Header, Kind, Lsn};
 use super::segment::{FIRST_FRAME, Segment};
 use crate::Result;
 
@@ -53,12 +53,12 @@ impl Reader {
         Ok(Header::read(self.bytes(at, HEADER)?))
     }
 
-    /// Reads the frame at the position, which has to be number `want`, and steps behind it. The payload stays
+    /// Reads the frame at the position, which has to be number `want`, and steps after it. The payload stays
     /// readable by [`Reader::payload`] until the next call.
-    pub(super) fn next(&mut self, want: Lsn) -> Result<Result<(Header, Kind), Bad>> {
+    pub(super) fn next(&mut self, want: Lsn) -> Result<Result<(Header, Kind), BadFrame>> {
         let (at, generation) = (self.at, self.segment.header.generation);
         let room = self.room(at);
-        let Some(header) = self.header(at)? else { return Ok(Err(Bad::End)) };
+        let Some(header) = self.header(at)? else { return Ok(Err(BadFrame::End)) };
         let kind = match header.check(want, room) {
             Ok(kind) => kind,
             Err(bad) => return Ok(Err(bad)),
@@ -82,12 +82,12 @@ impl Reader {
     /// number and kind is many times as fast as taking headers apart.
     fn unlikely(&self, at: u64, above: Lsn) -> u64 {
         const WORD: usize = ALIGN as usize;
-        /// Words looked at together.
+        /// Words checked together.
         const BLOCK: usize = 16;
         const ZEROES: &[[u8; WORD]] = &[[0; WORD]; BLOCK];
         let start = at.saturating_sub(self.from) as usize;
         let (words, _) = self.buf.get(start + WORD..).unwrap_or_default().as_chunks::<WORD>();
-        // Of a header at word n of the buffer's rest, `words[n]` is the number, and the half word behind the next one
+        // Of a header at word n of the buffer's rest, `words[n]` is the number, and the half word after the next one
         // the kind and zeroes.
         let likely = |number: &[u8; WORD], last: &[u8; WORD]| {
             let kind = (u64::from_le_bytes(*last) >> 32).wrapping_sub(1) < u64::from(Kind::LAST as u8);
@@ -111,7 +111,7 @@ impl Reader {
         clear as u64 * ALIGN
     }
 
-    /// The highest claim of any whole frame behind the position with a number above `above`.
+    /// The highest claim of any whole frame after the position with a number above `above`.
     pub(super) fn highest_claim(&mut self, above: Lsn) -> Result<Lsn> {
         let generation = self.segment.header.generation;
         let mut effort = self.segment.room().saturating_mul(SEARCH_EFFORT);

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// The frames above the checkpoint, in order. It holds its files open, so the log may be appended to and cut while
 /// it reads.
 pub struct Recovery {
-    /// Segments and the offsets behind their last good frames; the current one first.
+    /// Segments and the offsets after their last good frames; the current one first.
     segments: std::vec::IntoIter<(Arc<Segment>, u64)>,
     current: Option<(Reader, u64)>,
     next: Lsn,
@@ -42,7 +42,7 @@ impl Recovery {
         self.last
     }
 
-    /// The next frame, or `None` behind the last.
+    /// The next frame, or `None` after the last.
     ///
     /// # Errors
     /// `Corrupt` if the file has changed since it was opened, or if a frame was not sealed with the log's key;
@@ -63,7 +63,7 @@ impl Recovery {
             match reader.next(self.next)? {
                 Ok((header, kind)) => {
                     self.next = Lsn(header.lsn.0 + 1);
-                    if matches!(kind, Kind::Data | Kind::Secret) && header.lsn > self.above {
+                    if matches!(kind, Kind::Data | Kind::Encrypted) && header.lsn > self.above {
                         break (header, kind);
                     }
                 }
@@ -76,14 +76,14 @@ impl Recovery {
         let Some((reader, _)) = &mut self.current else { return Ok(None) };
         let lsn = header.lsn;
         let path = reader.segment.path().to_path_buf();
-        match (&self.keys, kind == Kind::Secret) {
+        match (&self.keys, kind == Kind::Encrypted) {
             (None, false) => Ok(Some(Frame { lsn, payload: reader.payload(&header)? })),
             (None, true) => Err(Error::Encrypted { path }),
             (Some(_), false) => {
                 Err(Error::damaged(&path, reader.at, format!("frame {lsn} encrypted"), "one in the clear"))
             }
             (Some(keys), true) => {
-                let place = frame::place(reader.segment.header.generation, lsn);
+                let place = frame::associated_data(reader.segment.header.generation, lsn);
                 self.opened.clear();
                 self.opened.extend_from_slice(reader.payload(&header)?);
                 let seal = self.opened.last_chunk::<SEAL>().copied();

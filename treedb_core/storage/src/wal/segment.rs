@@ -1,7 +1,7 @@
 //! One segment: its header, its names, and how it comes to be.
 //!
 //! A segment's final name appears only after its header and its first blocks are durable, so a named segment with a
-//! bad header is damage, whatever the crash. It may grow in place: what is behind the length that its header tells
+//! bad header is damage, whatever the crash. It may grow in place: what is after the length that its header tells
 //! counts as much as the file has, which the flush of a group makes durable together with the frames there.
 
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ impl Segment {
             Some(path) => path,
             None => {
                 let path = dir.join(UNFINISHED);
-                if let Err(e) = lay_out(disk, &path, header.size) {
+                if let Err(e) = preallocate(disk, &path, header.size) {
                     // Give the room back; the error that stopped us is the one to report.
                     let _ = disk.remove(&path);
                     return Err(e);
@@ -219,7 +219,7 @@ impl Segment {
 }
 
 /// A file of `size` bytes whose blocks are reserved.
-pub(super) fn lay_out(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
+pub(super) fn preallocate(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
     let file = disk.open(path, true)?;
     file.set_len(0)?;
     file.reserve(size)

@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use treedb_storage::kv::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
+use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind, WriteTxn};
 use treedb_storage::{Error, Result};
 use treedb_testing::Rng;
 
@@ -33,7 +33,7 @@ fn options() -> Options {
     options.value_segment_bytes = 256 << 10;
     options.checkpoint_log_bytes = 300 << 10;
     options.checkpoint_dead_pages = 100;
-    options.unlogged_bytes = 4000;
+    options.pending_bytes = 4000;
     options
 }
 
@@ -54,7 +54,7 @@ enum Change {
     Renew {
         value: Vec<u8>,
     },
-    /// Made behind a savepoint and rolled back.
+    /// Made after a savepoint and rolled back.
     Undone {
         key: Vec<u8>,
     },

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use treedb_storage::disk::SimDisk;
 use treedb_storage::disk::crash::Crash;
-use treedb_storage::kv::{Durability, Options, ReadTxn, Reads, Savepoint, Store, Table, TableKind, WriteTxn};
+use treedb_storage::{Durability, Options, ReadTxn, Reads, Savepoint, Store, Table, TableKind, WriteTxn};
 use treedb_storage::{Error, Result};
 
 use pairs::Pairs;
@@ -162,7 +162,7 @@ fn open(disk: &SimDisk) -> Result<Store> {
     options.max_bytes = 64 << 20;
     options.log_segment_bytes = 32 << 10;
     options.value_segment_bytes = 32 << 10;
-    options.unlogged_bytes = 3000;
+    options.pending_bytes = 3000;
     options.checkpoint_log_bytes = 48 << 10;
     options.checkpoint_dead_pages = 40;
     Store::open_with(PathBuf::from("/data/store"), options)

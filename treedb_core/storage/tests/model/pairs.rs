@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use treedb_storage::Result;
-use treedb_storage::kv::{Reads, Table, WriteTxn};
+use treedb_storage::{Reads, Table, WriteTxn};
 
 use super::{expect, key};
 

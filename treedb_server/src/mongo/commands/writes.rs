@@ -5,7 +5,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::Collection;
 use treedb_query::doc::{self, validate_with};
 use treedb_query::query::ErrorCode;
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 use super::Result;
 use super::hello::MAX_WRITE_BATCH;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::{Collection, Database, WriteBatch};
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 use super::SessionId;
 use super::record::{self, Done};

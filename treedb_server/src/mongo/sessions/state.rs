@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use treedb_collections::Database;
 use treedb_query::query::ErrorCode;
-use treedb_storage::kv::Durability;
+use treedb_storage::Durability;
 
 use super::open::{Open, Usage};
 use super::retry::{Retries, Written};

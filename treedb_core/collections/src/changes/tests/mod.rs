@@ -14,7 +14,7 @@ use super::log::{Log, Version};
 use super::record::What;
 use crate::Database;
 use treedb_query::error::Result;
-use treedb_storage::kv::Reads;
+use treedb_storage::Reads;
 
 /// Documents by collection and row.
 pub(crate) type Rows = BTreeMap<String, BTreeMap<u64, RawDocumentBuf>>;

@@ -7,8 +7,8 @@ use super::*;
 use crate::tests::{open, raw};
 use crate::{ChangeLogOptions, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
+use treedb_storage::Durability;
 use treedb_storage::disk::SimDisk;
-use treedb_storage::kv::Durability;
 
 /// One random operation; some fail, some change nothing.
 pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {

@@ -56,7 +56,7 @@ fn the_log_stays_below_its_bytes_and_so_does_the_trail() {
     for round in 0..3000 {
         let set = doc! { "$set": { "text": "t".repeat(round % 90), "round": round as i32 } };
         let request = UpdateRequest::one(raw(&doc! { "_id": (round % 50) as i32 }), raw(&set));
-        collection.with_durability(treedb_storage::kv::Durability::None).update(request).unwrap();
+        collection.with_durability(treedb_storage::Durability::None).update(request).unwrap();
         // An update a tenth of a second.
         db.inner.changes.set_now(1000 * HOUR + round as i64 * 100);
         let status = db.change_log().unwrap().unwrap();

@@ -23,7 +23,7 @@ pub(super) struct RowBranch<'a> {
 }
 
 impl<'a> RowBranch<'a> {
-    /// Looks at a payload as a branch; checks its header in constant time.
+    /// Opens a payload as a branch; checks its header in constant time.
     #[inline(always)]
     pub(super) fn open(page: &'a [u8]) -> Result<RowBranch<'a>, NodeDamage> {
         let Some(h) = page.first_chunk::<HEADER>() else {
@@ -74,7 +74,7 @@ impl<'a> RowBranch<'a> {
         }
     }
 
-    /// The lowest id child `c` may hold; not looked at for child 0.
+    /// The lowest id child `c` may hold; not read for child 0.
     pub(super) fn first(&self, c: usize) -> Result<u64, NodeDamage> {
         match self.firsts.get(c) {
             Some(first) => Ok(u64::from_le_bytes(*first)),
@@ -156,7 +156,7 @@ impl<'a> RowBranchMut<'a> {
         self.write(c, first, child)
     }
 
-    /// Adds the children `from..to` of another branch behind its own. `first` is the lowest id of the first of them,
+    /// Adds the children `from..to` of another branch after its own. `first` is the lowest id of the first of them,
     /// which its own branch does not know.
     pub(super) fn take(
         &mut self,

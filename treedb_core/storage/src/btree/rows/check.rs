@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use super::super::branches::Branches;
 use super::super::check::{PageCount, depth_is_sound, first_visit, walk_pages};
-use super::super::far::Branches;
 use super::super::path::At;
 use super::super::{TreeRoot, TreeStats};
 use super::branch::{HEADER as BRANCH_HEADER, RowBranch};
-use super::change::RowBranches;
 use super::leaf::{HEADER, RowLeaf};
+use super::own_path::RowBranches;
 use super::{RowRoot, RowTree};
 use crate::Result;
 use crate::page::{PageId, PageSource};

@@ -1,4 +1,4 @@
-//! Both ways through a row tree.
+//! A cursor over the rows of a row tree, in both directions.
 
 use super::super::path::{At, Path};
 use super::RowRoot;
@@ -8,7 +8,7 @@ use crate::Result;
 use crate::page::{PageId, PageSource};
 use treedb_formats::node::Value;
 
-/// Where a cursor stands.
+/// Where a cursor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Nowhere yet: `next` goes to the first row, `prev` to the last.
@@ -21,10 +21,10 @@ enum Place {
     After,
 }
 
-/// A place in a row tree. Values are borrowed from the pages of `src`.
+/// A position in a row tree. Values are borrowed from the pages of `src`.
 ///
 /// A cursor that ran over an end stands outside: the opposite direction brings it back to the outermost row. After an
-/// error it stands nowhere.
+/// error it is on no entry.
 pub struct RowCursor<'a, S: PageSource + ?Sized> {
     src: &'a S,
     root: PageId,
@@ -103,7 +103,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
         self.edge(true)
     }
 
-    /// Goes one row on; `false` after the last.
+    /// Goes to the next row; `false` after the last.
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
@@ -121,7 +121,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
         }
     }
 
-    /// Goes one row back; `false` before the first.
+    /// Goes to the previous row; `false` before the first.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         if self.place == Place::On
@@ -147,7 +147,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
         }
     }
 
-    /// Stands on a slot of the leaf, if there is a row in it.
+    /// Moves to a slot of the leaf, if there is a row in it.
     #[inline]
     fn settle(&mut self, slot: usize) -> Result<bool> {
         self.place = Place::Fresh;

@@ -1,23 +1,14 @@
 //! Delete and clear.
 
+use super::super::branches::{Child, free_all, is_underfull, rebalance};
 use super::super::path::{At, Path};
-use super::super::root::TreeRoot;
 use super::branch::{RowBranch, RowBranchMut};
-use super::change::{find_leaf, own_child};
 use super::leaf::{HEADER, RowLeaf, RowLeafMut};
+use super::own_path::{RowBranches, find_leaf, own_child};
 use super::{RowRoot, RowTree};
 use crate::Result;
 use crate::page::{PageId, PageSink};
 use treedb_formats::node::Scratch;
-
-/// What a child has become.
-#[derive(Clone, Copy)]
-enum Child {
-    /// Empty, its page freed: its parent must drop it.
-    Gone,
-    /// Under a quarter full.
-    Meagre(PageId),
-}
 
 impl RowTree {
     /// Removes row `id`; `false` if there is none (nothing is changed then). The id is not given out again.
@@ -44,89 +35,21 @@ impl RowTree {
         tree.entries = tree.entries.saturating_sub(1);
         if slots == 0 {
             sink.free(page)?;
-            mend(sink, tree, &mut path, Child::Gone, true)?;
-        } else if free > payload - payload / 4 {
-            mend(sink, tree, &mut path, Child::Meagre(page), true)?;
+            rebalance::<RowBranches, S>(sink, tree, &mut path, Child::Removed)?;
+        } else if is_underfull(free, payload) {
+            rebalance::<RowBranches, S>(sink, tree, &mut path, Child::Underfull(page))?;
         }
         Ok(true)
     }
 
     /// Removes every row and frees every page. Ids are not given out again.
     pub fn clear<S: PageSink + ?Sized>(sink: &mut S, root: &mut RowRoot) -> Result<()> {
-        let mut pages = Vec::new();
-        super::check::pages(&*sink, &root.tree, &mut |id, _| pages.push(id))?;
-        for id in pages {
-            sink.free(id)?;
-        }
-        root.tree = TreeRoot::EMPTY;
-        Ok(())
+        free_all::<RowBranches, S>(sink, &mut root.tree)
     }
 }
 
-/// Mends the branches of `path` after the child at its end has become `child`; `leaf` tells whether it is a leaf.
-fn mend<S: PageSink + ?Sized>(
-    sink: &mut S,
-    root: &mut TreeRoot,
-    path: &mut Path,
-    mut child: Child,
-    mut leaf: bool,
-) -> Result<()> {
-    while let Some(step) = path.pop() {
-        let (parent, c) = (step.page, step.child as usize);
-        let count = RowBranch::open(sink.page(parent)?).at(&*sink, parent)?.count();
-        match child {
-            Child::Gone if count == 1 => {
-                sink.free(parent)?;
-                leaf = false;
-                continue;
-            }
-            Child::Gone => {
-                let done = RowBranchMut::open(sink.page_mut(parent)?).and_then(|mut branch| branch.remove(c));
-                done.at(sink, parent)?;
-            }
-            Child::Meagre(id) if count > 1 => {
-                let left = c.checked_sub(1);
-                let right = (c + 1 < count).then_some(c);
-                let mut merged = false;
-                for pair in left.into_iter().chain(right) {
-                    merged = merged || merge(sink, parent, pair, id, leaf)?;
-                }
-                if !merged {
-                    return Ok(());
-                }
-            }
-            Child::Meagre(_) => {}
-        }
-        let branch = RowBranch::open(sink.page(parent)?).at(&*sink, parent)?;
-        if branch.count() > branch.capacity() / 4 {
-            return Ok(());
-        }
-        (child, leaf) = (Child::Meagre(parent), false);
-    }
-    match child {
-        Child::Gone => *root = TreeRoot::EMPTY,
-        Child::Meagre(_) => lower_root(sink, root)?,
-    }
-    Ok(())
-}
-
-/// Takes away root branches that have a single child.
-fn lower_root<S: PageSink + ?Sized>(sink: &mut S, root: &mut TreeRoot) -> Result<()> {
-    while root.depth > 1 {
-        let top = RowBranch::open(sink.page(root.root)?).at(&*sink, root.root)?;
-        if top.count() > 1 {
-            break;
-        }
-        let child = PageId(top.child(0).at(&*sink, root.root)?);
-        sink.free(root.root)?;
-        root.root = child;
-        root.depth -= 1;
-    }
-    Ok(())
-}
-
-/// Puts children `c` and `c + 1` together over page `own` (one of the two), if that leaves room for more.
-fn merge<S: PageSink + ?Sized>(
+/// Merges children `c` and `c + 1` into page `own` (one of the two), if that leaves room for more.
+pub(super) fn merge<S: PageSink + ?Sized>(
     sink: &mut S,
     parent: PageId,
     c: usize,

@@ -23,7 +23,7 @@ pub(super) struct RowLeaf<'a> {
 }
 
 impl<'a> RowLeaf<'a> {
-    /// Looks at a payload as a leaf; checks its header in constant time.
+    /// Opens a payload as a leaf; checks its header in constant time.
     #[inline(always)]
     pub(super) fn open(page: &'a [u8]) -> Result<RowLeaf<'a>, NodeDamage> {
         let Some(h) = page.first_chunk::<HEADER>() else {
@@ -209,7 +209,7 @@ impl<'a> RowLeafMut<'a> {
         {
             return Ok(self.replace(slot, old.bytes.len(), value)?.then_some(false));
         }
-        // Slots to add before the first and behind the last; an id far away is for another leaf.
+        // Slots to add before the first and after the last; an id far away is for another leaf.
         let (before, after) = match id.checked_sub(base) {
             None => (base - id, 0),
             Some(slot) => (0, (slot + 1).saturating_sub(count as u64)),
@@ -247,7 +247,7 @@ impl<'a> RowLeafMut<'a> {
         Ok(Some(true))
     }
 
-    /// Stores rows with the ids from `id` on, as many as the gap has room for, if `id` is right behind the last; returns how
+    /// Stores rows with the ids from `id` on, as many as the gap has room for, if `id` is right after the last; returns how
     /// many.
     pub(super) fn append(&mut self, id: u64, values: &[&[u8]]) -> Result<usize, NodeDamage> {
         let leaf = self.view()?;

@@ -32,21 +32,21 @@
 //! | 1 | 1 | zero |
 //! | 2 | 2 | count of children, at least 1 |
 //! | 4 | 12 | zero |
-//! | 16 | 8 x capacity | firsts: child `i` holds the ids from first `i` up to first `i + 1`; first 0 is not looked at |
+//! | 16 | 8 x capacity | firsts: child `i` holds the ids from first `i` up to first `i + 1`; first 0 is ignored |
 //! | then | 4 x capacity | children |
 //!
 //! The capacity is what the payload has room for: (length - 16) / 12.
 
 mod branch;
-mod change;
 mod check;
 mod cursor;
 mod delete;
 mod leaf;
+mod own_path;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub(super) use change::RowBranches;
 pub use cursor::RowCursor;
+pub(super) use own_path::RowBranches;
 pub use tree::{RowRoot, RowTree};

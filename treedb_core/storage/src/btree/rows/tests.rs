@@ -329,7 +329,7 @@ fn rows_appended_together_are_those_appended_one_by_one() {
                 model.extend((first..).zip(rest.drain(..added).map(|value| (value.to_vec(), false))));
             }
             if rng.below(3) == 0 {
-                finger.lift();
+                finger.reset();
                 let id = rng.below(root.next as usize + 9) as u64;
                 RowTree::put(&mut pages, &mut root, id, Value::inline(b"put")).unwrap();
                 model.insert(id, (b"put".to_vec(), false));

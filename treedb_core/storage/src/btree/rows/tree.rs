@@ -5,9 +5,9 @@ use super::super::path::{At, Path};
 use super::super::root::TreeRoot;
 use super::super::tree::check_limits;
 use super::branch::{RowBranch, RowBranchMut};
-use super::change::own_path;
 use super::cursor::RowCursor;
 use super::leaf::{RowLeaf, RowLeafMut};
+use super::own_path::own_path;
 use crate::page::{PageId, PageSink, PageSource, ROW_LINES, prefetch_from};
 use crate::{Error, Result};
 use treedb_formats::node::{Scratch, Value};
@@ -100,7 +100,7 @@ impl RowTree {
         RowTree::put_at(sink, &mut root.tree, &mut root.next, &mut Finger::new(), id, value)
     }
 
-    /// Stores the first of `values` under the id `next`, and those behind it under the following ids as long as the same leaf
+    /// Stores the first of `values` under the id `next`, and those after it under the following ids as long as the same leaf
     /// has room for them. Returns how many, at least one unless there is none. Errors as [`RowTree::put`].
     pub fn append_next<S: PageSink + ?Sized>(
         sink: &mut S,
@@ -126,7 +126,7 @@ impl RowTree {
         Ok(1)
     }
 
-    /// As [`RowTree::put`], for a row of puts: ids behind all others are put where `finger` points.
+    /// As [`RowTree::put`], for a row of puts: ids after all others are put where `finger` points.
     pub fn put_at<S: PageSink + ?Sized>(
         sink: &mut S,
         tree: &mut TreeRoot,
@@ -138,7 +138,7 @@ impl RowTree {
         let Some(after) = id.checked_add(1) else {
             return Err(Error::Invalid("row ids end below 2^64 - 1: this table has used all of them".into()));
         };
-        let new = match put_behind(sink, finger, id, value)? {
+        let new = match put_at_end(sink, finger, id, value)? {
             Some(new) => new,
             None => put(sink, tree, finger, id, value)?,
         };
@@ -150,7 +150,7 @@ impl RowTree {
 
 /// Stores row `id` in the last leaf, if the finger points there, the row belongs there and there is room for it.
 #[inline]
-fn put_behind<S: PageSink + ?Sized>(
+fn put_at_end<S: PageSink + ?Sized>(
     sink: &mut S,
     finger: &Finger,
     id: u64,
@@ -173,7 +173,7 @@ fn put<S: PageSink + ?Sized>(
     id: u64,
     value: Value<'_>,
 ) -> Result<bool> {
-    finger.lift();
+    finger.reset();
     if root.depth == 0 {
         let page = sink.allocate()?;
         if let Err(error) = check_limits(sink.page(page)?.len(), &[], value) {
@@ -185,7 +185,7 @@ fn put<S: PageSink + ?Sized>(
         return Ok(true);
     }
     check_limits(sink.page(root.root)?.len(), &[], value)?;
-    // A leaf that is too full is parted until the row fits: every turn leaves fewer rows in the way.
+    // A leaf that is too full is split until the row fits: every turn leaves fewer rows in the way.
     for _ in 0..16 {
         let mut path = Path::new();
         let (leaf, last) = own_path(sink, root, id, &mut path)?;
@@ -194,7 +194,7 @@ fn put<S: PageSink + ?Sized>(
             (finger.leaf, finger.last) = (leaf, last);
             return Ok(new);
         }
-        if part_leaf(sink, root, &mut path, leaf, id, value)? {
+        if split_leaf(sink, root, &mut path, leaf, id, value)? {
             return Ok(true);
         }
     }
@@ -210,7 +210,7 @@ fn write_leaf<S: PageSink + ?Sized>(sink: &mut S, page: PageId, id: u64, value: 
 }
 
 /// Makes room for row `id` beside a leaf that is too full for it: `true` if the row is stored with that.
-fn part_leaf<S: PageSink + ?Sized>(
+fn split_leaf<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,
     path: &mut Path,
@@ -222,7 +222,7 @@ fn part_leaf<S: PageSink + ?Sized>(
     let old = RowLeaf::open(&copy).at(&*sink, leaf)?;
     let right = sink.allocate()?;
     if id >= old.base() + old.slots() as u64 {
-        // Behind the last row: ids that only grow fill every page.
+        // After the last row: ids that only grow fill every page.
         write_leaf(sink, right, id, value)?;
         add_child(sink, root, path, id, right)?;
         return Ok(true);
@@ -256,7 +256,7 @@ fn part_leaf<S: PageSink + ?Sized>(
     Ok(false)
 }
 
-/// Adds `right`, whose lowest id is `first`, beside the child that `path` ends with, parting branches upwards.
+/// Adds `right`, whose lowest id is `first`, beside the child that `path` ends with, splitting branches upwards.
 fn add_child<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,

@@ -30,11 +30,11 @@
 //! | 8 | 8 | number of the chunk |
 //! | 16 | | payload: commands in the form of a log frame |
 //!
-//! The last chunk has no payload: a stream that was cut off is told from a whole one by its absence. The stream is
+//! The last chunk has no payload: a stream that was cut off is distinguished from a whole one by its absence. The stream is
 //! not encrypted, whatever the store is.
 
-mod place;
-mod pump;
+mod copy;
+mod destination;
 mod stream;
 
 use std::io::{Read, Write};
@@ -44,13 +44,13 @@ use super::options::{Durability, Options};
 use super::store::Store;
 use super::write::WriteTxn;
 use crate::Result;
-pub(super) use place::Draft;
-use pump::Pump;
+use copy::SnapshotCopy;
+pub(super) use destination::StagedStore;
 
 /// How far a copy is, and what it was in the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Copied {
+pub struct BackupProgress {
     /// Entries and rows copied so far.
     pub entries: u64,
     /// Entries and rows there are.
@@ -70,13 +70,17 @@ impl Store {
     /// # Errors
     /// `Invalid` if there is something at `dir`; `DiskFull` and `Io` from the system, of the copy's files; `Corrupt` if
     /// this store is damaged. What was written so far is removed then.
-    pub fn backup_to(&self, dir: impl AsRef<Path>, mut progress: impl FnMut(Copied)) -> Result<Copied> {
+    pub fn backup_to(
+        &self,
+        dir: impl AsRef<Path>,
+        mut progress: impl FnMut(BackupProgress),
+    ) -> Result<BackupProgress> {
         let read = self.begin_read()?;
-        let draft = Draft::new(&self.inner.options, dir.as_ref())?;
+        let draft = StagedStore::new(&self.inner.options, dir.as_ref())?;
         draft.fill(|store| {
             let mut sink = Sink::new(store)?;
-            let copied =
-                Pump::new(&read)?.run(&mut |command| sink.take(|txn| txn.apply(command)), &mut progress)?;
+            let copied = SnapshotCopy::new(&read)?
+                .run(&mut |command| sink.take(|txn| txn.apply(command)), &mut progress)?;
             sink.end()?;
             Ok(copied)
         })
@@ -88,9 +92,13 @@ impl Store {
     ///
     /// # Errors
     /// `Io` from `out`; `Corrupt` if this store is damaged. The stream is cut off then, and no restore takes it.
-    pub fn backup(&self, out: &mut impl Write, mut progress: impl FnMut(Copied)) -> Result<Copied> {
+    pub fn backup(
+        &self,
+        out: &mut impl Write,
+        mut progress: impl FnMut(BackupProgress),
+    ) -> Result<BackupProgress> {
         let read = self.begin_read()?;
-        let pump = Pump::new(&read)?;
+        let pump = SnapshotCopy::new(&read)?;
         let mut stream = stream::Writer::begin(out, pump.of())?;
         let copied = pump.run(&mut |command| stream.push(command), &mut progress)?;
         stream.end()?;
@@ -107,13 +115,13 @@ impl Store {
         input: &mut impl Read,
         dir: impl AsRef<Path>,
         options: &Options,
-        mut progress: impl FnMut(Copied),
-    ) -> Result<Copied> {
+        mut progress: impl FnMut(BackupProgress),
+    ) -> Result<BackupProgress> {
         let mut stream = stream::Reader::begin(input)?;
-        let draft = Draft::new(options, dir.as_ref())?;
+        let draft = StagedStore::new(options, dir.as_ref())?;
         draft.fill(|store| {
             let mut sink = Sink::new(store)?;
-            let mut copied = Copied { of: stream.entries(), ..Copied::default() };
+            let mut copied = BackupProgress { of: stream.entries(), ..BackupProgress::default() };
             while let Some(commands) = stream.next()? {
                 let bytes = commands.len() as u64;
                 let more = sink.take(|txn| stream::apply(txn, commands))?;

@@ -141,7 +141,7 @@ impl<'r, R: Read> Reader<'r, R> {
         Ok(bytes)
     }
 
-    /// The commands of the next chunk, in the form of a frame; `None` behind the last.
+    /// The commands of the next chunk, in the form of a frame; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         let start = self.at;
         let h: [u8; CHUNK_HEADER] = self.array("a chunk, or the chunk that ends a whole stream")?;

@@ -1,10 +1,10 @@
-//! Both ways through keys and their values.
+//! A cursor over keys and their values, in both directions.
 
-use super::held::{Held, Values, damaged_set};
-use super::set::Set;
+use super::inline_set::InlineSet;
+use super::key_values::{KeyValues, Repr, damaged_set};
 use crate::Result;
 use crate::btree::TreeRoot;
-use crate::kv::hold::Place;
+use crate::kv::pinned_cursor::PinnedCursor;
 use crate::page::Pager;
 
 /// Where the cursor is among the values of its key.
@@ -13,21 +13,21 @@ enum Inner<'a> {
     /// On no key.
     Outside,
     /// On a value of a set.
-    Set(Set<'a>, usize),
+    Set(InlineSet<'a>, usize),
     /// Where the cursor over values is, in a tree of so many.
     Tree(u64),
 }
 
-/// A pair of a dup table to stand on, to be moved both ways: over all pairs, which are sorted by key and then by
-/// value, from key to key, or among the values of one key. It begins outside: `next` goes to the first pair, `prev` to
+/// A pair of a dup table to stand on, which moves in both directions: over all pairs, which are sorted by key and then by
+/// value, from key to key, or among the values of one key. It starts outside: `next` goes to the first pair, `prev` to
 /// the last. Moving allocates nothing.
 pub struct DupCursor<'a> {
     pager: &'a Pager,
     root: TreeRoot,
-    keys: Place<'a>,
+    keys: PinnedCursor<'a>,
     inner: Inner<'a>,
     /// In the tree of the key's values, if they have one.
-    values: Place<'a>,
+    values: PinnedCursor<'a>,
 }
 
 impl<'a> DupCursor<'a> {
@@ -35,9 +35,9 @@ impl<'a> DupCursor<'a> {
         DupCursor {
             pager,
             root: *root,
-            keys: Place::new(pager, root),
+            keys: PinnedCursor::new(pager, root),
             inner: Inner::Outside,
-            values: Place::new(pager, &TreeRoot::EMPTY),
+            values: PinnedCursor::new(pager, &TreeRoot::EMPTY),
         }
     }
 
@@ -45,9 +45,9 @@ impl<'a> DupCursor<'a> {
     fn enter(&mut self, on: bool, last: bool) -> Result<bool> {
         self.inner = Inner::Outside;
         let Some(cell) = self.keys.value().filter(|_| on) else { return Ok(false) };
-        match Held::open(self.pager, cell)?.0 {
-            Values::Set(set) => self.inner = Inner::Set(set, if last { set.count() - 1 } else { 0 }),
-            Values::Tree(root) => {
+        match KeyValues::open(self.pager, cell)?.0 {
+            Repr::Inline(set) => self.inner = Inner::Set(set, if last { set.count() - 1 } else { 0 }),
+            Repr::Tree(root) => {
                 self.values.reset(&root);
                 if last {
                     self.values.last()?
@@ -106,7 +106,7 @@ impl<'a> DupCursor<'a> {
     }
 
     /// Goes to the first value of `key` not below `value`; false, and outside, if it has none. The next key is not
-    /// looked at.
+    /// checked.
     pub fn seek_both_range(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         let there = self.seek_exact(key)? && self.seek_value(value)?;
         if !there {
@@ -128,30 +128,30 @@ impl<'a> DupCursor<'a> {
         match &mut self.inner {
             Inner::Outside => Ok(false),
             Inner::Set(set, at) => {
-                let place = set.search(value).ok_or_else(|| damaged_set(self.pager))?;
-                let (Ok(place) | Err(place)) = place;
-                if place < set.count() {
-                    *at = place;
+                let tree = set.search(value).ok_or_else(|| damaged_set(self.pager))?;
+                let (Ok(tree) | Err(tree)) = tree;
+                if tree < set.count() {
+                    *at = tree;
                 }
-                Ok(place < set.count())
+                Ok(tree < set.count())
             }
             Inner::Tree(_) => self.values.seek(value),
         }
     }
 
-    /// Goes one pair on, to the next key behind the last value of this one; false behind the last pair.
+    /// Goes to the next pair, to the next key after the last value of this one; false after the last pair.
     #[expect(clippy::should_implement_trait, reason = "pairs are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         Ok(self.step(true)? || self.next_key()?)
     }
 
-    /// Goes one pair back, to the last value of the key before in front of the first value of this one; false before
+    /// Goes to the previous pair, to the last value of the key before before the first value of this one; false before
     /// the first pair.
     pub fn prev(&mut self) -> Result<bool> {
         Ok(self.step(false)? || self.prev_key()?)
     }
 
-    /// Goes to the first value of the next key; false behind the last key.
+    /// Goes to the first value of the next key; false after the last key.
     pub fn next_key(&mut self) -> Result<bool> {
         let on = self.keys.next()?;
         self.enter(on, false)

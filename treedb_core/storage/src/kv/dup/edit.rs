@@ -3,20 +3,20 @@
 use std::ops::Bound;
 
 use super::MAX_DUP_VALUE;
-use super::held::{Held, Values, damaged_set};
-use super::set::{self, Set};
+use super::inline_set::{self, InlineSet};
+use super::key_values::{KeyValues, Repr, damaged_set};
 use crate::btree::{Tree, TreeRoot, Value};
 use crate::kv::catalog::{Record, TableKind};
-use crate::kv::edit::{Edit, Met, check_limits};
-use crate::kv::reads::{Bounds, above, below};
-use crate::kv::values::INLINE;
+use crate::kv::edit::{Edit, Outcome, check_limits};
+use crate::kv::large_values::INLINE;
+use crate::kv::reads::{Bounds, is_above, is_below};
 use crate::page::Pager;
 use crate::{Error, Result};
 
 /// A tree of one leaf becomes a set again when that takes no more than this.
 const SMALL: usize = INLINE / 2;
 
-/// The most values of a tree that is looked at whether it can become a set.
+/// The most values of a tree that is checked whether it can become a set.
 const FEW: u64 = 64;
 
 /// Refuses pairs that no dup table takes.
@@ -29,28 +29,28 @@ pub(in crate::kv) fn check_pair(key: &[u8], value: &[u8]) -> Result<()> {
 }
 
 impl Edit<'_> {
-    pub(in crate::kv) fn put_pair(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        let Some(mut record) = self.record(id, TableKind::Dup)? else { return Ok(Met::NoTable) };
+    pub(in crate::kv) fn put_pair(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Outcome> {
+        let Some(mut record) = self.record(id, TableKind::Dup)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
-        // What is borrowed from pages ends before pages change: the set that is to be is put together here.
+        // What is borrowed from pages ends before pages change: the new set is built here.
         let mut cell = Vec::new();
         let (mut fits, mut tree) = (false, None);
         let mut all: Vec<Vec<u8>> = Vec::new();
-        match Held::find(pager, &record.root, key)?.map(|held| held.0) {
-            None => fits = set::write(std::iter::once(value), &mut cell, INLINE),
-            Some(Values::Tree(root)) => {
+        match KeyValues::find(pager, &record.root, key)?.map(|held| held.0) {
+            None => fits = inline_set::write(std::iter::once(value), &mut cell, INLINE),
+            Some(Repr::Tree(root)) => {
                 if Tree::get(pager, &root, value)?.is_some() {
-                    return Ok(Met::There);
+                    return Ok(Outcome::Existed);
                 }
                 tree = Some(root);
             }
-            Some(Values::Set(old)) => {
+            Some(Repr::Inline(old)) => {
                 whole(pager, &old)?;
                 let place = match old.search(value).ok_or_else(|| damaged_set(pager))? {
-                    Ok(_) => return Ok(Met::There),
+                    Ok(_) => return Ok(Outcome::Existed),
                     Err(place) => place,
                 };
-                fits = set::write(with(old, place, value), &mut cell, INLINE);
+                fits = inline_set::write(with(old, place, value), &mut cell, INLINE);
                 if !fits {
                     all = old.iter().map(<[u8]>::to_vec).collect();
                 }
@@ -68,27 +68,27 @@ impl Edit<'_> {
         }
         record.pairs += 1;
         self.put_record(id, record);
-        Ok(Met::Nothing)
+        Ok(Outcome::Absent)
     }
 
-    pub(in crate::kv) fn delete_pair(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Met> {
-        let Some(mut record) = self.record(id, TableKind::Dup)? else { return Ok(Met::NoTable) };
+    pub(in crate::kv) fn delete_pair(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Outcome> {
+        let Some(mut record) = self.record(id, TableKind::Dup)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
-        let Some(held) = Held::find(pager, &record.root, key)? else { return Ok(Met::Nothing) };
+        let Some(held) = KeyValues::find(pager, &record.root, key)? else { return Ok(Outcome::Absent) };
         if !held.contains(pager, value)? {
-            return Ok(Met::Nothing);
+            return Ok(Outcome::Absent);
         }
         if held.count() == 1 {
             return self.delete_values(id, record, key);
         }
         match held.0 {
-            Values::Set(old) => {
+            Repr::Inline(old) => {
                 whole(pager, &old)?;
                 let mut cell = Vec::new();
-                set::write(without(old, value), &mut cell, INLINE);
+                inline_set::write(without(old, value), &mut cell, INLINE);
                 Tree::put(&mut self.sink(), &mut record.root, key, Value::inline(&cell))?;
             }
-            Values::Tree(mut root) => {
+            Repr::Tree(mut root) => {
                 Tree::delete(&mut self.sink(), &mut root, value)?;
                 let mut cell = Vec::new();
                 if self.shrinks(&root, &mut cell)? {
@@ -102,7 +102,7 @@ impl Edit<'_> {
         }
         record.pairs = record.pairs.saturating_sub(1);
         self.put_record(id, record);
-        Ok(Met::There)
+        Ok(Outcome::Existed)
     }
 
     /// Whether a tree has become so small that it is to be a set, which is then in `cell`.
@@ -115,18 +115,23 @@ impl Edit<'_> {
         while cursor.next()? {
             values.extend(cursor.key()?.map(<[u8]>::to_vec));
         }
-        Ok(set::write(values.iter().map(Vec::as_slice), cell, SMALL))
+        Ok(inline_set::write(values.iter().map(Vec::as_slice), cell, SMALL))
     }
 
     /// Removes a key with all its values.
-    pub(in crate::kv) fn delete_values(&mut self, id: u32, mut record: Record, key: &[u8]) -> Result<Met> {
+    pub(in crate::kv) fn delete_values(
+        &mut self,
+        id: u32,
+        mut record: Record,
+        key: &[u8],
+    ) -> Result<Outcome> {
         let pager = self.pager;
-        let Some(held) = Held::find(pager, &record.root, key)? else { return Ok(Met::Nothing) };
+        let Some(held) = KeyValues::find(pager, &record.root, key)? else { return Ok(Outcome::Absent) };
         let (count, tree) = (held.count(), held.tree());
         self.free_values(&mut record, count, tree)?;
         Tree::delete(&mut self.sink(), &mut record.root, key)?;
         self.put_record(id, record);
-        Ok(Met::There)
+        Ok(Outcome::Existed)
     }
 
     /// Frees the trees of the keys within `bounds`, which are about to be removed, and counts their pairs off.
@@ -144,11 +149,11 @@ impl Edit<'_> {
         };
         while on {
             let Some((key, cell)) = cursor.entry()? else { break };
-            if !below(key, bounds.1) {
+            if !is_below(key, bounds.1) {
                 break;
             }
-            if above(key, bounds.0) {
-                let held = Held::open(pager, cell)?;
+            if is_above(key, bounds.0) {
+                let held = KeyValues::open(pager, cell)?;
                 self.free_values(record, held.count(), held.tree())?;
             }
             on = cursor.next()?;
@@ -167,12 +172,12 @@ impl Edit<'_> {
 }
 
 /// Refuses to write a set anew that has lost values.
-fn whole(pager: &Pager, set: &Set<'_>) -> Result<()> {
+fn whole(pager: &Pager, set: &InlineSet<'_>) -> Result<()> {
     if set.is_whole() { Ok(()) } else { Err(damaged_set(pager)) }
 }
 
 /// The values of a set, and one more at its place.
-fn with<'v>(set: Set<'v>, place: usize, value: &'v [u8]) -> impl Iterator<Item = &'v [u8]> + Clone {
+fn with<'v>(set: InlineSet<'v>, place: usize, value: &'v [u8]) -> impl Iterator<Item = &'v [u8]> + Clone {
     (0..=set.count()).filter_map(move |i| match i.cmp(&place) {
         std::cmp::Ordering::Less => set.get(i),
         std::cmp::Ordering::Equal => Some(value),
@@ -181,6 +186,6 @@ fn with<'v>(set: Set<'v>, place: usize, value: &'v [u8]) -> impl Iterator<Item =
 }
 
 /// The values of a set but one.
-fn without<'v>(set: Set<'v>, value: &[u8]) -> impl Iterator<Item = &'v [u8]> + Clone {
+fn without<'v>(set: InlineSet<'v>, value: &[u8]) -> impl Iterator<Item = &'v [u8]> + Clone {
     (0..set.count()).filter_map(move |i| set.get(i)).filter(move |&other| other != value)
 }

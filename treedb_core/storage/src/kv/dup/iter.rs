@@ -1,14 +1,16 @@
 //! The values of a key, and the pairs of a range of keys.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use super::cursor::DupCursor;
-use super::held::{Held, Values, damaged_set};
-use super::set::Set;
+use super::inline_set::InlineSet;
+use super::key_values::{KeyValues, Repr, damaged_set};
 use crate::Result;
 use crate::btree::TreeRoot;
-use crate::kv::cursor::{Range, item, owned, slice};
-use crate::kv::reads::{Bounds, Look, above, below};
+use crate::kv::cursor::Range;
+use crate::kv::reads::{Bounds, ReadContext};
+use crate::kv::two_ended::{RangeCursor, TwoEnded};
 use crate::page::Pager;
 
 /// The values of a key within bounds, from both ends. After an error it is at its end.
@@ -19,17 +21,21 @@ pub struct DupValues<'a> {
 
 /// What has not been given out yet.
 enum Rest<'a> {
-    Set(Set<'a>, std::ops::Range<usize>),
+    Set(InlineSet<'a>, std::ops::Range<usize>),
     Tree(Box<Range<'a>>),
 }
 
 impl<'a> DupValues<'a> {
-    pub(in crate::kv) fn new(look: Look<'a>, held: Option<Held<'a>>, bounds: Bounds<'_>) -> Result<Self> {
-        let pager = look.pager;
+    pub(in crate::kv) fn new(
+        context: ReadContext<'a>,
+        held: Option<KeyValues<'a>>,
+        bounds: Bounds<'_>,
+    ) -> Result<Self> {
+        let pager = context.pager;
         let rest = match held {
-            None => Rest::Tree(Box::new(Range::new(look, &TreeRoot::EMPTY, bounds))),
-            Some(Held(Values::Tree(root))) => Rest::Tree(Box::new(Range::new(look, &root, bounds))),
-            Some(Held(Values::Set(set))) => {
+            None => Rest::Tree(Box::new(Range::new(context, &TreeRoot::EMPTY, bounds))),
+            Some(KeyValues(Repr::Tree(root))) => Rest::Tree(Box::new(Range::new(context, &root, bounds))),
+            Some(KeyValues(Repr::Inline(set))) => {
                 let place = |value: &[u8], beyond: bool| match set.search(value) {
                     Some(Ok(at)) => Ok(at + usize::from(beyond)),
                     Some(Err(at)) => Ok(at),
@@ -83,96 +89,63 @@ impl DoubleEndedIterator for DupValues<'_> {
     }
 }
 
-/// The pairs of the keys between two bounds, by key and then by value, from either end. After an error it is at its
-/// end.
-pub struct Pairs<'a> {
-    front: DupCursor<'a>,
-    back: DupCursor<'a>,
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-    begun_front: bool,
-    begun_back: bool,
-    done: bool,
+impl RangeCursor for DupCursor<'_> {
+    fn first(&mut self) -> Result<bool> {
+        DupCursor::first(self)
+    }
+    fn last(&mut self) -> Result<bool> {
+        DupCursor::last(self)
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        DupCursor::seek(self, key)
+    }
+    fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
+        DupCursor::seek_back(self, key)
+    }
+    fn next(&mut self) -> Result<bool> {
+        DupCursor::next(self)
+    }
+    fn prev(&mut self) -> Result<bool> {
+        DupCursor::prev(self)
+    }
+    fn next_key(&mut self) -> Result<bool> {
+        DupCursor::next_key(self)
+    }
+    fn prev_key(&mut self) -> Result<bool> {
+        DupCursor::prev_key(self)
+    }
+    fn key(&mut self) -> Result<Option<&[u8]>> {
+        DupCursor::key(self)
+    }
+    fn compare(&mut self, other: &mut Self) -> Result<Option<Ordering>> {
+        Ok(self.pair()?.zip(other.pair()?).map(|(mine, theirs)| mine.cmp(&theirs)))
+    }
 }
 
-/// A key and a value of it.
-type Pair = (Vec<u8>, Vec<u8>);
+/// The pairs of the keys between two bounds, by key and then by value, from either end. It ends after an error.
+pub struct Pairs<'a>(TwoEnded<DupCursor<'a>>);
 
 impl<'a> Pairs<'a> {
-    pub(in crate::kv) fn new(pager: &'a Pager, root: &TreeRoot, (from, to): Bounds<'_>) -> Pairs<'a> {
-        Pairs {
-            front: DupCursor::new(pager, root),
-            back: DupCursor::new(pager, root),
-            from: owned(from),
-            to: owned(to),
-            begun_front: false,
-            begun_back: false,
-            done: false,
-        }
+    pub(in crate::kv) fn new(pager: &'a Pager, root: &TreeRoot, bounds: Bounds<'_>) -> Pairs<'a> {
+        Pairs(TwoEnded::new(DupCursor::new(pager, root), DupCursor::new(pager, root), bounds))
     }
+}
 
-    fn forward(&mut self) -> Result<Option<Pair>> {
-        let front = &mut self.front;
-        let mut on = match (&self.from, self.begun_front) {
-            (_, true) => front.next()?,
-            (Bound::Unbounded, false) => front.first()?,
-            (Bound::Included(key) | Bound::Excluded(key), false) => front.seek(key)?,
-        };
-        self.begun_front = true;
-        if on && !front.key()?.is_some_and(|key| above(key, slice(&self.from))) {
-            // The excluded lower bound itself.
-            on = front.next_key()?;
-        }
-        let Some((key, value)) = front.pair()?.filter(|_| on) else { return Ok(None) };
-        if !below(key, slice(&self.to)) {
-            return Ok(None);
-        }
-        if self.begun_back && self.back.pair()?.is_none_or(|back| (key, value) >= back) {
-            return Ok(None);
-        }
-        Ok(Some((key.to_vec(), value.to_vec())))
-    }
-
-    fn backward(&mut self) -> Result<Option<Pair>> {
-        let back = &mut self.back;
-        let mut on = match (&self.to, self.begun_back) {
-            (_, true) => back.prev()?,
-            (Bound::Unbounded, false) => back.last()?,
-            (Bound::Included(key) | Bound::Excluded(key), false) => back.seek_back(key)?,
-        };
-        self.begun_back = true;
-        if on && !back.key()?.is_some_and(|key| below(key, slice(&self.to))) {
-            on = back.prev_key()?;
-        }
-        let Some((key, value)) = back.pair()?.filter(|_| on) else { return Ok(None) };
-        if !above(key, slice(&self.from)) {
-            return Ok(None);
-        }
-        if self.begun_front && self.front.pair()?.is_none_or(|front| (key, value) <= front) {
-            return Ok(None);
-        }
-        Ok(Some((key.to_vec(), value.to_vec())))
-    }
+/// A copy of the pair the cursor is on.
+fn owned_pair(cursor: &mut DupCursor<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    Ok(cursor.pair()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }
 
 impl Iterator for Pairs<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let step = self.forward();
-        item(&mut self.done, step)
+        self.0.step(true, owned_pair)
     }
 }
 
 impl DoubleEndedIterator for Pairs<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let step = self.backward();
-        item(&mut self.done, step)
+        self.0.step(false, owned_pair)
     }
 }

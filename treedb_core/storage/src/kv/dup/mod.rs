@@ -1,13 +1,16 @@
-//! Dup tables: many values under one key, sorted, each once.
+//! Dup tables: many values under one key, sorted, each once. The name is LMDB's (`MDB_DUPSORT`).
 //!
-//! | file | noun |
+//! | file | what |
 //! |---|---|
-//! | `set` | the values of a key that fit in its cell |
-//! | `held` | what a key's cell holds: a set, or the root of a tree |
-//! | `cursor` | [`DupCursor`]: both ways through keys and their values |
+//! | `key_values` | the content of a key's cell: an inline set, or the root of a value tree |
+//! | `inline_set` | the values of a key that fit in its cell |
+//! | `cursor` | [`DupCursor`]: moves moves in both directions over keys and their values |
 //! | `iter` | [`DupValues`] of a key, [`Pairs`] of a range of keys |
 //! | `edit` | commands applied to pages |
+//! | `pages` | counting, checking and moving a dup table's pages |
 //! | `typed` | [`TypedDupTable`]: keys and values with types |
+//!
+//! Without the feature `dup-tables`, `dup_disabled.rs` takes the place of this module.
 //!
 //! # Bytes
 //!
@@ -15,7 +18,7 @@
 //! itself, integers little-endian:
 //!
 //! ```text
-//! count u16, at least 1 | end of each value u16, counted from the first value's begin | values, rising
+//! count u16, at least 1 | end of each value u16, counted from the start of the first value | values, ascending
 //! ```
 //!
 //! A cell with the pointer flag is the root (16 bytes, as in the catalog) of a tree of its own, whose keys are the
@@ -26,17 +29,34 @@
 
 mod cursor;
 mod edit;
-mod held;
+mod inline_set;
 mod iter;
-mod set;
+mod key_values;
+mod pages;
 mod typed;
+
+use super::catalog::TableKind;
+use crate::Result;
+use crate::btree::TreeRoot;
+use crate::page::Pager;
 
 pub use cursor::DupCursor;
 pub use iter::{DupValues, Pairs};
 pub use typed::{TypedDupTable, TypedPairs, TypedValues};
 
 pub(super) use edit::check_pair;
-pub(super) use held::Held;
+pub(super) use key_values::KeyValues;
+pub(super) use pages::{ValueTreePosition, check, count_pages, for_each_pair};
 
-/// The longest value of a dup table, in bytes: that of a key, because that is what it becomes where there are many.
+/// The longest value of a dup table, in bytes: the same as of a key, because in a value tree it is one.
 pub const MAX_DUP_VALUE: usize = super::MAX_KEY;
+
+/// Refuses stores with dup tables where they are not supported; here they are.
+pub(super) fn check_supported(_pager: &Pager, _catalog: &TreeRoot) -> Result<()> {
+    Ok(())
+}
+
+/// Refuses to create a table of a kind that is not supported; here all are.
+pub(super) fn check_kind(_kind: TableKind) -> Result<()> {
+    Ok(())
+}

@@ -15,9 +15,9 @@ use crate::kv::write::WriteTxn;
 /// [`TypedTable`](crate::kv::TypedTable), the types are not stored.
 ///
 /// ```
-/// use treedb_core::kv::{Store, TypedDupTable};
+/// use treedb_storage::{Store, TypedDupTable};
 ///
-/// # fn main() -> treedb_core::Result<()> {
+/// # fn main() -> treedb_storage::Result<()> {
 /// # let dir = tempfile::tempdir().expect("a temporary directory");
 /// let store = Store::open(dir.path())?;
 /// let mut txn = store.begin_write()?;

@@ -43,7 +43,7 @@ impl WriteBatch {
         self.ends.clear();
     }
 
-    /// Adds the changes of another batch behind its own.
+    /// Adds the changes of another batch after its own.
     pub fn append(&mut self, other: &WriteBatch) {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(&other.bytes);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::TABLE;
 use super::batch::{Change, WriteBatch};
-use super::care::repair_was_cut_short;
+use super::destroy_repair::repair_was_cut_short;
 use super::iter::{DbIterator, DbSnapshot};
 use crate::disk::{Disk, RealDisk};
 use crate::kv::catalog::{Table, TableKind};

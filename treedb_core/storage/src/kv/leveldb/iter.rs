@@ -18,11 +18,11 @@ enum Pin<'d> {
     Lent,
 }
 
-/// A place in a database, to be moved both ways; LevelDB's iterator. It begins not valid, is not valid behind the last
+/// A position in a database, which moves in both directions; LevelDB's iterator. It begins not valid, is not valid after the last
 /// and before the first key, and after an error, which [`DbIterator::status`] gives.
 pub struct DbIterator<'d> {
     cursor: Cursor<'d>,
-    /// Behind the cursor, so that it goes after it.
+    /// After the cursor, so that it goes after it.
     _pin: Pin<'d>,
     key: Vec<u8>,
     valid: bool,
@@ -75,7 +75,7 @@ impl<'d> DbIterator<'d> {
         self.moved(on);
     }
 
-    /// Goes one key on. Nothing if it is not valid.
+    /// Goes to the next key. Nothing if it is not valid.
     pub fn next(&mut self) {
         if self.valid {
             let on = self.cursor.next();
@@ -83,7 +83,7 @@ impl<'d> DbIterator<'d> {
         }
     }
 
-    /// Goes one key back. Nothing if it is not valid.
+    /// Goes to the previous key. Nothing if it is not valid.
     pub fn prev(&mut self) {
         if self.valid {
             let on = self.cursor.prev();
@@ -118,7 +118,7 @@ impl<'d> DbIterator<'d> {
     /// The error that made it not valid, once.
     ///
     /// # Errors
-    /// `Corrupt` if the last move came upon damage.
+    /// `Corrupt` if the last move found damage.
     pub fn status(&mut self) -> Result<()> {
         std::mem::replace(&mut self.status, Ok(()))
     }

@@ -19,9 +19,9 @@
 //!   transactions, further tables, backup.
 //!
 //! ```
-//! use treedb_core::kv::leveldb::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
+//! use treedb_storage::leveldb::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
 //!
-//! # fn main() -> treedb_core::Result<()> {
+//! # fn main() -> treedb_storage::Result<()> {
 //! # let dir = tempfile::tempdir().expect("a temporary directory");
 //! let db = Db::open(dir.path(), Options { create_if_missing: true, ..Options::default() })?;
 //! db.put(WriteOptions::default(), b"key1", b"value")?;
@@ -45,15 +45,15 @@
 //! # }
 //! ```
 
-mod about;
 mod batch;
-mod care;
 mod db;
+mod destroy_repair;
 mod iter;
+mod properties;
 
 pub use batch::{Change, WriteBatch};
-pub use care::{destroy, repair};
 pub use db::{Db, Options, ReadOptions, WriteOptions};
+pub use destroy_repair::{destroy, repair};
 pub use iter::{DbIterator, DbSnapshot};
 
 /// The table that everything is in.

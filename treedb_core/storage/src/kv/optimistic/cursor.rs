@@ -5,13 +5,14 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::spans::{ReadSet, Span};
+use super::read_set::{ReadSet, Span};
 use crate::Result;
 use crate::btree::RowCursor;
-use crate::kv::cursor::{Cursor, item, owned, slice};
-use crate::kv::hold::RowPlace;
-use crate::kv::reads::{Bounds, Look, above, below};
-use crate::kv::values::answer;
+use crate::kv::cursor::Cursor;
+use crate::kv::large_values::answer;
+use crate::kv::pinned_cursor::PinnedRowCursor;
+use crate::kv::reads::{Bounds, ReadContext, is_above, is_below};
+use crate::kv::two_ended::{item, owned, slice};
 use crate::page::Pager;
 
 /// Changes of a table: values put, `None` for removed ones. Rows are under their numbers, big-endian.
@@ -19,8 +20,8 @@ pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A way through the snapshot's table.
 pub(super) enum Base<'t> {
-    Keys { cursor: Box<Cursor<'t>>, look: Look<'t> },
-    Rows { cursor: Box<RowPlace<'t>>, look: Look<'t>, key: [u8; 8] },
+    Keys { cursor: Box<Cursor<'t>>, context: ReadContext<'t> },
+    Rows { cursor: Box<PinnedRowCursor<'t>>, context: ReadContext<'t>, key: [u8; 8] },
 }
 
 impl<'t> Base<'t> {
@@ -45,7 +46,7 @@ impl<'t> Base<'t> {
         Ok(self.on_row(on))
     }
 
-    /// To the nearest entry at or behind `key`, or at or before it.
+    /// To the nearest entry at or after `key`, or at or before it.
     fn seek(&mut self, to: &[u8], forward: bool) -> Result<bool> {
         let on = match self {
             Base::Keys { cursor, .. } if forward => cursor.seek(to)?,
@@ -80,15 +81,16 @@ impl<'t> Base<'t> {
 
     fn value(&self) -> Result<Option<&'t [u8]>> {
         match self {
-            Base::Keys { cursor, look } => cursor.keep_value(look.arena),
-            Base::Rows { cursor, look, .. } => {
-                cursor.cell().map(|cell| answer(look.pager, look.values, cell, look.arena)).transpose()
-            }
+            Base::Keys { cursor, context } => cursor.keep_value(context.arena),
+            Base::Rows { cursor, context, .. } => cursor
+                .cell()
+                .map(|cell| answer(context.pager, context.values, cell, context.arena))
+                .transpose(),
         }
     }
 }
 
-/// Where a cursor stands.
+/// Where a cursor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Fresh,
@@ -97,7 +99,7 @@ enum Place {
     After,
 }
 
-/// A place in a table as an optimistic transaction sees it, to be moved both ways. It begins outside: `next` goes to
+/// A position in a table as an optimistic transaction sees it, which moves in both directions. It starts outside: `next` goes to
 /// the first key, `prev` to the last. In a serializable transaction everything it goes over counts as read.
 pub struct OptimisticCursor<'t> {
     base: Base<'t>,
@@ -165,7 +167,7 @@ impl<'t> OptimisticCursor<'t> {
         self.jump(Bound::Unbounded, false)
     }
 
-    /// Goes one key on; false behind the last.
+    /// Goes to the next key; false after the last.
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         match self.place {
@@ -175,7 +177,7 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// Goes one key back; false before the first.
+    /// Goes to the previous key; false before the first.
     pub fn prev(&mut self) -> Result<bool> {
         match self.place {
             Place::Before => Ok(false),
@@ -353,7 +355,7 @@ impl<'t> OptimisticRange<'t> {
             self.cursor.clip((from, to));
             return Ok(None);
         };
-        if !above(key, from) || !below(key, to) {
+        if !is_above(key, from) || !is_below(key, to) {
             self.cursor.clip((from, to));
             return Ok(None);
         }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `txn` | [`OptimisticTxn`]: a snapshot, and changes that only it sees |
 //! | `cursor` | [`OptimisticCursor`] and [`OptimisticRange`]: snapshot and changes as one |
-//! | `spans` | what a transaction has read, as keys and spans of keys |
-//! | `history` | what has been committed lately |
+//! | `read_set` | what a transaction has read, as keys and spans of keys |
+//! | `recent_commits` | what has been committed lately |
 //! | `retry` | [`Store::transact`](super::Store::transact): until it does not conflict |
 //!
 //! A transaction reads a snapshot and keeps its changes to itself. Commit becomes the writer, looks whether anything
@@ -22,21 +22,20 @@
 //! snapshot is from before that cannot be checked any more and gets a conflict.
 
 mod cursor;
-mod history;
+mod read_set;
+mod recent_commits;
 mod retry;
-mod spans;
 mod txn;
 
 pub use cursor::{OptimisticCursor, OptimisticRange};
-pub use retry::pause;
 pub use txn::OptimisticTxn;
 
-pub(super) use history::History;
+pub(super) use recent_commits::RecentCommits;
 
 /// What must not have changed since an optimistic transaction's snapshot for it to commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
-    /// Everything it has read: the keys it got, those it looked for in vain, and the spans its cursors went over. Then
+    /// Everything it has read: the keys it got, those it looked for without finding them, and the spans its cursors went over. Then
     /// it is as if it had run alone at the moment of its commit. A key that is written without having been read may
     /// have been written by another in the meantime: the later write stays.
     #[default]

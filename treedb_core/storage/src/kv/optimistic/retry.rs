@@ -1,15 +1,9 @@
-//! Until it does not conflict.
-
-use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
+//! Running an optimistic transaction again until it does not conflict.
 
 use super::{Isolation, OptimisticTxn};
+use crate::kv::backoff::backoff;
 use crate::kv::store::Store;
 use crate::{Error, Result};
-
-/// The first pause, and how often it doubles.
-const PAUSE: Duration = Duration::from_micros(50);
-const DOUBLINGS: u32 = 7;
 
 impl Store {
     /// Runs `work` in an optimistic transaction and commits that with the store's default durability; after a conflict
@@ -28,7 +22,7 @@ impl Store {
         let mut last = Error::Invalid("a transaction needs at least one attempt".into());
         for attempt in 0..attempts {
             if attempt > 0 {
-                pause(attempt - 1);
+                backoff(attempt - 1);
             }
             let mut txn = self.begin_optimistic_with(isolation)?;
             match work(&mut txn).and_then(|done| txn.commit().map(|()| done)) {
@@ -38,11 +32,4 @@ impl Store {
         }
         Err(last)
     }
-}
-
-/// Waits from a half up to all of the pause, so that two that met do not meet again.
-pub fn pause(doublings: u32) {
-    let longest = PAUSE * 2u32.pow(doublings.min(DOUBLINGS));
-    let part = RandomState::new().hash_one(doublings) % 1000;
-    std::thread::sleep(longest / 2 + longest.mul_f64(part as f64 / 2000.0));
 }

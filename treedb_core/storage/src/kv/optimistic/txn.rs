@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use super::Isolation;
 use super::cursor::{Base, Changes, OptimisticCursor, OptimisticRange};
-use super::spans::{ReadSet, parts, place};
+use super::read_set::{ReadSet, parts, place};
 use crate::kv::catalog::{Table, TableKind};
 use crate::kv::edit::{check_limits, check_row};
-use crate::kv::hold::RowPlace;
 use crate::kv::options::Durability;
-use crate::kv::reads::{Bounds, Reads, above_prefix};
+use crate::kv::pinned_cursor::PinnedRowCursor;
+use crate::kv::reads::{Bounds, Reads};
 use crate::kv::snapshot::{ReadTxn, Snapshot};
 use crate::kv::store::{Inner, Store};
 use crate::kv::write::WriteTxn;
 use crate::{Error, Result};
+use treedb_formats::key::after_prefix;
 
 /// A transaction that is checked when it commits: see [`Store::begin_optimistic`]. It may go to another thread; any
 /// number of them may be open. Its changes are in memory until it commits. Dropping it undoes everything.
@@ -41,12 +42,12 @@ struct Writes {
 }
 
 impl Store {
-    /// Begins an optimistic transaction, [`Isolation::Serializable`]. It waits for nobody, and nobody for it.
+    /// Begins an optimistic transaction, [`Isolation::Serializable`]. It never blocks and blocks no one.
     ///
     /// ```
-    /// use treedb_core::kv::{Store, TableKind};
+    /// use treedb_storage::{Store, TableKind};
     ///
-    /// # fn main() -> treedb_core::Result<()> {
+    /// # fn main() -> treedb_storage::Result<()> {
     /// # let dir = tempfile::tempdir().expect("a temporary directory");
     /// let store = Store::open(dir.path())?;
     /// let mut txn = store.begin_write()?;
@@ -74,7 +75,7 @@ impl Store {
     /// Begins an optimistic transaction. Errors as [`Store::begin_optimistic`].
     pub fn begin_optimistic_with(&self, isolation: Isolation) -> Result<OptimisticTxn> {
         self.inner.refuse_writes()?;
-        let read = self.inner.history.begin(&self.inner)?;
+        let read = self.inner.recent_commits.begin(&self.inner)?;
         Ok(OptimisticTxn {
             inner: Arc::clone(&self.inner),
             read,
@@ -88,7 +89,7 @@ impl Store {
 
 impl Drop for OptimisticTxn {
     fn drop(&mut self) {
-        self.inner.history.end(self.read.txn());
+        self.inner.recent_commits.end(self.read.txn());
     }
 }
 
@@ -178,13 +179,13 @@ impl OptimisticTxn {
     }
 
     fn cursor_of(&self, table: &Table) -> Result<OptimisticCursor<'_>> {
-        let look = self.read.look();
+        let context = self.read.context();
         let base = if table.kind == TableKind::Rows {
             let root = self.read.find(table)?.rows();
-            let cursor = Box::new(RowPlace::new(look.pager, &root));
-            Base::Rows { cursor, look, key: [0; 8] }
+            let cursor = Box::new(PinnedRowCursor::new(context.pager, &root));
+            Base::Rows { cursor, context, key: [0; 8] }
         } else {
-            Base::Keys { cursor: Box::new(self.read.cursor(table)?), look }
+            Base::Keys { cursor: Box::new(self.read.cursor(table)?), context }
         };
         let changes = self.writes.get(&table.id).map(|writes| &writes.changes);
         Ok(OptimisticCursor::new(table.id, base, changes, self.reading(table)))
@@ -208,7 +209,7 @@ impl OptimisticTxn {
 
     /// Keys that begin with `prefix`, and their values, from the lowest on.
     pub fn prefix(&self, table: &Table, prefix: &[u8]) -> Result<OptimisticRange<'_>> {
-        let end = above_prefix(prefix);
+        let end = after_prefix(prefix);
         let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.range(table, (Bound::Included(prefix), to))
     }
@@ -243,7 +244,7 @@ impl OptimisticTxn {
         self.change(table, key, Some(value))
     }
 
-    /// Removes `key`, if it is there; whether it is, is not looked at.
+    /// Removes `key`, if it is there; whether it is, is ignored.
     pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
         check_limits(key, 0)?;
@@ -266,7 +267,7 @@ impl OptimisticTxn {
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
         let next = Snapshot::new(&self.inner)?.find(table)?.0.next_row;
-        let row = self.inner.history.row(table.id, next);
+        let row = self.inner.recent_commits.row(table.id, next);
         if let Some(reads) = self.reading(table) {
             reads.borrow_mut().key(table.id, &row.to_be_bytes());
         }
@@ -281,7 +282,7 @@ impl OptimisticTxn {
         self.change(table, &row.to_be_bytes(), Some(value))
     }
 
-    /// Removes row `row`, if it is there; whether it is, is not looked at.
+    /// Removes row `row`, if it is there; whether it is, is ignored.
     pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<()> {
         table.expect(TableKind::Rows)?;
         self.change(table, &row.to_be_bytes(), None)
@@ -328,8 +329,8 @@ impl OptimisticTxn {
 
     /// `Conflict` if something that matters has changed. Call as the writer, so that it stays as it is.
     fn check(&self) -> Result<()> {
-        let (history, since) = (&self.inner.history, self.read.txn());
-        if !history.reaches(since) {
+        let (recent_commits, since) = (&self.inner.recent_commits, self.read.txn());
+        if !recent_commits.reaches(since) {
             let table = self.writes.values().next().map_or(String::new(), |w| w.table.name().to_owned());
             let what = "is not known to be unchanged, so much was committed since";
             return Err(Error::Conflict { table, key: Vec::new(), what });
@@ -337,15 +338,16 @@ impl OptimisticTxn {
         let changed = match self.isolation {
             Isolation::Serializable => {
                 let reads = self.reads.borrow();
-                let place = reads.places().find(|place| history.changed(place, since)).map(<[u8]>::to_vec);
-                place.or_else(|| reads.spans().find_map(|span| history.changed_span(span, since)))
+                let place =
+                    reads.places().find(|place| recent_commits.changed(place, since)).map(<[u8]>::to_vec);
+                place.or_else(|| reads.spans().find_map(|span| recent_commits.changed_span(span, since)))
             }
             Isolation::Snapshot => {
                 let mut places = self
                     .writes
                     .iter()
                     .flat_map(|(&table, writes)| writes.changes.keys().map(move |key| place(table, key)));
-                places.find(|place| history.changed(place, since))
+                places.find(|place| recent_commits.changed(place, since))
             }
         };
         match changed {

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Set for the process that holds a directory for `a_directory_in_use_by_another_process_is_refused`.
 const HOLD: &str = "TREEDB_TEST_HOLD_DIRECTORY";
 
-/// A store on the real disk with a checkpoint, a large value and a commit behind the checkpoint, closed like that.
+/// A store on the real disk with a checkpoint, a large value and a commit after the checkpoint, closed like that.
 fn left_behind(name: &str) -> TempDir {
     let temp = TempDir::new(name);
     let store = Store::open_with(temp.path(), small()).unwrap();
@@ -113,21 +113,21 @@ fn the_empty_key_and_the_empty_value_are_like_any_others() {
 }
 
 /// Bytes of memory this process really has.
-fn resident() -> u64 {
+fn paging() -> u64 {
     let status = fs::read_to_string("/proc/self/statm").unwrap();
     status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 #[test]
 fn a_value_over_the_limit_is_refused_before_a_byte_of_it_is_copied() {
-    // Zeroes that nobody looks at take addresses, not memory.
+    // Zeroes that no one looks at take addresses, not memory.
     let huge = vec![0u8; MAX_VALUE as usize + 1];
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Ordered).unwrap();
     let rows = txn.create_table("r", TableKind::Rows).unwrap();
-    let before = resident();
+    let before = paging();
     let mut batch = Batch::new();
     let tries = [
         txn.put(&table, b"k", &huge),
@@ -140,7 +140,7 @@ fn a_value_over_the_limit_is_refused_before_a_byte_of_it_is_copied() {
         batch.put(&table, b"k", &huge),
         batch.put_row(&rows, 5, &huge),
     ];
-    assert!(resident() < before + (1 << 30), "the value was copied");
+    assert!(paging() < before + (1 << 30), "the value was copied");
     for (way, result) in tries.into_iter().enumerate() {
         let Err(error @ Error::ValueTooLong { len, limit }) = result else {
             panic!("way {way}: {result:?}");
@@ -163,7 +163,7 @@ fn a_page_file_a_log_and_values_of_a_newer_format_are_refused_by_name() {
     for path in &files {
         let whole = fs::read(path).unwrap();
         let mut newer = whole.clone();
-        // (start, length) of what a header's checksum, behind it, is of.
+        // (start, length) of what a header's checksum, after it, is of.
         let sums: &[(usize, usize)] =
             if path.ends_with("pages") { &[(0, 4092), (4096, 4092)] } else { &[(0, 60)] };
         for &(from, len) in sums {
@@ -194,7 +194,7 @@ fn a_commit_of_a_newer_format_in_the_log_is_refused_as_that() {
 fn a_transaction_too_large_for_a_frame_is_refused_and_the_next_one_is_not() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
-    // Zeroes that nobody looks at take addresses, not memory.
+    // Zeroes that no one looks at take addresses, not memory.
     let frame = vec![0u8; crate::wal::MAX_PAYLOAD as usize + 1];
     let error = store.inner.log.append(&frame, crate::wal::Sync::Durable).unwrap_err();
     assert!(matches!(error, Error::TransactionTooLarge { .. }), "{error}");
@@ -323,7 +323,7 @@ fn a_directory_in_use_by_another_process_is_refused_with_its_number() {
     Store::open_with(temp.path(), small()).unwrap().check().unwrap();
 }
 
-/// A disk that lets nobody write, with the system's words for it.
+/// A disk that lets no one write, with the system's words for it.
 struct Refusing {
     inner: SimDisk,
     errno: Errno,
@@ -412,7 +412,7 @@ fn options_out_of_range_are_refused_or_brought_into_it() {
     odd(|o| o.value_segment_bytes = 0).unwrap();
     odd(|o| o.checkpoint_log_bytes = 0).unwrap();
     odd(|o| o.checkpoint_dead_pages = 0).unwrap();
-    odd(|o| o.unlogged_bytes = 0).unwrap();
+    odd(|o| o.pending_bytes = 0).unwrap();
     for max_bytes in [0, 1, 4096, 8 << 10] {
         let temp = TempDir::new("little-room");
         let outcome = Store::open_with(temp.path(), Options { max_bytes, ..small() }).and_then(|store| {

@@ -185,7 +185,7 @@ fn values_moved() {
         txn.append_row(&filler, &[n as u8; 200]).unwrap();
     }
     txn.commit().unwrap();
-    // One key with a large tree, some with small ones, and many without, behind what is about to go.
+    // One key with a large tree, some with small ones, and many without, after what is about to go.
     let mut txn = store.begin_write().unwrap();
     for n in 0..20_000u32 {
         let key = if n % 2 == 0 { 7u32 } else { n % 40 };

@@ -8,7 +8,7 @@ use super::*;
 use crate::Error;
 use crate::disk::Disk;
 use crate::disk::crash::Crash;
-use crate::disk::damage::{cut, files, flip, is_right, is_told};
+use crate::disk::damage::{cut, files, flip, is_reported, is_right};
 
 /// What a table holds.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -69,7 +69,7 @@ fn judge(disk: &SimDisk, path: &Path, states: &[Entries], what: &str) -> bool {
     match read_all(disk) {
         Ok(seen) => assert!(is_right(&seen, states, path), "{what}: a wrong answer"),
         Err(error) => {
-            assert!(is_told(&error, path), "{what}: {error}");
+            assert!(is_reported(&error, path), "{what}: {error}");
             return true;
         }
     }

@@ -8,7 +8,7 @@ use treedb_testing::{Rng, in_time};
 use super::*;
 use crate::Error;
 use crate::disk::crash::Crash;
-use crate::kv::reads::{above, below};
+use crate::kv::reads::{is_above, is_below};
 
 type Model = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
 
@@ -76,11 +76,11 @@ fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Rng) {
         assert!(both_ends(read.values(table, &key).unwrap(), dice).iter().eq(&values));
         let bounds = some_bounds(dice, some_value);
         let bounds = slices(&bounds);
-        let want = values.iter().filter(|value| above(value, bounds.0) && below(value, bounds.1));
+        let want = values.iter().filter(|value| is_above(value, bounds.0) && is_below(value, bounds.1));
         assert!(both_ends(read.values_in(table, &key, bounds).unwrap(), dice).iter().eq(want));
         let bounds = some_bounds(dice, some_key);
         let bounds = slices(&bounds);
-        let want = all.iter().filter(|(key, _)| above(key, bounds.0) && below(key, bounds.1));
+        let want = all.iter().filter(|(key, _)| is_above(key, bounds.0) && is_below(key, bounds.1));
         assert!(both_ends(read.pairs(table, bounds).unwrap(), dice).iter().eq(want));
     }
     wander(read, table, &all, dice);
@@ -164,7 +164,7 @@ fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Rng) 
             let bounds = some_bounds(dice, some_key);
             let bounds = slices(&bounds);
             let before = pairs_of(model).len();
-            model.retain(|key, _| !(above(key, bounds.0) && below(key, bounds.1)));
+            model.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
             let removed = txn.delete_range(table, bounds).unwrap();
             assert_eq!(removed, (before - pairs_of(model).len()) as u64);
         }

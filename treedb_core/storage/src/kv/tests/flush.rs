@@ -42,7 +42,7 @@ fn a_flush_of_a_new_store_returns() {
 /// A store with a table, and 20 commits of 100 bytes each made as `how`, up to `kept` bytes of them kept if unlogged.
 fn with_commits(how: Durability, kept: usize) -> (SimDisk, Store, Table) {
     let disk = SimDisk::new();
-    let store = Store::open_with(dir(), Options { unlogged_bytes: kept, ..options(&disk) }).unwrap();
+    let store = Store::open_with(dir(), Options { pending_bytes: kept, ..options(&disk) }).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Rows).unwrap();
     txn.commit_with(how).unwrap();

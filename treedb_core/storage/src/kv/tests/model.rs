@@ -146,8 +146,9 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
         16..19 => {
             let (from, to) = some_bounds(dice);
             let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-            let within =
-                |key: &[u8]| crate::kv::reads::above(key, bounds.0) && crate::kv::reads::below(key, bounds.1);
+            let within = |key: &[u8]| {
+                crate::kv::reads::is_above(key, bounds.0) && crate::kv::reads::is_below(key, bounds.1)
+            };
             let before = model.keys.len();
             model.keys.retain(|key, _| !within(key));
             assert_eq!(txn.delete_range(keys, bounds).unwrap(), (before - model.keys.len()) as u64);

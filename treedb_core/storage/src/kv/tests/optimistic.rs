@@ -7,7 +7,7 @@ use treedb_testing::{Rng, in_time};
 
 use super::*;
 use crate::Error;
-use crate::kv::reads::{above, below};
+use crate::kv::reads::{is_above, is_below};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -49,7 +49,7 @@ fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
 
 fn within<'m>(map: &'m Map, bounds: Bounds<'m>) -> impl DoubleEndedIterator<Item = (Vec<u8>, Vec<u8>)> {
     map.iter()
-        .filter(move |(key, _)| above(key, bounds.0) && below(key, bounds.1))
+        .filter(move |(key, _)| is_above(key, bounds.0) && is_below(key, bounds.1))
         .map(|(key, value)| (key.clone(), value.clone()))
 }
 
@@ -76,7 +76,7 @@ fn sees_the_same(map: &mut Map, step: &Step) -> bool {
         Step::DeleteRange(bounds, seen) => {
             let before = map.len();
             let bounds = slices(bounds);
-            map.retain(|key, _| !(above(key, bounds.0) && below(key, bounds.1)));
+            map.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
             *seen == (before - map.len()) as u64
         }
     }
@@ -164,7 +164,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                     if dice.chance(20) {
                         let bounds = slices(&bounds);
                         txn.delete_range(&table, bounds).unwrap();
-                        model.retain(|key, _| !(above(key, bounds.0) && below(key, bounds.1)));
+                        model.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
                     } else if dice.chance(5) {
                         txn.clear(&table).unwrap();
                         model.clear();
@@ -201,7 +201,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                                     let bounds = slices(bounds);
                                     let now = store.snapshot().unwrap();
                                     model.retain(|key, _| {
-                                        !(above(key, bounds.0) && below(key, bounds.1))
+                                        !(is_above(key, bounds.0) && is_below(key, bounds.1))
                                             || now.get(&table, key).unwrap().is_some()
                                     });
                                 }
@@ -227,7 +227,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
             }
             assert!(committed > 100 && conflicts > 100, "{committed} committed, {conflicts} conflicts");
             drop(open);
-            assert_eq!(store.inner.history.bytes(), 0);
+            assert_eq!(store.inner.recent_commits.bytes(), 0);
             store.check().unwrap();
         }
     });
@@ -422,7 +422,7 @@ fn transfers_of_many_threads_keep_their_sum() {
                 });
             }
         });
-        assert_eq!(store.inner.history.bytes(), 0);
+        assert_eq!(store.inner.recent_commits.bytes(), 0);
         store.check().unwrap();
     });
 }
@@ -439,11 +439,11 @@ fn more_than_can_be_kept_is_a_conflict_for_the_oldest_only() {
     new.put(&table, b"new", b"").unwrap();
     for n in 0..100u8 {
         put(&store, &table, &[n], b"");
-        assert!(store.inner.history.bytes() <= 20_000);
+        assert!(store.inner.recent_commits.bytes() <= 20_000);
     }
     assert!(old.commit().unwrap_err().is_conflict());
     new.commit().unwrap();
-    assert_eq!(store.inner.history.bytes(), 0);
+    assert_eq!(store.inner.recent_commits.bytes(), 0);
 }
 
 #[test]

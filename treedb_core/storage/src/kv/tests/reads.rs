@@ -1,4 +1,4 @@
-//! Reading: figures of tables, who reads, prefixes at the ends of the key space.
+//! Reading: statistics of tables, who reads, prefixes at the ends of the key space.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn the_figures_of_a_table_say_what_check_counts() {
         txn.append_row(&rows, &[7; 20]).unwrap();
     }
     txn.put(&keys, b"large", &[7; 9000]).unwrap();
-    // The catalog's own page, and none of the ledger's: there was no checkpoint.
+    // The catalog's own page, and none of the free list's: there was no checkpoint.
     let stats = txn.all_table_stats().unwrap();
     txn.commit().unwrap();
     let pages: u64 = stats.iter().map(TableStats::pages).sum();

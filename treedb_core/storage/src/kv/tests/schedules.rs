@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::super::gate::Gate;
+use super::super::writer_lock::WriterLock;
 use super::*;
 use crate::disk::crash::Crash;
 use crate::sync::{schedules, thread};
@@ -12,24 +12,24 @@ use crate::sync::{schedules, thread};
 #[test]
 fn the_gate_lets_one_in_at_a_time_and_forgets_nobody() {
     schedules("the writers' gate", 10_000, || {
-        let gate = Arc::new(Gate::new(0u64));
+        let writer_lock = Arc::new(WriterLock::new(0u64));
         let inside = Arc::new(AtomicBool::new(false));
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
+                let (writer_lock, inside) = (Arc::clone(&writer_lock), Arc::clone(&inside));
                 thread::spawn(move || {
                     for _ in 0..2 {
-                        let n = gate.take();
+                        let n = writer_lock.acquire();
                         assert!(!inside.swap(true, Ordering::SeqCst), "two are in");
                         thread::yield_now();
                         inside.store(false, Ordering::SeqCst);
-                        gate.give(n + 1);
+                        writer_lock.release(n + 1);
                     }
                 })
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(gate.take(), 8);
+        assert_eq!(writer_lock.acquire(), 8);
     });
 }
 
@@ -77,7 +77,7 @@ fn readers_beside_writers_and_checkpoints_see_whole_transactions_and_durable_one
                     last.store(n, Ordering::SeqCst);
                     if how == Durability::Durable {
                         let after = open(&disk.crash(Crash::Nothing)).unwrap();
-                        // This commit, or one behind it.
+                        // This commit, or one after it.
                         assert_ne!(stamp(&after.snapshot().unwrap(), &table), 1, "a durable commit is lost");
                     }
                 }

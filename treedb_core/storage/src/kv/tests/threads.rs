@@ -14,7 +14,7 @@ const EACH: u64 = 60;
 /// Lets each thread put its keys in order until the disk fails. Returns what each was told is durable, as a count.
 fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
     let options = Options {
-        unlogged_bytes: 400,
+        pending_bytes: 400,
         checkpoint_log_bytes: 6000,
         checkpoint_dead_pages: 60,
         background: seed.is_multiple_of(2),
@@ -103,7 +103,7 @@ fn a_panic_while_it_holds_the_writer_poisons_the_store_and_leaves_nobody_waiting
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let inner = Arc::clone(&store.inner);
-    let panicked = std::thread::spawn(move || inner.as_writer(|_| panic!("on purpose"))).join();
+    let panicked = std::thread::spawn(move || inner.with_writer(|_| panic!("on purpose"))).join();
     assert!(panicked.is_err());
     assert!(matches!(store.begin_write(), Err(Error::Poisoned { .. })));
     assert!(store.snapshot().unwrap().tables().unwrap().is_empty());

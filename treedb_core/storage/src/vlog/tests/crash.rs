@@ -65,7 +65,7 @@ fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
                     let found = log.get(*ptr).unwrap_or_else(|e| panic!("{what}: {e}"));
                     assert!(found == value(*tag, *len), "{what}");
                 }
-                // Recovery appends again what the command log holds; garbage behind the end is never seen.
+                // Recovery appends again what the command log holds; garbage after the end is never seen.
                 let again: Vec<_> =
                     (0..8).map(|i| log.append(b"r", &value(9000 + i, 3000)).unwrap()).collect();
                 for (i, ptr) in again.iter().enumerate() {

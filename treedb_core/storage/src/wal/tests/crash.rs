@@ -213,7 +213,7 @@ fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
 #[test]
 fn stale_frames_that_line_up_exactly_are_not_taken() {
     // Frames of one length, numbered on, shifted so that a cut between two sectors falls between two frames: what
-    // lies behind a lost frame then has the number and the place that the next life's frames lead up to.
+    // lies after a lost frame then has the number and the place that the next life's frames lead up to.
     let mut images = 0;
     for closed in [false, true] {
         for shift in 0..13 {

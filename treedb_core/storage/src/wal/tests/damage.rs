@@ -127,7 +127,7 @@ fn a_truncated_segment_is_reported() {
     for (name, bytes) in &sample.files {
         for len in [0, 1, 63, 64, 511, 512, 600, bytes.len() / 2, bytes.len() - 1] {
             let disk = sample.disk(|files| files.get_mut(name).unwrap().truncate(len));
-            // Bytes behind the frames of a segment that has grown may be cut off: it is looked at that none is missing.
+            // Bytes after the frames of a segment that has grown may be cut off: it is checked that none is missing.
             let reported = sample.reported(disk, name);
             assert!(reported || len == bytes.len() - 1, "{name} cut to {len} bytes");
         }

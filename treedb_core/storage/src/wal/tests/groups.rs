@@ -54,7 +54,7 @@ fn a_relaxed_frame_behind_one_that_waits_for_its_group_survives_the_loss_of_the_
         .zip(0..)
         .map(|(sync, i)| (log.append(&payload(i, 50), sync).unwrap(), payload(i, 50)))
         .collect();
-    // Nobody has waited for the durable ones.
+    // No one has waited for the durable ones.
     std::mem::forget(log);
     let (_, frames) = open(real(), &dir.0, small()).unwrap();
     assert_eq!(frames, appended);
@@ -120,7 +120,7 @@ fn buffered_bytes_are_bounded() {
     }
     assert_eq!(log.stats().groups, before.groups, "writing out is not flushing");
     std::mem::forget(log);
-    // Nobody waited, but all but the last two kilobytes were written out.
+    // No one waited, but all but the last two kilobytes were written out.
     let (_, frames) = open(real(), &dir.0, small()).unwrap();
     assert!(frames.len() >= 497, "{}", frames.len());
 }

@@ -1,7 +1,7 @@
 //! Claims about the log, on the real disk and on the simulated one.
 
 mod basics;
-mod closing;
+mod clean_shutdown;
 mod crash;
 mod damage;
 mod groups;

@@ -70,7 +70,7 @@ fn a_failed_call_anywhere_fails_cleanly_and_loses_nothing_acknowledged() {
         reopen: 5,
         durable: 45,
         relaxed: 40,
-        unlogged: 1500,
+        pending: 1500,
         ..MIXED
     };
     let mut whole = Run::new(profile, 8);

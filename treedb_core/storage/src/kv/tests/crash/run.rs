@@ -61,7 +61,7 @@ pub(super) struct Profile {
     /// Bytes of ordinary values, at most.
     pub(super) value: usize,
     /// Bytes of unlogged changes that are kept.
-    pub(super) unlogged: usize,
+    pub(super) pending: usize,
     /// One in so many of the outcomes is tried, another one at each boundary.
     pub(super) every: usize,
 }
@@ -87,7 +87,7 @@ pub(super) const MIXED: Profile = Profile {
     savepoint: 0,
     compact: 0,
     value: 300,
-    unlogged: 1 << 20,
+    pending: 1 << 20,
     every: 1,
 };
 
@@ -127,7 +127,7 @@ impl Run {
     }
 
     pub(super) fn open(&self, disk: &SimDisk) -> crate::Result<Store> {
-        Store::open_with(dir(), Options { unlogged_bytes: self.profile.unlogged, ..options(disk) })
+        Store::open_with(dir(), Options { pending_bytes: self.profile.pending, ..options(disk) })
     }
 
     pub(super) fn value(&mut self) -> Vec<u8> {

@@ -123,7 +123,7 @@ fn unlogged_commits_are_lost_from_the_end_only() {
 
 #[test]
 fn a_logged_commit_behind_too_many_unlogged_ones_leaves_no_hole() {
-    cut_everywhere(Profile { name: "too many unlogged", unlogged: 1500, barrier: 10, ..UNLOGGED }, 9, 4);
+    cut_everywhere(Profile { name: "too many unlogged", pending: 1500, barrier: 10, ..UNLOGGED }, 9, 4);
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! Commits that the log does not have.
+//!
+//! A commit with [`Durability::None`](super::Durability::None) writes no frame, but later logged commits build on
+//! it, and recovery has to find the state they were made on. So the commands of unlogged commits are kept in memory
+//! and the next frame, whoever writes it, carries them before its own: the frames after a checkpoint, taken
+//! together, are always a prefix of what was committed.
+//!
+//! What is kept is bounded. Beyond that it is forgotten, and the log has a *gap*: no frame is written until a
+//! durable checkpoint includes the last commit in it. Commits that were to be logged meanwhile are made durable by a
+//! checkpoint instead.
+
+use super::command::FORMAT;
+use crate::wal::{Log, Lsn, Sync};
+use crate::{Error, Result};
+
+/// The commands of unlogged commits, or that there are too many.
+#[derive(Debug)]
+pub(crate) struct PendingCommits {
+    /// A frame of the commands, in order; empty if there are none.
+    frame: Vec<u8>,
+    /// The last transaction that is neither in the log nor in `frame`; 0 if there is none.
+    gap: u64,
+    /// The most bytes that are kept.
+    limit: usize,
+}
+
+impl PendingCommits {
+    /// Nothing yet, and no more than `limit` bytes ever.
+    pub(crate) fn new(limit: usize) -> PendingCommits {
+        PendingCommits { frame: Vec::new(), gap: 0, limit }
+    }
+
+    /// True if the log may not be written to, given the last durable checkpoint's transaction.
+    pub(crate) fn gap_after(&self, durable: u64) -> bool {
+        self.gap > durable
+    }
+
+    /// Transaction `txn` was published without a frame of its own; `durable` as for [`PendingCommits::gap_after`].
+    pub(crate) fn keep(&mut self, frame: &[u8], txn: u64, durable: u64) {
+        let commands = frame.get(1..).unwrap_or_default();
+        if self.gap_after(durable) || self.frame.len() + commands.len() > self.limit {
+            self.forget(txn);
+            return;
+        }
+        if self.frame.is_empty() {
+            self.frame.push(FORMAT);
+        }
+        self.frame.extend_from_slice(commands);
+    }
+
+    fn forget(&mut self, txn: u64) {
+        self.frame = Vec::new();
+        self.gap = txn;
+    }
+
+    /// Appends `frame` to the log, with the commands of the unlogged commits before it. Returns the frame's number
+    /// and length. After an error nothing has changed.
+    pub(crate) fn append(&mut self, log: &Log, frame: &[u8], sync: Sync) -> Result<(Lsn, usize)> {
+        if self.frame.is_empty() {
+            return Ok((log.append(frame, sync)?, frame.len()));
+        }
+        let before = self.frame.len();
+        self.frame.extend_from_slice(frame.get(1..).unwrap_or_default());
+        let appended = log.append(&self.frame, sync);
+        self.frame.truncate(if appended.is_ok() { 0 } else { before });
+        Ok((appended?, before + frame.len() - 1))
+    }
+
+    /// Brings the log up to transaction `txn`, the last one published, before a checkpoint of it: frames written
+    /// while the checkpoint is on its way must do without it. If the disk has no room for that, there is a gap until
+    /// the checkpoint is durable.
+    pub(crate) fn settle(&mut self, log: &Log, txn: u64) -> Result<()> {
+        if self.frame.is_empty() {
+            return Ok(());
+        }
+        match self.append(log, &[FORMAT], Sync::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(Error::DiskFull { .. }) => {
+                self.forget(txn);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if there are commands that the next frame will carry.
+    pub(crate) fn any(&self) -> bool {
+        !self.frame.is_empty()
+    }
+}

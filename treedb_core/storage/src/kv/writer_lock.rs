@@ -1,0 +1,53 @@
+//! Who is the writer: the holder of what only the writer may have.
+
+use std::sync::PoisonError;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// One thing that is held by one owner at a time. Unlike a mutex guard, what is held can be moved to another thread.
+#[derive(Debug)]
+pub(crate) struct WriterLock<T> {
+    state: Mutex<State<T>>,
+    released: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    value: Option<T>,
+    /// How many wait for it: waking no one costs a call of the system all the same.
+    waiters: usize,
+}
+
+impl<T> WriterLock<T> {
+    pub(crate) fn new(value: T) -> WriterLock<T> {
+        WriterLock { state: Mutex::new(State { value: Some(value), waiters: 0 }), released: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the thing and takes it. The taker gives it back, whatever happens.
+    pub(crate) fn acquire(&self) -> T {
+        let mut state = self.lock();
+        loop {
+            if let Some(value) = state.value.take() {
+                return value;
+            }
+            state.waiters += 1;
+            state = self.released.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiters -= 1;
+        }
+    }
+
+    /// Gives it back.
+    pub(crate) fn release(&self, value: T) {
+        let mut state = self.lock();
+        state.value = Some(value);
+        let waiters = state.waiters > 0;
+        drop(state);
+        if waiters {
+            self.released.notify_one();
+        }
+    }
+}
