@@ -81,7 +81,7 @@ const QUESTIONS: &[Question] = &[
     Question {
         name: "group: every document a group of its own, the first ten, in 100 MB (default) and scratch files",
         over: "people",
-        memory: treedb_query::aggregate::MEMORY,
+        memory: treedb_query::aggregate::DEFAULT_MEMORY_LIMIT,
         stages: || {
             vec![
                 rawdoc! { "$group": { "_id": "$email", "sum": { "$sum": "$age" }, "mean": { "$avg": "$score" }, "who": { "$first": "$name" } } },

@@ -1,4 +1,4 @@
-//! `treedb.aggregate`: pipelines over tables. [`Tables`] is the world that the engine's stages read.
+//! `treedb.aggregate`: pipelines over tables. [`Tables`] are the collections that stages read.
 //!
 //! Stages name collections as `database.collection`. The database that names without one mean is [`HERE`]; such a name is
 //! looked for as SQL does, along the search path. Any other is a schema.
@@ -10,7 +10,10 @@ use std::sync::Arc;
 use ::bson::{RawDocumentBuf, rawdoc};
 use pgrx::pg_sys;
 use treedb_query::access::{Flow, Scratch, Source};
-use treedb_query::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
+use treedb_query::aggregate::{
+    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, VecStream, Visitor,
+    WriteBody,
+};
 use treedb_query::query::expr::{Globals, Names};
 use treedb_query::query::{Execution, Path, Plan, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
@@ -45,12 +48,12 @@ pg_function! {
             drop(Table::open(&name, Need::Select));
         }
         let context = Context {
-            world: Arc::new(Tables),
+            collections: Arc::new(Tables),
             database: HERE.to_owned(),
             globals: Arc::new(Globals::now()),
-            memory: MEMORY,
-            spill: false,
-            until: None,
+            memory_limit: DEFAULT_MEMORY_LIMIT,
+            allow_disk_use: false,
+            deadline: None,
             // What the server gives us it gives to this thread.
             threads: Some(1),
         };
@@ -108,22 +111,22 @@ impl Tables {
     }
 }
 
-impl World for Tables {
-    fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
-        let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
+impl Collections for Tables {
+    fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
+        let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
         let execution = Execution::new(&reader, query)?;
         Ok(Box::new(Found { reader, execution, ready: VecDeque::new(), more: true }))
     }
 
-    fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
+    fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
         Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::Rows))
     }
 
-    fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+    fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         Ok(Self::plan(namespace, query)?.is_none_or(|plan| !plan.sort_in_memory))
     }
 
-    fn change(&self, _: &str, _: &mut Work<'_>) -> Result<()> {
+    fn write(&self, _: &str, _: &mut WriteBody<'_>) -> Result<()> {
         Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)"))
     }
 
@@ -144,7 +147,7 @@ impl World for Tables {
         Ok(shown.collect())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
         Ok(None)
     }
 }
@@ -160,7 +163,7 @@ struct Found {
 // SAFETY: it never leaves the server's only thread: `Context::threads` is 1, and then no stage begins another.
 unsafe impl Send for Found {}
 
-impl Stream for Found {
+impl DocumentStream for Found {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.ready.is_empty() && self.more {
             let Found { reader, execution, ready, more } = self;
@@ -174,7 +177,7 @@ impl Stream for Found {
         Ok(self.ready.pop_front())
     }
 
-    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+    fn for_each(&mut self, visit: &mut Visitor<'_>) -> Result<()> {
         while let Some(document) = self.ready.pop_front() {
             if visit(&document)? == Flow::Break(()) {
                 return Ok(());

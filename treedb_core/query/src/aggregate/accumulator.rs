@@ -9,13 +9,13 @@ use crate::query::Sort;
 use crate::query::expr::stats::{Deviation, Sum, part, percentile};
 use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, merged, nullish, positive, type_name};
 
-use super::identity::identify_by;
-use super::pipeline::raw;
-use super::table::{Seed, Table};
+use super::group_key::append_collated_key;
+use super::key_table::{HashSeed, KeyTable};
+use super::operand::{failed, known_fields, raw};
 
 /// A parsed accumulator: `{ $sum: "$x" }`.
 #[derive(Debug, Clone)]
-pub(super) struct Accumulator {
+pub(crate) struct Accumulator {
     kind: Kind,
     input: Expr,
     sort: Option<Sort>,
@@ -57,7 +57,7 @@ enum Kind {
 
 /// What an accumulator has seen of one group.
 #[derive(Debug, Clone)]
-pub(super) enum State {
+pub(crate) enum State {
     Sum(Sum),
     Deviation(Deviation),
     One(Option<OwnedValue>),
@@ -74,15 +74,15 @@ pub(super) enum State {
 
 /// Values, each once.
 #[derive(Debug, Clone)]
-pub(super) struct Set {
-    seen: Table,
+pub(crate) struct Set {
+    seen: KeyTable,
     list: ArrayWriter,
     key: Vec<u8>,
 }
 
 impl Set {
     fn new() -> Self {
-        Set { seen: Table::new(Seed::new()), list: ArrayWriter::new(), key: Vec::new() }
+        Set { seen: KeyTable::new(HashSeed::new()), list: ArrayWriter::new(), key: Vec::new() }
     }
 
     fn size(&self) -> usize {
@@ -93,16 +93,12 @@ impl Set {
     fn add(&mut self, value: Value<'_>, collation: &Collation) -> usize {
         let before = self.size();
         self.key.clear();
-        identify_by(collation, value, &mut self.key);
-        if self.seen.add(&self.key) {
+        append_collated_key(collation, value, &mut self.key);
+        if self.seen.insert(&self.key) {
             self.list.push(value);
         }
         self.size() - before
     }
-}
-
-fn failed(message: String) -> QueryError {
-    QueryError::new(ErrorCode::FailedToParse, message)
 }
 
 /// The value of an expression that does not depend on a document.
@@ -117,7 +113,7 @@ impl Accumulator {
     /// # Errors
     /// `Location15952` for an unknown one, `Location40234` for something else than one operator,
     /// `Location40237` for an array of operands.
-    pub(super) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
+    pub(crate) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let wrong = |what: &str| {
             QueryError::new(ErrorCode::Location40234, format!("The field '{}' must {what}", field.name_str()))
         };
@@ -138,7 +134,7 @@ impl Accumulator {
     }
 
     /// Reads the operator itself.
-    pub(super) fn operator(operator: &Element<'_>, names: &Names) -> Result<Accumulator> {
+    pub(crate) fn operator(operator: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let (name, value) = (operator.name_str(), operator.value());
         let made = |kind, input, sort: Option<Sort>| {
             let collation = names.collation().clone();
@@ -215,14 +211,14 @@ impl Accumulator {
     }
 
     /// The argument and, for those that sort, the sort key of a document.
-    pub(super) fn argument<'a>(&'a self, scope: &mut Scope<'a>) -> Result<(Found<'a>, Option<Vec<u8>>)> {
+    pub(crate) fn argument<'a>(&'a self, scope: &mut Scope<'a>) -> Result<(Found<'a>, Option<Vec<u8>>)> {
         let key = self.sort_key(scope)?;
         Ok((self.input.eval(scope)?, key))
     }
 
     /// The sort key of a document, for those that sort.
     #[inline]
-    pub(super) fn sort_key(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn sort_key(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>> {
         match (&self.sort, scope.root()) {
             (Some(sort), Value::Document(doc)) => sort.key(raw(doc)?).map(Some),
             _ => Ok(None),
@@ -230,36 +226,36 @@ impl Accumulator {
     }
 
     /// What it is applied to.
-    pub(super) fn input(&self) -> &Expr {
+    pub(crate) fn input(&self) -> &Expr {
         &self.input
     }
 
     /// How it sorts, if it does.
-    pub(super) fn sort(&self) -> Option<&Sort> {
+    pub(crate) fn sort(&self) -> Option<&Sort> {
         self.sort.as_ref()
     }
 
-    /// True if the order of the documents does not matter.
-    pub(super) fn is_unordered(&self) -> bool {
+    /// True if the result depends on the order of the documents.
+    pub(crate) fn needs_order(&self) -> bool {
         match self.kind {
-            Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
-            Kind::Extreme { .. } | Kind::Percentile { .. } => true,
-            // Which of equal ones it is, and in what order they are listed, may be noticed.
-            Kind::Top { .. } | Kind::AddToSet => false,
-            Kind::First | Kind::Last | Kind::Push | Kind::Merge | Kind::FirstN(_) | Kind::LastN(_) => false,
+            Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => false,
+            Kind::Extreme { .. } | Kind::Percentile { .. } => false,
+            // The order decides which of equal values are in the result, and in which order.
+            Kind::Top { .. } | Kind::AddToSet => true,
+            Kind::First | Kind::Last | Kind::Push | Kind::Merge | Kind::FirstN(_) | Kind::LastN(_) => true,
         }
     }
 
-    /// What every document adds, if that is the same whole number for all.
-    pub(super) fn counts(&self) -> Option<Value<'_>> {
+    /// The whole number that every document adds, if it is the same for all documents.
+    pub(crate) fn count_step(&self) -> Option<Value<'_>> {
         match (&self.kind, self.input.as_constant()) {
             (Kind::Sum, Some(step @ (Value::Int32(_) | Value::Int64(_)))) => Some(step),
             _ => None,
         }
     }
 
-    /// True if what a state holds does not grow with the documents: merging two costs little.
-    pub(super) fn is_small(&self) -> bool {
+    /// True if a state does not grow with the number of documents, so that merging two is cheap.
+    pub(crate) fn is_constant_size(&self) -> bool {
         match self.kind {
             Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
             Kind::Top { .. } | Kind::Extreme { .. } => true,
@@ -270,7 +266,7 @@ impl Accumulator {
 
     /// Takes in what another state has seen, all of it behind what this one has: the same then as one state that has
     /// seen everything. Either has seen a document. Returns how many bytes the state has grown by.
-    pub(super) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
+    pub(crate) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
         match (state, other) {
             (State::Sum(sum), State::Sum(other)) => sum.merge(&other),
             (State::Deviation(deviation), State::Deviation(other)) => deviation.merge(&other),
@@ -319,7 +315,7 @@ impl Accumulator {
     }
 
     /// Nothing seen yet.
-    pub(super) fn start(&self) -> State {
+    pub(crate) fn start(&self) -> State {
         match &self.kind {
             Kind::Sum | Kind::Avg => State::Sum(Sum::default()),
             Kind::Min | Kind::Max | Kind::Last => State::One(None),
@@ -335,7 +331,7 @@ impl Accumulator {
     }
 
     /// Takes an argument in. Returns how many bytes the state has grown by.
-    pub(super) fn add(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
+    pub(crate) fn add(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
         let copy = |value: Value<'_>| {
             let owned = OwnedValue::from_value(value);
             let size = owned.size() + size_of::<OwnedValue>();
@@ -470,7 +466,7 @@ impl Accumulator {
     }
 
     /// Shows `use_it` the result; `None` for a missing one.
-    pub(super) fn result<T>(&self, state: State, use_it: impl FnOnce(Found<'_>) -> T) -> T {
+    pub(crate) fn result<T>(&self, state: State, use_it: impl FnOnce(Found<'_>) -> T) -> T {
         let number = |number: Option<f64>| Some(number.map_or(Value::Null, Value::Double));
         match (&self.kind, state) {
             (Kind::Avg, State::Sum(sum)) => use_it(Some(sum.mean().map_or(Value::Null, |mean| mean.value()))),
@@ -530,7 +526,7 @@ fn arguments<'v>(name: &str, value: Value<'v>, known: &[&str]) -> Result<Doc<'v>
     let Value::Document(doc) = value else {
         return Err(failed(format!("{name} needs a document of arguments")));
     };
-    super::only(name, doc, known)?;
+    known_fields(name, doc, known)?;
     Ok(doc)
 }
 
@@ -547,11 +543,11 @@ fn count(name: &str, args: Doc<'_>, names: &Names) -> Result<usize> {
 
 /// The fields of a group's document that accumulators fill.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outputs(pub(super) Vec<(String, Accumulator)>);
+pub(crate) struct Outputs(pub(crate) Vec<(String, Accumulator)>);
 
 impl Outputs {
     /// Reads the fields of `doc` but those named in `but`.
-    pub(super) fn parse(doc: Doc<'_>, but: &[&str], names: &Names) -> Result<Outputs> {
+    pub(crate) fn parse(doc: Doc<'_>, but: &[&str], names: &Names) -> Result<Outputs> {
         let mut all: Vec<(String, Accumulator)> = Vec::new();
         for element in doc.elements().filter(|element| !but.contains(&element.name_str())) {
             let name = element.name_str();
@@ -566,16 +562,16 @@ impl Outputs {
         Ok(Outputs(all))
     }
 
-    pub(super) fn start(&self) -> Vec<State> {
+    pub(crate) fn start(&self) -> Vec<State> {
         self.starts().collect()
     }
 
-    pub(super) fn starts(&self) -> impl Iterator<Item = State> + '_ {
+    pub(crate) fn starts(&self) -> impl Iterator<Item = State> + '_ {
         self.0.iter().map(|(_, accumulator)| accumulator.start())
     }
 
     /// Takes a document in. Returns how many bytes the states have grown by.
-    pub(super) fn add<'a>(&'a self, states: &mut [State], scope: &mut Scope<'a>) -> Result<usize> {
+    pub(crate) fn add<'a>(&'a self, states: &mut [State], scope: &mut Scope<'a>) -> Result<usize> {
         let mut grown = 0;
         for ((_, accumulator), state) in self.0.iter().zip(states) {
             let (value, key) = accumulator.argument(scope)?;
@@ -585,7 +581,7 @@ impl Outputs {
     }
 
     /// Writes the results as fields.
-    pub(super) fn write(&self, states: impl IntoIterator<Item = State>, out: &mut Writer) {
+    pub(crate) fn write(&self, states: impl IntoIterator<Item = State>, out: &mut Writer) {
         for ((name, accumulator), state) in self.0.iter().zip(states) {
             accumulator.result(state, |found| {
                 if let Some(value) = found {
