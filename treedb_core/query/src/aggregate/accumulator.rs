@@ -1,4 +1,4 @@
-//! Accumulators: what `$group`, `$bucket`, `$bucketAuto` and windows make of many values.
+//! Accumulators: the functions of many values in `$group`, `$bucket`, `$bucketAuto` and `$setWindowFields`.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(crate) struct Accumulator {
     kind: Kind,
     input: Expr,
     sort: Option<Sort>,
-    /// How texts compare.
+    /// How strings compare.
     collation: Collation,
 }
 
@@ -55,7 +55,7 @@ enum Kind {
     },
 }
 
-/// What an accumulator has seen of one group.
+/// The state of an accumulator for one group.
 #[derive(Debug, Clone)]
 pub(crate) enum State {
     Sum(Sum),
@@ -66,13 +66,13 @@ pub(crate) enum State {
     List(ArrayWriter),
     Set(Box<Set>),
     Fields(Vec<u8>),
-    /// Sort keys and values, in order.
+    /// Sort keys and values, sorted.
     Ranked(Vec<(Vec<u8>, OwnedValue)>),
     Queue(VecDeque<OwnedValue>),
     Numbers(Vec<f64>),
 }
 
-/// Values, each once.
+/// Distinct values.
 #[derive(Debug, Clone)]
 pub(crate) struct Set {
     seen: KeyTable,
@@ -89,7 +89,7 @@ impl Set {
         self.seen.size() + self.list.bytes()
     }
 
-    /// Adds a value. Returns how many bytes that takes.
+    /// Adds a value. Returns by how many bytes the set has grown.
     fn add(&mut self, value: Value<'_>, collation: &Collation) -> usize {
         let before = self.size();
         self.key.clear();
@@ -108,11 +108,11 @@ fn constant<T>(expr: &Expr, read: impl FnOnce(Found<'_>) -> Result<T>) -> Result
 }
 
 impl Accumulator {
-    /// Reads `{ $name: operand }`; `field` is where the result goes, for messages.
+    /// Parses a field of a stage: its name and `{ $operator: operand }`.
     ///
     /// # Errors
-    /// `Location15952` for an unknown one, `Location40234` for something else than one operator,
-    /// `Location40237` for an array of operands.
+    /// `Location15952` for an unknown operator, `Location40234` for anything but one operator, `Location40237` for an array of
+    /// operands.
     pub(crate) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let wrong = |what: &str| {
             QueryError::new(ErrorCode::Location40234, format!("The field '{}' must {what}", field.name_str()))
@@ -123,7 +123,7 @@ impl Accumulator {
             return Err(wrong("specify one accumulator"));
         };
         let made = Self::operator(&operator, names)?;
-        // As operators of expressions they take lists of operands.
+        // The expression operators of the same names take several operands.
         if matches!(operator.value(), Value::Array(_)) {
             return Err(QueryError::new(
                 ErrorCode::Location40237,
@@ -133,7 +133,7 @@ impl Accumulator {
         Ok(made)
     }
 
-    /// Reads the operator itself.
+    /// Parses the operator and its operand.
     pub(crate) fn operator(operator: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let (name, value) = (operator.name_str(), operator.value());
         let made = |kind, input, sort: Option<Sort>| {
@@ -202,7 +202,7 @@ impl Accumulator {
             }
             "$accumulator" => Err(QueryError::new(
                 ErrorCode::NotImplemented,
-                "$accumulator is not supported: use $push, and $reduce or $map behind the $group",
+                "$accumulator is not supported: use $push, and $reduce or $map after the $group",
             )),
             name => {
                 Err(QueryError::new(ErrorCode::Location15952, format!("unknown group operator '{name}'")))
@@ -210,13 +210,13 @@ impl Accumulator {
         }
     }
 
-    /// The argument and, for those that sort, the sort key of a document.
+    /// The argument for a document and, for accumulators that sort, the sort key.
     pub(crate) fn argument<'a>(&'a self, scope: &mut Scope<'a>) -> Result<(Found<'a>, Option<Vec<u8>>)> {
         let key = self.sort_key(scope)?;
         Ok((self.input.eval(scope)?, key))
     }
 
-    /// The sort key of a document, for those that sort.
+    /// The sort key of a document, for accumulators that sort.
     #[inline]
     pub(crate) fn sort_key(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>> {
         match (&self.sort, scope.root()) {
@@ -225,12 +225,12 @@ impl Accumulator {
         }
     }
 
-    /// What it is applied to.
+    /// The expression of the argument.
     pub(crate) fn input(&self) -> &Expr {
         &self.input
     }
 
-    /// How it sorts, if it does.
+    /// The sort, for accumulators that sort.
     pub(crate) fn sort(&self) -> Option<&Sort> {
         self.sort.as_ref()
     }
@@ -264,8 +264,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what another state has seen, all of it behind what this one has: the same then as one state that has
-    /// seen everything. Either has seen a document. Returns how many bytes the state has grown by.
+    /// Merges another state, whose documents all come after those of this one. Both have at least one document. Returns by
+    /// how many bytes the state has grown.
     pub(crate) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
         match (state, other) {
             (State::Sum(sum), State::Sum(other)) => sum.merge(&other),
@@ -314,7 +314,7 @@ impl Accumulator {
         Ok(0)
     }
 
-    /// Nothing seen yet.
+    /// The state before the first document.
     pub(crate) fn start(&self) -> State {
         match &self.kind {
             Kind::Sum | Kind::Avg => State::Sum(Sum::default()),
@@ -330,7 +330,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes an argument in. Returns how many bytes the state has grown by.
+    /// Adds the argument of a document. Returns by how many bytes the state has grown.
     pub(crate) fn add(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
         let copy = |value: Value<'_>| {
             let owned = OwnedValue::from_value(value);
@@ -397,7 +397,7 @@ impl Accumulator {
             },
             (Kind::Top { n, bottom, .. }, State::Ranked(ranked)) => {
                 let key = key.unwrap_or_default();
-                // Equal ones stay in the order they came in.
+                // Values with equal keys keep the order of the documents.
                 let at = ranked.partition_point(|(other, _)| *other <= key);
                 if ranked.len() == *n && at == if *bottom { 0 } else { *n } {
                     return Ok(0);
@@ -457,7 +457,7 @@ impl Accumulator {
             }
             (Kind::Percentile { .. }, State::Numbers(numbers)) => {
                 let number = value.and_then(crate::query::expr::number::Num::new);
-                // What is not a number has no place among them.
+                // NaN has no order among numbers.
                 numbers.extend(number.map(|number| number.double()).filter(|number| !number.is_nan()));
                 size_of::<f64>()
             }
@@ -465,55 +465,59 @@ impl Accumulator {
         })
     }
 
-    /// Shows `use_it` the result; `None` for a missing one.
-    pub(crate) fn result<T>(&self, state: State, use_it: impl FnOnce(Found<'_>) -> T) -> T {
+    /// Calls `use_result` with the result; `None` if it is missing.
+    pub(crate) fn result<T>(&self, state: State, use_result: impl FnOnce(Found<'_>) -> T) -> T {
         let number = |number: Option<f64>| Some(number.map_or(Value::Null, Value::Double));
         match (&self.kind, state) {
-            (Kind::Avg, State::Sum(sum)) => use_it(Some(sum.mean().map_or(Value::Null, |mean| mean.value()))),
-            (_, State::Sum(sum)) => use_it(Some(sum.total().value())),
+            (Kind::Avg, State::Sum(sum)) => {
+                use_result(Some(sum.mean().map_or(Value::Null, |mean| mean.value())))
+            }
+            (_, State::Sum(sum)) => use_result(Some(sum.total().value())),
             (Kind::Deviation { sample }, State::Deviation(deviation)) => {
-                use_it(number(deviation.result(*sample)))
+                use_result(number(deviation.result(*sample)))
             }
             (Kind::Last, State::One(value)) => {
-                use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
+                use_result(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
             }
-            (_, State::One(value)) => use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value()))),
+            (_, State::One(value)) => {
+                use_result(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
+            }
             (_, State::First(value)) => {
                 let value = value.flatten();
-                use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
+                use_result(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
             }
             (_, State::List(list)) => {
                 let bytes = list.into_bytes();
-                use_it(Some(Value::Array(Doc::new(&bytes))))
+                use_result(Some(Value::Array(Doc::new(&bytes))))
             }
             (_, State::Set(set)) => {
                 let bytes = set.list.into_bytes();
-                use_it(Some(Value::Array(Doc::new(&bytes))))
+                use_result(Some(Value::Array(Doc::new(&bytes))))
             }
-            (_, State::Fields(fields)) => use_it(Some(Value::Document(Doc::new(&fields)))),
+            (_, State::Fields(fields)) => use_result(Some(Value::Document(Doc::new(&fields)))),
             (Kind::Top { many: false, .. }, State::Ranked(ranked)) => {
-                use_it(Some(ranked.first().map_or(Value::Null, |(_, value)| value.value())))
+                use_result(Some(ranked.first().map_or(Value::Null, |(_, value)| value.value())))
             }
-            (_, State::Ranked(ranked)) => list(ranked.iter().map(|(_, value)| value.value()), use_it),
-            (_, State::Queue(queue)) => list(queue.iter().map(OwnedValue::value), use_it),
+            (_, State::Ranked(ranked)) => list(ranked.iter().map(|(_, value)| value.value()), use_result),
+            (_, State::Queue(queue)) => list(queue.iter().map(OwnedValue::value), use_result),
             (Kind::Percentile { parts, many }, State::Numbers(mut numbers)) => {
                 numbers.sort_by(f64::total_cmp);
                 let at = |part: &f64| percentile(&numbers, *part).map_or(Value::Null, Value::Double);
                 match (many, parts.first()) {
-                    (false, Some(part)) => use_it(Some(at(part))),
-                    _ => list(parts.iter().map(at), use_it),
+                    (false, Some(part)) => use_result(Some(at(part))),
+                    _ => list(parts.iter().map(at), use_result),
                 }
             }
-            _ => use_it(None),
+            _ => use_result(None),
         }
     }
 }
 
-fn list<'v, T>(values: impl Iterator<Item = Value<'v>>, use_it: impl FnOnce(Found<'_>) -> T) -> T {
+fn list<'v, T>(values: impl Iterator<Item = Value<'v>>, use_result: impl FnOnce(Found<'_>) -> T) -> T {
     let mut out = ArrayWriter::new();
     values.for_each(|value| out.push(value));
     let bytes = out.into_bytes();
-    use_it(Some(Value::Array(Doc::new(&bytes))))
+    use_result(Some(Value::Array(Doc::new(&bytes))))
 }
 
 fn grown(list: &mut ArrayWriter, value: Value<'_>) -> usize {
@@ -541,15 +545,15 @@ fn count(name: &str, args: Doc<'_>, names: &Names) -> Result<usize> {
     constant(&needed(name, args, "n", names)?, |found| positive(name, found))
 }
 
-/// The fields of a group's document that accumulators fill.
+/// The accumulators of a stage and the names of their output fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outputs(pub(crate) Vec<(String, Accumulator)>);
 
 impl Outputs {
-    /// Reads the fields of `doc` but those named in `but`.
-    pub(crate) fn parse(doc: Doc<'_>, but: &[&str], names: &Names) -> Result<Outputs> {
+    /// Parses the fields of `doc`, except those in `except`.
+    pub(crate) fn parse(doc: Doc<'_>, except: &[&str], names: &Names) -> Result<Outputs> {
         let mut all: Vec<(String, Accumulator)> = Vec::new();
-        for element in doc.elements().filter(|element| !but.contains(&element.name_str())) {
+        for element in doc.elements().filter(|element| !except.contains(&element.name_str())) {
             let name = element.name_str();
             if name.contains('.') || name.starts_with('$') {
                 return Err(QueryError::new(
@@ -570,7 +574,7 @@ impl Outputs {
         self.0.iter().map(|(_, accumulator)| accumulator.start())
     }
 
-    /// Takes a document in. Returns how many bytes the states have grown by.
+    /// Adds a document. Returns by how many bytes the states have grown.
     pub(crate) fn add<'a>(&'a self, states: &mut [State], scope: &mut Scope<'a>) -> Result<usize> {
         let mut grown = 0;
         for ((_, accumulator), state) in self.0.iter().zip(states) {
@@ -580,7 +584,7 @@ impl Outputs {
         Ok(grown)
     }
 
-    /// Writes the results as fields.
+    /// Writes the results as fields of a document.
     pub(crate) fn write(&self, states: impl IntoIterator<Item = State>, out: &mut Writer) {
         for ((name, accumulator), state) in self.0.iter().zip(states) {
             accumulator.result(state, |found| {

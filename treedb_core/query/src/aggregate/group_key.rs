@@ -11,7 +11,7 @@ use crate::doc::{Collation, Element, Value};
 
 /// The key of a missing value.
 pub(crate) const MISSING: u8 = 0;
-/// First byte of a key that is made of an order-preserving key.
+/// The first byte of a key that is made from an order-preserving key.
 const ORDERED: u8 = 0x80;
 
 /// Appends the key of a value. True if it is the type and the BSON of the value.

@@ -107,7 +107,7 @@ impl Predicate {
             all.extend(
                 self.expressions.iter().map(|condition| Conjunct::Expr(condition.clone(), Vec::new())),
             );
-            // It does not matter which expression an equality comes from: one with several expressions stays as it is.
+            // It does not matter which expression an equality comes from while all stay in one predicate.
             if let Some(Conjunct::Expr(_, equal)) = all.last_mut() {
                 equal.clone_from(&self.equalities);
             }

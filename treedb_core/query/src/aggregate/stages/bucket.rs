@@ -27,7 +27,7 @@ fn default_output() -> RawDocumentBuf {
     rawdoc! { "count": { "$sum": 1 } }
 }
 
-/// `$bucket` as a `$group` by a `$switch`, and a `$sort`.
+/// `$bucket` as a `$group` by a `$switch` expression, and a `$sort`.
 pub(crate) fn bucket(stage: &Element<'_>, parser: &StageParser) -> Result<Vec<RawDocumentBuf>> {
     let collation = parser.names.collation();
     let doc = document(stage)?;
@@ -185,7 +185,7 @@ impl BucketAutoStream {
         let mut found: Vec<(OwnedValue, OwnedValue, Vec<State>)> = Vec::new();
         let mut rest = all.as_slice();
         while let Some((_, first, _)) = rest.first() {
-            // The last bucket takes what is left; equal values stay together.
+            // The last bucket has all remaining documents. Equal values are in the same bucket.
             let last = found.len() + 1 == stage.buckets;
             let mut len = if last { rest.len() } else { size.min(rest.len()) };
             while let (Some(a), Some(b)) = (rest.get(len - 1), rest.get(len))
@@ -193,7 +193,7 @@ impl BucketAutoStream {
             {
                 len += 1;
             }
-            let (bucket, behind) = rest.split_at(len);
+            let (bucket, remaining) = rest.split_at(len);
             let mut states = stage.outputs.start();
             for (_, _, document) in bucket {
                 arena.clear();
@@ -201,10 +201,12 @@ impl BucketAutoStream {
                     .outputs
                     .add(&mut states, &mut Scope::new(Doc::from(document), &context.globals, &arena))?;
             }
-            let high =
-                behind.first().or(bucket.last()).map_or_else(|| first.clone(), |(_, value, _)| value.clone());
+            let high = remaining
+                .first()
+                .or(bucket.last())
+                .map_or_else(|| first.clone(), |(_, value, _)| value.clone());
             found.push((first.clone(), high, states));
-            rest = behind;
+            rest = remaining;
         }
         let document = |(low, high, states): (OwnedValue, OwnedValue, Vec<State>)| {
             let mut out = Writer::new(64);

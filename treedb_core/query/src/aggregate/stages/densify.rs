@@ -1,4 +1,5 @@
-//! `$densify`, which adds the documents that a series lacks, and `$fill`, which is a `$setWindowFields` in other words.
+//! `$densify`, which adds the documents that are missing in a series, and `$fill`, which is rewritten to
+//! `$setWindowFields` and `$set`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
 
 /// Documents that one `$densify` may add: MongoDB's limit.
-const MOST: usize = 500_000;
+const MAX_ADDED: usize = 500_000;
 
 /// `$densify`.
 #[derive(Debug)]
@@ -37,14 +38,14 @@ pub(crate) struct Densify {
 
 #[derive(Debug)]
 enum Bounds {
-    /// From the least to the greatest of all documents.
+    /// `full`: from the least to the greatest value of all documents.
     Full,
-    /// Of each partition.
+    /// `partition`: from the least to the greatest value of each partition.
     Partition,
     Given(OwnedValue, OwnedValue),
 }
 
-/// A place on the axis: a number, or a date in milliseconds.
+/// A value of the field: a number and whether it is a whole one, or a date in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Point {
     Number(f64, bool),
@@ -70,7 +71,7 @@ impl Point {
         }
     }
 
-    fn is_at(self, other: Point) -> bool {
+    fn equals(self, other: Point) -> bool {
         match (self, other) {
             (Point::Date(a), Point::Date(b)) => a == b,
             (Point::Number(a, _), Point::Number(b, _)) => a == b,
@@ -124,9 +125,9 @@ impl Densify {
     }
 }
 
-/// A partition: its fields, and its documents by place.
+/// A partition: the values of its fields, and its documents.
 #[derive(Default)]
-struct Part {
+struct Partition {
     fields: Vec<Option<OwnedValue>>,
     docs: Vec<(Option<Point>, RawDocumentBuf)>,
 }
@@ -199,7 +200,7 @@ impl Stage for Densify {
 impl DensifyStream {
     fn read(&self, mut input: BoxedStream) -> Result<Vec<RawDocumentBuf>> {
         let (stage, memory) = (&*self.stage, self.context.memory_limit);
-        let mut parts: BTreeMap<Vec<u8>, Part> = BTreeMap::new();
+        let mut parts: BTreeMap<Vec<u8>, Partition> = BTreeMap::new();
         let mut bytes = 0;
         input.for_each(&mut |document| {
             bytes += document.as_bytes().len() + 64;
@@ -232,17 +233,17 @@ impl DensifyStream {
             Ok(Flow::Continue(()))
         })?;
         let order = |a: &Point, b: &Point| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
-        let points = |part: &Part| part.docs.iter().filter_map(|(point, _)| *point).collect::<Vec<_>>();
+        let points = |part: &Partition| part.docs.iter().filter_map(|(point, _)| *point).collect::<Vec<_>>();
         let everywhere: Vec<Point> = parts.values().flat_map(points).collect();
         let full = (everywhere.iter().copied().min_by(order), everywhere.iter().copied().max_by(order));
         if parts.is_empty() && matches!(stage.bounds, Bounds::Given(..)) && stage.partition.is_empty() {
-            parts.insert(Vec::new(), Part::default());
+            parts.insert(Vec::new(), Partition::default());
         }
         let (mut all, mut added) = (Vec::new(), 0);
         for mut part in parts.into_values() {
             part.docs.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
             let own = points(&part);
-            // The upper edge of a series is there already; that of given bounds is not reached.
+            // The upper one of given bounds is excluded; the upper bound of a partition is the value of its last document.
             let (low, high) = match &stage.bounds {
                 Bounds::Full => full,
                 Bounds::Partition => (own.first().copied(), own.last().copied()),
@@ -257,23 +258,23 @@ impl DensifyStream {
             let mut n = 0;
             loop {
                 let next = stage.step(low, n)?;
-                if !(next.below(high) || inclusive && next.is_at(high)) {
+                if !(next.below(high) || inclusive && next.equals(high)) {
                     break;
                 }
                 n += 1;
-                let mut there = false;
+                let mut exists = false;
                 while let Some((point, document)) =
                     docs.next_if(|(point, _)| point.is_none_or(|point| !next.below(point)))
                 {
-                    there |= point.is_some_and(|point| !point.below(next));
+                    exists |= point.is_some_and(|point| !point.below(next));
                     all.push(document);
                 }
-                if !there {
+                if !exists {
                     added += 1;
-                    if added > MOST {
+                    if added > MAX_ADDED {
                         return Err(QueryError::new(
                             ErrorCode::BadValue,
-                            format!("$densify would add more than {MOST} documents: take a larger step"),
+                            format!("$densify would add more than {MAX_ADDED} documents: take a larger step"),
                         ));
                     }
                     let mut document = RawDocumentBuf::new();
@@ -299,7 +300,7 @@ impl DocumentStream for DensifyStream {
     }
 }
 
-/// `$fill` as a `$setWindowFields` for what is taken from other documents, and a `$set` for given values.
+/// `$fill` as a `$setWindowFields` for methods, and a `$set` for values.
 pub(crate) fn fill(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocumentBuf>> {
     const NAME: &str = "$fill";
     let doc = document(stage)?;

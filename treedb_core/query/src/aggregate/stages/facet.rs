@@ -1,4 +1,4 @@
-//! `$facet`: several pipelines over the same documents, each answer a field of one document.
+//! `$facet`: several pipelines over the same documents. The result is one document with a field for each pipeline.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ struct FacetStream {
     input: Option<BoxedStream>,
 }
 
-/// Documents that several pipelines read.
-struct Shared {
+/// A stream of the documents that all pipelines read.
+struct SharedStream {
     all: Arc<Vec<RawDocumentBuf>>,
     at: usize,
 }
 
-impl DocumentStream for Shared {
+impl DocumentStream for SharedStream {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         self.at += 1;
         Ok(self.all.get(self.at - 1).cloned())
@@ -80,7 +80,7 @@ impl DocumentStream for FacetStream {
         let all = Arc::new(collect(input, self.context.memory_limit, "$facet")?);
         let mut out = Writer::new(1024);
         for (name, pipeline) in &self.stage.0 {
-            let shared = Shared { all: Arc::clone(&all), at: 0 };
+            let shared = SharedStream { all: Arc::clone(&all), at: 0 };
             let mut answer = pipeline.open_over(Box::new(shared), &self.context)?;
             let mut list = ArrayWriter::new();
             while let Some(document) = answer.next()? {

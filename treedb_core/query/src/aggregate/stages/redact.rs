@@ -1,4 +1,4 @@
-//! `$redact`: keeping or leaving out a document, or each of its parts by itself.
+//! `$redact`: an expression decides which documents, and which subdocuments, are kept.
 
 use std::sync::Arc;
 

@@ -76,7 +76,7 @@ impl Unwind {
 struct UnwindStream {
     stage: Arc<Unwind>,
     input: BoxedStream,
-    /// The document being unwound, its array, and the elements handed out.
+    /// The document being unwound, the elements of its array, and how many of them were returned.
     current: Option<(RawDocumentBuf, Vec<OwnedValue>, usize)>,
 }
 

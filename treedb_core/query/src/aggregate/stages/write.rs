@@ -1,7 +1,7 @@
-//! `$out` and `$merge`: the documents go into a collection.
+//! `$out` and `$merge`: writing the documents to a collection.
 //!
-//! `$out` puts them in the place of the collection's documents, in one transaction: readers see the old ones or the
-//! new. `$merge` works in batches, each a transaction.
+//! `$out` replaces the documents of the collection in one transaction: readers see either the old or the new documents.
+//! `$merge` writes in batches, each of which is a transaction.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::aggregate::pipeline::Pipeline;
 use crate::aggregate::stage::{PlannedStage, Role, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream};
 
-/// Documents of `$merge` in one transaction.
-const BATCH: usize = 1000;
-/// Bytes of them.
+/// Documents that `$merge` writes in one transaction.
+const BATCH_DOCUMENTS: usize = 1000;
+/// Bytes of these documents.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// `$out` or `$merge`.
@@ -39,15 +39,15 @@ enum Action {
     Out,
     Merge {
         on: Vec<Path>,
-        matched: Matched,
-        unmatched: Unmatched,
+        when_matched: WhenMatched,
+        when_not_matched: WhenNotMatched,
         variables: Vec<Expr>,
         collation: Collation,
     },
 }
 
 #[derive(Debug)]
-enum Matched {
+enum WhenMatched {
     Replace,
     Keep,
     Merge,
@@ -56,7 +56,7 @@ enum Matched {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Unmatched {
+enum WhenNotMatched {
     Insert,
     Discard,
     Fail,
@@ -106,13 +106,13 @@ impl Write {
                 names.push("new".to_owned());
             }
         }
-        let matched = match fields.get("whenMatched") {
-            None | Some(Value::String(b"merge")) => Matched::Merge,
-            Some(Value::String(b"replace")) => Matched::Replace,
-            Some(Value::String(b"keepExisting")) => Matched::Keep,
-            Some(Value::String(b"fail")) => Matched::Fail,
+        let when_matched = match fields.get("whenMatched") {
+            None | Some(Value::String(b"merge")) => WhenMatched::Merge,
+            Some(Value::String(b"replace")) => WhenMatched::Replace,
+            Some(Value::String(b"keepExisting")) => WhenMatched::Keep,
+            Some(Value::String(b"fail")) => WhenMatched::Fail,
             Some(stages @ Value::Array(_)) => {
-                Matched::Pipeline(Pipeline::within(stages, &parser.nested(parser.names.renamed(names))?)?)
+                WhenMatched::Pipeline(Pipeline::within(stages, &parser.nested(parser.names.renamed(names))?)?)
             }
             Some(_) => {
                 return Err(failed(
@@ -120,14 +120,14 @@ impl Write {
                 ));
             }
         };
-        let unmatched = match fields.get("whenNotMatched") {
-            None | Some(Value::String(b"insert")) => Unmatched::Insert,
-            Some(Value::String(b"discard")) => Unmatched::Discard,
-            Some(Value::String(b"fail")) => Unmatched::Fail,
+        let when_not_matched = match fields.get("whenNotMatched") {
+            None | Some(Value::String(b"insert")) => WhenNotMatched::Insert,
+            Some(Value::String(b"discard")) => WhenNotMatched::Discard,
+            Some(Value::String(b"fail")) => WhenNotMatched::Fail,
             Some(_) => return Err(failed("$merge: 'whenNotMatched' must be insert, discard or fail")),
         };
         let collation = parser.names.collation().clone();
-        Ok(Action::Merge { on, matched, unmatched, variables, collation })
+        Ok(Action::Merge { on, when_matched, when_not_matched, variables, collation })
     }
 
     fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
@@ -144,10 +144,10 @@ impl Write {
             Action::Merge { on, .. } => loop {
                 let (mut batch, mut bytes) = (Vec::new(), 0);
                 let by_id = on.iter().any(|path| path.as_str() == "_id");
-                while batch.len() < BATCH && bytes < BATCH_BYTES {
+                while batch.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
                     let Some(document) = input.next()? else { break };
                     bytes += document.as_bytes().len();
-                    // What is found by other fields keeps the `_id` it has.
+                    // Documents that are matched by other fields keep their `_id`.
                     batch.push(if by_id { with_id(&document)?.into_owned() } else { document });
                 }
                 if batch.is_empty() {
@@ -161,7 +161,7 @@ impl Write {
     }
 
     fn merge_one(&self, sink: &mut dyn Sink, new: &RawDocument, context: &Context) -> Result<()> {
-        let Action::Merge { on, matched, unmatched, variables, collation } = &self.action else {
+        let Action::Merge { on, when_matched, when_not_matched, variables, collation } = &self.action else {
             return Ok(());
         };
         let doc = Doc::from(new);
@@ -184,10 +184,10 @@ impl Write {
         let rows = find_rows(sink, &query, 2)?;
         let row = match rows.as_slice() {
             [] => {
-                return match unmatched {
-                    Unmatched::Insert => sink.insert(&with_id(new)?).map(drop),
-                    Unmatched::Discard => Ok(()),
-                    Unmatched::Fail => Err(QueryError::new(
+                return match when_not_matched {
+                    WhenNotMatched::Insert => sink.insert(&with_id(new)?).map(drop),
+                    WhenNotMatched::Discard => Ok(()),
+                    WhenNotMatched::Fail => Err(QueryError::new(
                         ErrorCode::MergeStageNoMatchingDocument,
                         "$merge could not find a matching document in the target collection",
                     )),
@@ -202,26 +202,26 @@ impl Write {
             }
         };
         sink.modify(row, &mut |old| {
-            let replaced = match matched {
-                Matched::Keep => return Ok(Change::Keep),
-                Matched::Fail => {
+            let replaced = match when_matched {
+                WhenMatched::Keep => return Ok(Change::Keep),
+                WhenMatched::Fail => {
                     return Err(QueryError::new(
                         ErrorCode::DuplicateKey,
                         "$merge: a document with the same 'on' fields exists, and 'whenMatched' is 'fail'",
                     ));
                 }
-                Matched::Replace => new.to_owned(),
-                Matched::Merge => merged(&[Doc::from(old), Doc::from(new)]).finish(),
-                Matched::Pipeline(pipeline) => changed(pipeline, variables, old, new, context)?,
+                WhenMatched::Replace => new.to_owned(),
+                WhenMatched::Merge => merged(&[Doc::from(old), Doc::from(new)]).finish(),
+                WhenMatched::Pipeline(pipeline) => run_pipeline(pipeline, variables, old, new, context)?,
             };
-            same_id(old, &replaced)
+            change_keeping_id(old, &replaced)
         })?;
         Ok(())
     }
 }
 
-/// The change, with the row's own `_id`.
-fn same_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
+/// The change of `old` to `new`, which keeps the `_id`.
+fn change_keeping_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
     let own = Doc::from(old).find(b"_id");
     let mut out = Writer::new(new.as_bytes().len() + 16);
     own.iter().for_each(|id| out.copy(id));
@@ -239,8 +239,8 @@ fn same_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
     Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Replace(new) })
 }
 
-/// What a pipeline makes of the document that is there.
-fn changed(
+/// The document that the pipeline of `whenMatched` makes of `old`.
+fn run_pipeline(
     pipeline: &Pipeline,
     variables: &[Expr],
     old: &RawDocument,
@@ -318,7 +318,7 @@ impl Stage for Write {
 }
 
 impl DocumentStream for WriteStream {
-    /// Writes everything; there is no document behind.
+    /// Writes all documents. The stream is empty.
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if let Some(input) = self.input.take() {
             self.stage.run(input, &self.context)?;

@@ -9,7 +9,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::aggregate::accumulator::{Outputs, State};
 use crate::aggregate::group_key::element_of_key;
-use crate::aggregate::key_table::{Entry, HashSeed, KeyTable};
+use crate::aggregate::key_table::{HashSeed, KeyTable};
 
 /// The groups of one range of key hashes.
 #[derive(Debug)]
@@ -43,10 +43,10 @@ impl GroupTable {
         self.keys.hash(key)
     }
 
-    /// Looks up a group.
+    /// The number of a group.
     #[inline]
-    pub(super) fn entry(&mut self, hash: u64, key: &[u8]) -> Entry {
-        self.keys.entry(hash, key)
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        self.keys.find(hash, key)
     }
 
     /// True if no group can be inserted.
@@ -54,17 +54,16 @@ impl GroupTable {
         self.keys.is_full()
     }
 
-    /// Inserts a group in the vacant slot that [`Self::entry`] returned for it. Returns its number.
-    pub(super) fn insert_at(
+    /// Inserts a group that is not in the table. Returns its number.
+    pub(super) fn insert_new(
         &mut self,
-        slot: usize,
         hash: u64,
         key: &[u8],
         id: &[u8],
         states: impl IntoIterator<Item = State>,
     ) -> u32 {
         self.states.extend(states);
-        self.keys.insert_at(slot, hash, key, id)
+        self.keys.insert_new(hash, key, id)
     }
 
     /// The states of a group.
@@ -82,9 +81,9 @@ impl GroupTable {
             offset = next;
             let hash = self.keys.hash(key);
             let theirs = states.by_ref().take(self.width);
-            match self.entry(hash, key) {
-                Entry::Vacant(slot) => drop(self.insert_at(slot, hash, key, id, theirs)),
-                Entry::Occupied(number) => {
+            match self.find(hash, key) {
+                None => drop(self.insert_new(hash, key, id, theirs)),
+                Some(number) => {
                     for ((own, theirs), (_, accumulator)) in
                         self.states(number).iter_mut().zip(theirs).zip(&outputs.0)
                     {

@@ -87,7 +87,7 @@ impl GraphLookup {
                     false => Ok(()),
                 }
             };
-            // Values are looked up one by one if they can be; one query finds the rest.
+            // Values are looked up one by one where that is possible; a single query finds the rest.
             let (mut rest, has_point_lookup) = (JoinValues::new(), join.has_point_lookup(context)?);
             for value in Doc::new(&requested).elements().map(|element| element.value()) {
                 let found = has_point_lookup

@@ -21,7 +21,7 @@ use crate::aggregate::stream::{BoxedStream, DocumentStream, Visitor};
 use super::Lookup;
 use super::join::Join;
 
-/// How a stage that needs too much memory is named.
+/// The name of the stage in the error about the memory limit.
 const NAME: &str = "$lookup (the documents found for one)";
 
 /// The documents of a `$lookup`.
@@ -100,7 +100,7 @@ impl DocumentStream for LookupStream {
             let (limit, mut bytes) = (joiner.context.memory_limit, 0);
             let _ = joiner.for_each(Doc::from(&document), &mut |made| {
                 bytes += made.as_bytes().len();
-                // A single document may have the size that any document may have.
+                // A single document is limited by the maximum size of a document.
                 if !ready.is_empty() && bytes > limit {
                     return Err(memory_exceeded(NAME, limit));
                 }
