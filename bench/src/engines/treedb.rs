@@ -379,7 +379,7 @@ impl PackageStore for TreeDbPackages {
 }
 
 /// Bytes that a pipeline stage may hold by default.
-pub(crate) const DEFAULT_STAGE_MEMORY: usize = treedb_query::aggregate::MEMORY;
+pub(crate) const DEFAULT_STAGE_MEMORY: usize = treedb_query::aggregate::DEFAULT_MEMORY_LIMIT;
 
 /// TreeDB with collections that are aggregated, and on which indexes are built.
 pub(crate) struct TreeDbAnalytics {

@@ -1,4 +1,4 @@
-//! Aggregation over the collections of a database: the native [`World`].
+//! Aggregation over the collections of a database: the native [`Collections`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,10 @@ use std::time::Instant;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::access::{Flow, Source};
-use treedb_query::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
+use treedb_query::aggregate::{
+    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, PointLookup, Scratch,
+    VecStream, Visitor, WriteBody,
+};
 use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
@@ -20,14 +23,14 @@ use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 use super::batch::Batch;
 use super::by_key::Sought;
 use super::database::Database;
-use super::first::first;
 use super::meta::Meta;
 use super::namespace::Namespace;
-use super::parts::Cuts;
+use super::parallel_scan::ParallelScan;
+use super::top_k::top_k;
 use super::transaction::{Overlay, Seen, seen};
 use super::view::View;
 
-/// A pipeline to be run.
+/// A pipeline to run.
 #[derive(Debug, Clone)]
 pub struct AggregateRequest {
     /// The stages.
@@ -36,17 +39,17 @@ pub struct AggregateRequest {
     pub variables: Option<RawDocumentBuf>,
     /// Name of the index to find the documents by; `None` lets the planner choose.
     pub hint: Option<String>,
-    /// Whether `$sort` and `$group` may use scratch files in the database's directory beyond `memory`.
+    /// Whether `$sort` and `$group` may use scratch files in the directory of the database beyond `memory`.
     pub allow_disk_use: bool,
-    /// Bytes a stage may hold.
+    /// Bytes that a stage may hold.
     pub memory: usize,
     /// When to give up, with `MaxTimeMSExpired`.
     pub until: Option<Instant>,
-    /// Threads that read a collection together for a `$group`; `None` for as many as pay.
+    /// Threads for a parallel scan of the collection; `None` lets the database choose.
     pub threads: Option<usize>,
-    /// How writes of `$out` and `$merge` are acknowledged; `None` as the database does.
+    /// The durability of the writes of `$out` and `$merge`; `None` for that of the database.
     pub durability: Option<Durability>,
-    /// How texts compare in all stages: `{ locale: "en", strength: 2 }`; `None` as the collection says.
+    /// How strings compare in all stages: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
 }
 
@@ -65,7 +68,7 @@ impl AggregateRequest {
             variables: None,
             hint: None,
             allow_disk_use: true,
-            memory: MEMORY,
+            memory: DEFAULT_MEMORY_LIMIT,
             until: None,
             threads: None,
             durability: None,
@@ -74,25 +77,25 @@ impl AggregateRequest {
     }
 }
 
-/// The documents a pipeline gives, from one snapshot of all collections it reads.
+/// The result of a pipeline, from one snapshot of all collections it reads.
 pub struct Aggregation {
-    docs: Docs,
+    documents: BoxedStream,
     done: bool,
     plan: Option<Plan>,
-    work: Arc<Work>,
+    examined: Arc<Examined>,
 }
 
 impl Aggregation {
-    /// How the documents of the collection are found; `None` if there is none.
+    /// The plan of the query that the pipeline begins with; `None` if there is no collection.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
     }
 
-    /// Entries and documents looked at so far, in other collections too.
+    /// Index entries and documents examined so far, those of other collections included.
     pub fn counters(&self) -> Counters {
         Counters {
-            keys_examined: self.work.keys.load(Ordering::Relaxed),
-            docs_examined: self.work.documents.load(Ordering::Relaxed),
+            keys_examined: self.examined.keys.load(Ordering::Relaxed),
+            docs_examined: self.examined.documents.load(Ordering::Relaxed),
             ..Counters::default()
         }
     }
@@ -111,20 +114,20 @@ impl Iterator for Aggregation {
         if self.done {
             return None;
         }
-        let next = self.docs.next().transpose();
+        let next = self.documents.next().transpose();
         self.done = !matches!(next, Some(Ok(_)));
         next
     }
 }
 
-/// The collections of one snapshot, or as a transaction has them.
-struct Native {
+/// The collections of one snapshot, or as a transaction sees them.
+struct SnapshotCollections {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
     /// What a transaction has changed; `None` outside of one.
     changed: Option<Changed>,
     durability: Option<Durability>,
-    work: Arc<Work>,
+    examined: Arc<Examined>,
 }
 
 /// The collections that a transaction has changed.
@@ -134,7 +137,7 @@ fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
     reads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Native {
+impl SnapshotCollections {
     /// The collection, if there is one.
     fn seen(&self, namespace: &str) -> Result<Option<Seen>> {
         let (nothing, namespace) = (Changed::new(), Namespace::parse(namespace)?);
@@ -150,7 +153,7 @@ impl Native {
         }
     }
 
-    /// How a search is carried out, as `explain` shows it.
+    /// The plan of a query as `explain` shows it.
     fn query_planner(&self, namespace: &Namespace, query: &Query) -> Result<RawDocumentBuf> {
         let Some(seen) = self.seen(namespace.as_str())? else {
             return Ok(explain::planner_of_nothing(namespace.as_str(), query));
@@ -161,46 +164,46 @@ impl Native {
         Ok(explain::query_planner(&layer, namespace.as_str(), query, &plan, Wanted::Documents))
     }
 
-    /// Refuses a stage that has no place in a transaction.
-    fn outside(&self, stage: &str) -> Result<()> {
+    /// Refuses a stage that is not supported in a transaction.
+    fn refuse_in_transaction(&self, stage: &str) -> Result<()> {
         match &self.changed {
             None => Ok(()),
-            Some(_) => Err(refused_inside(stage)),
+            Some(_) => Err(unsupported_in_transaction(stage)),
         }
     }
 }
 
-/// The error of a stage that has no place in a transaction.
-fn refused_inside(stage: &str) -> QueryError {
+/// The error of a stage that is not supported in a transaction.
+fn unsupported_in_transaction(stage: &str) -> QueryError {
     QueryError::new(
         ErrorCode::OperationNotSupportedInTransaction,
         format!("Stage not supported inside of a multi-document transaction: {stage}"),
     )
 }
 
-/// The answer of a find, batch by batch, in a snapshot that other streams read too.
-struct Rows {
+/// The documents of a query, in a snapshot that other streams read as well.
+struct QueryStream {
     reads: Arc<Mutex<ReadTxn>>,
     seen: Seen,
     execution: Execution,
     batch: Batch,
-    work: Arc<Work>,
-    /// What of the execution's work was told.
-    told: Counters,
+    examined: Arc<Examined>,
+    /// The part of the execution's counters that was added to `examined`.
+    reported: Counters,
 }
 
-impl Stream for Rows {
+impl DocumentStream for QueryStream {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.batch.is_wanting() {
-            let Rows { reads, seen, execution, batch, work, told } = self;
+            let QueryStream { reads, seen, execution, batch, examined, reported } = self;
             let reads = locked(reads);
             batch.fetch(execution, &seen.through(&*reads))?;
-            work.add(execution.counters(), told);
+            examined.add(execution.counters(), reported);
         }
         Ok(self.batch.ready.pop_front())
     }
 
-    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+    fn for_each(&mut self, visit: &mut Visitor<'_>) -> Result<()> {
         while let Some(document) = self.batch.ready.pop_front() {
             if visit(&document)? == Flow::Break(()) {
                 return Ok(());
@@ -208,25 +211,25 @@ impl Stream for Rows {
         }
         if self.batch.more {
             self.batch.more = false;
-            // Others of the snapshot's readers go on meanwhile, those that `visit` asks among them.
+            // Other readers of the snapshot, such as those that `visit` uses, are not blocked meanwhile.
             let reads = SharedReadTxn::new(&self.reads);
             self.execution.lend(&self.seen.through(&reads), visit)?;
-            self.work.add(self.execution.counters(), &mut self.told);
+            self.examined.add(self.execution.counters(), &mut self.reported);
         }
         Ok(())
     }
 }
 
-/// Documents of a collection by a value, in a snapshot that streams read too.
-struct ByValue {
+/// Point look-ups in an index, in a snapshot that streams read as well.
+struct IndexLookup {
     reads: SharedReadTxn,
     meta: Arc<Meta>,
     index: usize,
     name: Box<str>,
-    work: Arc<Work>,
+    examined: Arc<Examined>,
 }
 
-impl Equal for ByValue {
+impl PointLookup for IndexLookup {
     fn find(
         &mut self,
         value: Value<'_>,
@@ -235,57 +238,59 @@ impl Equal for ByValue {
     ) -> Result<bool> {
         let Some(sought) = Sought::new(self.name.as_bytes(), value) else { return Ok(false) };
         let entries = sought.each(self.index, &self.reads, &self.meta, fields, visit)?;
-        let looked = entries.unwrap_or_default();
-        let counters = Counters { keys_examined: looked, docs_examined: looked, ..Counters::default() };
-        self.work.add(counters, &mut Counters::default());
+        let examined = entries.unwrap_or_default();
+        let counters = Counters { keys_examined: examined, docs_examined: examined, ..Counters::default() };
+        self.examined.add(counters, &mut Counters::default());
         Ok(entries.is_some())
     }
 }
 
-impl World for Native {
-    fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
-        let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
+impl Collections for SnapshotCollections {
+    fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
         let execution = Execution::new(&seen.through(&*locked(&self.reads)), query)?;
-        let (reads, work) = (Arc::clone(&self.reads), Arc::clone(&self.work));
-        let told = Counters::default();
-        Ok(Box::new(Rows { reads, seen, execution, batch: Batch::begun(), work, told }))
+        let (reads, examined) = (Arc::clone(&self.reads), Arc::clone(&self.examined));
+        let reported = Counters::default();
+        Ok(Box::new(QueryStream { reads, seen, execution, batch: Batch::begun(), examined, reported }))
     }
 
-    fn parts(
+    fn parallel_scan(
         &self,
         namespace: &str,
         query: Query,
         threads: Option<usize>,
         in_order: bool,
-    ) -> Result<Vec<Docs>> {
-        let whole = query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
-        let seen = if whole && threads != Some(1) { self.seen(namespace)? } else { None };
-        // What only a transaction sees is read by its own thread.
+    ) -> Result<Vec<BoxedStream>> {
+        let is_plain =
+            query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
+        let seen = if is_plain && threads != Some(1) { self.seen(namespace)? } else { None };
+        // The changes of a transaction are read by its own thread.
         if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
             if Plan::choose(&view, &query)?.path == treedb_query::query::Path::Rows {
-                let cuts = Cuts::of(&view, threads, in_order)?;
+                let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
-                if let Some(cuts) = cuts {
+                if let Some(scan) = scan {
                     let query = Arc::new(query);
-                    return Ok(cuts.parts(&self.reads, meta, &query, &self.work));
+                    return Ok(scan.streams(&self.reads, meta, &query, &self.examined));
                 }
             }
         }
         Ok(vec![self.find(namespace, query)?])
     }
 
-    fn first(
+    fn top_k(
         &self,
         namespace: &str,
         query: &Query,
-        context: &Context,
+        memory_limit: usize,
+        deadline: Option<Instant>,
+        threads: Option<usize>,
     ) -> Result<Option<Vec<RawDocumentBuf>>> {
-        match self.seen(namespace)? {
-            Some(seen) => first(&self.reads, &seen, query.clone(), context, &self.work),
-            None => Ok(Some(Vec::new())),
-        }
+        let Some(seen) = self.seen(namespace)? else { return Ok(Some(Vec::new())) };
+        let limits = Limits { memory: memory_limit, deadline, threads };
+        top_k(&self.reads, &seen, query.clone(), &limits, &self.examined)
     }
 
     fn count(&self, namespace: &str, query: Query) -> Result<u64> {
@@ -299,34 +304,33 @@ impl World for Native {
         treedb_query::query::count(&layer, &query)
     }
 
-    fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
+    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn PointLookup>>> {
         let seen = self.seen(namespace)?;
-        // What a transaction has changed is searched for.
+        // A collection that a transaction has changed is queried.
         let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
         let Some(index) = Sought::index_on(path.as_str().as_bytes(), &meta) else { return Ok(None) };
-        let (name, reads, work) =
-            (path.as_str().into(), SharedReadTxn::new(&self.reads), Arc::clone(&self.work));
-        Ok(Some(Box::new(ByValue { reads, meta, index, name, work })))
+        let (name, reads) = (path.as_str().into(), SharedReadTxn::new(&self.reads));
+        Ok(Some(Box::new(IndexLookup { reads, meta, index, name, examined: Arc::clone(&self.examined) })))
     }
 
-    fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
+    fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         let plan = Plan::choose(&seen.through(&*locked(&self.reads)), query)?;
         Ok(plan.path != treedb_query::query::Path::Rows)
     }
 
-    fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+    fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         Ok(!Plan::choose(&seen.through(&*locked(&self.reads)), query)?.sort_in_memory)
     }
 
-    fn change(&self, namespace: &str, work: &mut treedb_query::aggregate::Work<'_>) -> Result<()> {
+    fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
-        self.db.edit(&namespace, true, self.durability, |edit| work(edit)).map(drop)
+        self.db.edit(&namespace, true, self.durability, |edit| body(edit)).map(drop)
     }
 
     fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
-        self.outside("$collStats")?;
+        self.refuse_in_transaction("$collStats")?;
         let Some(seen) = self.seen(namespace)? else {
             return Err(Database::missing(&Namespace::parse(namespace)?));
         };
@@ -345,7 +349,7 @@ impl World for Native {
     }
 
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
-        self.outside("$indexStats")?;
+        self.refuse_in_transaction("$indexStats")?;
         let seen = self.seen(namespace)?;
         let Some(meta) = seen.as_ref().and_then(Seen::unchanged) else { return Ok(Vec::new()) };
         let shown = |def: &IndexDef, building: bool| {
@@ -359,14 +363,14 @@ impl World for Native {
         Ok(meta.indexes.iter().map(|index| shown(&index.def, index.building.is_some())).collect())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
         Ok(self.db.inner.store.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
     }
 }
 
 impl Database {
-    /// Runs a pipeline over the collection `namespace` (`database.collection`). Documents are made as they are asked
-    /// for; `$out` and `$merge` write when the first is.
+    /// Runs a pipeline over the collection `namespace` (`database.collection`). Documents are computed as they are asked
+    /// for; `$out` and `$merge` write when the first is asked for.
     ///
     /// # Errors
     /// MongoDB's code for what is wrong with a stage, and a message that names it.
@@ -383,28 +387,29 @@ impl Database {
         namespace: &str,
         request: &AggregateRequest,
     ) -> Result<Aggregation> {
-        let inside = changed.is_some();
-        let Prepared { namespace, pipeline, world, context } =
+        let in_transaction = changed.is_some();
+        let Prepared { namespace, pipeline, collections, context } =
             self.prepare(reads, changed, namespace, request)?;
-        if inside && pipeline.writes() {
-            return Err(refused_inside("$out or $merge"));
+        if in_transaction && pipeline.writes() {
+            return Err(unsupported_in_transaction("$out or $merge"));
         }
         let hint = request.hint.clone();
-        let plan = world.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
-        let docs = pipeline.open_with_hint(namespace.as_str(), hint, &context)?;
-        Ok(Aggregation { docs, done: false, plan, work: Arc::clone(&world.work) })
+        let plan =
+            collections.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
+        let documents = pipeline.open_with_hint(namespace.as_str(), hint, &context)?;
+        Ok(Aggregation { documents, done: false, plan, examined: Arc::clone(&collections.examined) })
     }
 
-    /// How [`Self::aggregate`] would carry a pipeline out.
+    /// How [`Self::aggregate`] would run a pipeline.
     ///
     /// # Errors
     /// As there.
     pub fn explain_aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Explanation> {
         let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
-        let Prepared { namespace, pipeline, world, context } =
+        let Prepared { namespace, pipeline, collections, context } =
             self.prepare(reads, None, namespace, request)?;
         let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
-        let planner = query.map(|query| world.query_planner(&namespace, &query)).transpose()?;
+        let planner = query.map(|query| collections.query_planner(&namespace, &query)).transpose()?;
         Ok(Explanation { planner, stages })
     }
 
@@ -416,12 +421,17 @@ impl Database {
         request: &AggregateRequest,
     ) -> Result<Prepared> {
         let namespace = Namespace::parse(namespace)?;
-        let work = Arc::default();
-        let world =
-            Arc::new(Native { db: self.clone(), reads, changed, durability: request.durability, work });
-        let collation = match (request.collation.as_deref(), world.seen(namespace.as_str())?) {
+        let examined = Arc::default();
+        let collections = Arc::new(SnapshotCollections {
+            db: self.clone(),
+            reads,
+            changed,
+            durability: request.durability,
+            examined,
+        });
+        let collation = match (request.collation.as_deref(), collections.seen(namespace.as_str())?) {
             (Some(named), _) => Collation::parse(named)?,
-            (None, Some(seen)) => seen.through(&*locked(&world.reads)).collation().clone(),
+            (None, Some(seen)) => seen.through(&*locked(&collections.reads)).collation().clone(),
             (None, None) => Collation::Simple,
         };
         let (names, globals) = variables(request, collation)?;
@@ -429,48 +439,55 @@ impl Database {
         validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
         let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
         let context = Context {
-            world: Arc::clone(&world) as Arc<dyn World>,
+            collections: Arc::clone(&collections) as Arc<dyn Collections>,
             database: namespace.database().to_owned(),
             globals: Arc::new(globals),
-            memory: request.memory,
-            spill: request.allow_disk_use,
-            until: request.until,
+            memory_limit: request.memory,
+            allow_disk_use: request.allow_disk_use,
+            deadline: request.until,
             threads: request.threads,
         };
-        Ok(Prepared { namespace, pipeline, world, context })
+        Ok(Prepared { namespace, pipeline, collections, context })
     }
 }
 
-/// A pipeline that was read, and the snapshot it is for.
+/// A parsed pipeline, and the snapshot it runs on.
 struct Prepared {
     namespace: Namespace,
     pipeline: Pipeline,
-    world: Arc<Native>,
+    collections: Arc<SnapshotCollections>,
     context: Context,
 }
 
-/// How a pipeline is carried out.
+/// How a pipeline is run.
 #[derive(Debug)]
 pub struct Explanation {
-    /// The `queryPlanner` of the search that it begins with; `None` if it begins with documents of its own.
+    /// The `queryPlanner` of the query that it begins with; `None` if it begins with documents of its own.
     pub planner: Option<RawDocumentBuf>,
-    /// The stages behind the search, in the order they are run in.
+    /// The stages after the query, in the order they run.
     pub stages: Vec<RawDocumentBuf>,
 }
 
-/// Entries and documents that searches looked at, those of look-ups too.
+/// Index entries and documents that an aggregation has examined, those of look-ups included.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct Examined {
     keys: AtomicU64,
     documents: AtomicU64,
 }
 
-impl Work {
-    /// Adds what was done since `told`.
-    pub(super) fn add(&self, now: Counters, told: &mut Counters) {
-        self.keys.fetch_add(now.keys_examined - told.keys_examined, Ordering::Relaxed);
-        self.documents.fetch_add(now.docs_examined - told.docs_examined, Ordering::Relaxed);
-        *told = now;
+/// The limits of an operation.
+pub(super) struct Limits {
+    pub(super) memory: usize,
+    pub(super) deadline: Option<Instant>,
+    pub(super) threads: Option<usize>,
+}
+
+impl Examined {
+    /// Adds what was counted since `reported`.
+    pub(super) fn add(&self, now: Counters, reported: &mut Counters) {
+        self.keys.fetch_add(now.keys_examined - reported.keys_examined, Ordering::Relaxed);
+        self.documents.fetch_add(now.docs_examined - reported.docs_examined, Ordering::Relaxed);
+        *reported = now;
     }
 }
 
@@ -484,7 +501,7 @@ impl super::Collection {
     }
 }
 
-/// The command's variables, evaluated once; texts compare as `collation` says, in what they are used for too.
+/// The variables of the request, evaluated once. Strings compare as `collation` says, also where the variables are used.
 fn variables(request: &AggregateRequest, collation: Collation) -> Result<(Names, Globals)> {
     let (plain, mut globals) = (Names::default().collated(collation), Globals::now());
     let Some(given) = &request.variables else { return Ok((plain, globals)) };

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use bson::RawDocumentBuf;
 
 use treedb_query::access::{Direction, Flow, RowId, Source};
-use treedb_query::aggregate::spread;
+use treedb_query::aggregate::run_in_parallel;
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
@@ -243,7 +243,7 @@ impl Slice {
         let reader = BlockReader { meta: &meta, def, fields: def.fields().map(Fields::new) };
         let mut held = 0;
         while let (Some(from), true) = (slice.next, held < MEMORY) {
-            let blocks = spread((0..threads).collect(), |number| {
+            let blocks = run_in_parallel((0..threads).collect(), |number| {
                 let from = from.saturating_add(number * BLOCK);
                 reader.read(&reads_of(), from, from.saturating_add(BLOCK))
             });

@@ -31,7 +31,8 @@
 //! | `backfill` | the entries of a build: read in a snapshot, put in order, written |
 //! | `index_change` | what `collMod` changes of an index |
 //! | `expiry` | documents that are deleted when their time is over |
-//! | `first` | the first documents of an order |
+//! | `top_k` | the first documents of an order |
+//! | `parallel_scan` | a scan of a collection by several threads |
 //! | `check` | rows against indexes, both ways |
 //! | [`changes`] | the change log: what happened to documents, by sequence number |
 //!
@@ -53,7 +54,6 @@ mod database;
 mod distinct;
 mod edit;
 mod expiry;
-mod first;
 mod for_each;
 mod handle;
 mod index_build;
@@ -64,13 +64,14 @@ mod known;
 mod long_key;
 mod meta;
 mod namespace;
-mod parts;
+mod parallel_scan;
 mod request;
 mod row;
 mod statement;
 #[cfg(test)]
 mod tests;
 mod text;
+mod top_k;
 mod transaction;
 mod unmatched;
 mod validator;

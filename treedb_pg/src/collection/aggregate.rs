@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use ::bson::{RawDocumentBuf, rawdoc};
 use treedb_query::access::{Flow, Scratch, Source};
-use treedb_query::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
+use treedb_query::aggregate::{
+    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, VecStream, Visitor,
+    WriteBody,
+};
 use treedb_query::query::expr::{Globals, Names};
 use treedb_query::query::{Execution, Path, Plan, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
@@ -45,12 +48,12 @@ pg_function! {
             drop(Table::open(&name, Need::Select));
         }
         let context = Context {
-            world: Arc::new(Tables),
+            collections: Arc::new(Tables),
             database: HERE.to_owned(),
             globals: Arc::new(Globals::now()),
-            memory: MEMORY,
-            spill: false,
-            until: None,
+            memory_limit: DEFAULT_MEMORY_LIMIT,
+            allow_disk_use: false,
+            deadline: None,
             // What the server gives us it gives to this thread.
             threads: Some(1),
         };
@@ -104,23 +107,23 @@ impl Tables {
     }
 }
 
-impl World for Tables {
-    fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
-        let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
+impl Collections for Tables {
+    fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
+        let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
         let execution = Execution::new(&reader, query)?;
         let found = Found { reader, execution, ready: VecDeque::new(), more: true };
         Ok(Box::new(FoundHere(ServerThread::new(found))))
     }
 
-    fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
+    fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
         Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::Rows))
     }
 
-    fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+    fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         Ok(Self::plan(namespace, query)?.is_none_or(|plan| !plan.sort_in_memory))
     }
 
-    fn change(&self, _: &str, _: &mut Work<'_>) -> Result<()> {
+    fn write(&self, _: &str, _: &mut WriteBody<'_>) -> Result<()> {
         Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)"))
     }
 
@@ -141,7 +144,7 @@ impl World for Tables {
         Ok(shown.collect())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
         Ok(None)
     }
 }
@@ -166,13 +169,13 @@ impl FoundHere {
     }
 }
 
-impl Stream for FoundHere {
+impl DocumentStream for FoundHere {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         self.get()?.next()
     }
 
     fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
-        self.get()?.each(visit)
+        self.get()?.for_each(visit)
     }
 }
 
@@ -190,7 +193,7 @@ impl Found {
         Ok(self.ready.pop_front())
     }
 
-    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+    fn for_each(&mut self, visit: &mut Visitor<'_>) -> Result<()> {
         while let Some(document) = self.ready.pop_front() {
             if visit(&document)? == Flow::Break(()) {
                 return Ok(());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
-use treedb_query::aggregate::MEMORY;
+use treedb_query::aggregate::DEFAULT_MEMORY_LIMIT;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Execution, Filter, Query};
 use treedb_storage::{ReadTxn, Reads};
@@ -145,11 +145,11 @@ impl Past {
                     past.rows.insert(change.row, Some(old));
                 }
             }
-            if bytes > MEMORY {
+            if bytes > DEFAULT_MEMORY_LIMIT {
                 return Err(QueryError::new(
                     ErrorCode::ExceededMemoryLimit,
                     format!(
-                        "{namespace} as of change {seq}: more than {MEMORY} bytes of documents changed since"
+                        "{namespace} as of change {seq}: more than {DEFAULT_MEMORY_LIMIT} bytes of documents changed since"
                     ),
                 ));
             }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bson::{RawArray, RawDocument, RawDocumentBuf, Timestamp};
 
-use treedb_query::aggregate::{Context, List, MEMORY, Pipeline, World};
+use treedb_query::aggregate::{
+    BoxedStream, Context, DEFAULT_MEMORY_LIMIT, Pipeline, Scratch, VecStream, WriteBody,
+};
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::{Globals, Names};
@@ -110,12 +112,12 @@ impl Database {
             Watched::Everything => "admin",
         };
         Context {
-            world: Arc::new(Alone),
+            collections: Arc::new(NoCollections),
             database: database.to_owned(),
             globals: Arc::new(Globals::now()),
-            memory: MEMORY,
-            spill: false,
-            until: None,
+            memory_limit: DEFAULT_MEMORY_LIMIT,
+            allow_disk_use: false,
+            deadline: None,
             threads: Some(1),
         }
     }
@@ -368,7 +370,7 @@ fn through(
     let ids: Vec<RawDocumentBuf> =
         events.iter().filter_map(|event| event.get_document("_id").ok().map(ToOwned::to_owned)).collect();
     let mut left = ids.iter();
-    let mut docs = pipeline.open_over(Box::new(List::new(events)), context)?;
+    let mut docs = pipeline.open_over(Box::new(VecStream::new(events)), context)?;
     let mut passed = Vec::new();
     while let Some(event) = docs.next()? {
         // They come in order, some left out.
@@ -411,19 +413,19 @@ impl std::fmt::Debug for ChangeStream {
     }
 }
 
-/// The stages of a stream see events and nothing else.
-struct Alone;
+/// The stages of a change stream cannot read collections.
+struct NoCollections;
 
-impl World for Alone {
-    fn find(&self, _: &str, _: treedb_query::query::Query) -> Result<treedb_query::aggregate::Docs> {
-        Ok(Box::new(List::new(Vec::new())))
+impl treedb_query::aggregate::Collections for NoCollections {
+    fn find(&self, _: &str, _: treedb_query::query::Query) -> Result<BoxedStream> {
+        Ok(Box::new(VecStream::new(Vec::new())))
     }
 
-    fn gives_order(&self, _: &str, _: &treedb_query::query::Query) -> Result<bool> {
+    fn provides_order(&self, _: &str, _: &treedb_query::query::Query) -> Result<bool> {
         Ok(true)
     }
 
-    fn change(&self, namespace: &str, _: &mut treedb_query::aggregate::Work<'_>) -> Result<()> {
+    fn write(&self, namespace: &str, _: &mut WriteBody<'_>) -> Result<()> {
         Err(QueryError::new(
             ErrorCode::IllegalOperation,
             format!("a change stream cannot write to {namespace}"),
@@ -438,7 +440,7 @@ impl World for Alone {
         Ok(Vec::new())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn treedb_query::aggregate::Scratch>>> {
+    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
         Ok(None)
     }
 }

@@ -1,4 +1,4 @@
-//! Accumulators: what `$group`, `$bucket`, `$bucketAuto` and windows make of many values.
+//! Accumulators: the functions of many values in `$group`, `$bucket`, `$bucketAuto` and `$setWindowFields`.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use crate::query::Sort;
 use crate::query::expr::stats::{Deviation, Sum, part, percentile};
 use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, merged, nullish, positive, type_name};
 
-use super::identity::identify_by;
-use super::pipeline::raw;
-use super::table::{Seed, Table};
+use super::group_key::append_collated_key;
+use super::key_table::{HashSeed, KeyTable};
+use super::operand::{failed, known_fields, raw};
 
 /// A parsed accumulator: `{ $sum: "$x" }`.
 #[derive(Debug, Clone)]
-pub(super) struct Accumulator {
+pub(crate) struct Accumulator {
     kind: Kind,
     input: Expr,
     sort: Option<Sort>,
-    /// How texts compare.
+    /// How strings compare.
     collation: Collation,
 }
 
@@ -55,9 +55,9 @@ enum Kind {
     },
 }
 
-/// What an accumulator has seen of one group.
+/// The state of an accumulator for one group.
 #[derive(Debug, Clone)]
-pub(super) enum State {
+pub(crate) enum State {
     Sum(Sum),
     Deviation(Deviation),
     One(Option<OwnedValue>),
@@ -66,43 +66,39 @@ pub(super) enum State {
     List(ArrayWriter),
     Set(Box<Set>),
     Fields(Vec<u8>),
-    /// Sort keys and values, in order.
+    /// Sort keys and values, sorted.
     Ranked(Vec<(Vec<u8>, OwnedValue)>),
     Queue(VecDeque<OwnedValue>),
     Numbers(Vec<f64>),
 }
 
-/// Values, each once.
+/// Distinct values.
 #[derive(Debug, Clone)]
-pub(super) struct Set {
-    seen: Table,
+pub(crate) struct Set {
+    seen: KeyTable,
     list: ArrayWriter,
     key: Vec<u8>,
 }
 
 impl Set {
     fn new() -> Self {
-        Set { seen: Table::new(Seed::new()), list: ArrayWriter::new(), key: Vec::new() }
+        Set { seen: KeyTable::new(HashSeed::new()), list: ArrayWriter::new(), key: Vec::new() }
     }
 
     fn size(&self) -> usize {
         self.seen.size() + self.list.bytes()
     }
 
-    /// Adds a value. Returns how many bytes that takes.
+    /// Adds a value. Returns by how many bytes the set has grown.
     fn add(&mut self, value: Value<'_>, collation: &Collation) -> usize {
         let before = self.size();
         self.key.clear();
-        identify_by(collation, value, &mut self.key);
-        if self.seen.add(&self.key) {
+        append_collated_key(collation, value, &mut self.key);
+        if self.seen.insert(&self.key) {
             self.list.push(value);
         }
         self.size() - before
     }
-}
-
-fn failed(message: String) -> QueryError {
-    QueryError::new(ErrorCode::FailedToParse, message)
 }
 
 /// The value of an expression that does not depend on a document.
@@ -112,12 +108,12 @@ fn constant<T>(expr: &Expr, read: impl FnOnce(Found<'_>) -> Result<T>) -> Result
 }
 
 impl Accumulator {
-    /// Reads `{ $name: operand }`; `field` is where the result goes, for messages.
+    /// Parses a field of a stage: its name and `{ $operator: operand }`.
     ///
     /// # Errors
-    /// `Location15952` for an unknown one, `Location40234` for something else than one operator,
-    /// `Location40237` for an array of operands.
-    pub(super) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
+    /// `Location15952` for an unknown operator, `Location40234` for anything but one operator, `Location40237` for an array of
+    /// operands.
+    pub(crate) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let wrong = |what: &str| {
             QueryError::new(ErrorCode::Location40234, format!("The field '{}' must {what}", field.name_str()))
         };
@@ -127,7 +123,7 @@ impl Accumulator {
             return Err(wrong("specify one accumulator"));
         };
         let made = Self::operator(&operator, names)?;
-        // As operators of expressions they take lists of operands.
+        // The expression operators of the same names take several operands.
         if matches!(operator.value(), Value::Array(_)) {
             return Err(QueryError::new(
                 ErrorCode::Location40237,
@@ -137,8 +133,8 @@ impl Accumulator {
         Ok(made)
     }
 
-    /// Reads the operator itself.
-    pub(super) fn operator(operator: &Element<'_>, names: &Names) -> Result<Accumulator> {
+    /// Parses the operator and its operand.
+    pub(crate) fn operator(operator: &Element<'_>, names: &Names) -> Result<Accumulator> {
         let (name, value) = (operator.name_str(), operator.value());
         let made = |kind, input, sort: Option<Sort>| {
             let collation = names.collation().clone();
@@ -206,7 +202,7 @@ impl Accumulator {
             }
             "$accumulator" => Err(QueryError::new(
                 ErrorCode::NotImplemented,
-                "$accumulator is not supported: use $push, and $reduce or $map behind the $group",
+                "$accumulator is not supported: use $push, and $reduce or $map after the $group",
             )),
             name => {
                 Err(QueryError::new(ErrorCode::Location15952, format!("unknown group operator '{name}'")))
@@ -214,52 +210,52 @@ impl Accumulator {
         }
     }
 
-    /// The argument and, for those that sort, the sort key of a document.
-    pub(super) fn argument<'a>(&'a self, scope: &mut Scope<'a>) -> Result<(Found<'a>, Option<Vec<u8>>)> {
+    /// The argument for a document and, for accumulators that sort, the sort key.
+    pub(crate) fn argument<'a>(&'a self, scope: &mut Scope<'a>) -> Result<(Found<'a>, Option<Vec<u8>>)> {
         let key = self.sort_key(scope)?;
         Ok((self.input.eval(scope)?, key))
     }
 
-    /// The sort key of a document, for those that sort.
+    /// The sort key of a document, for accumulators that sort.
     #[inline]
-    pub(super) fn sort_key(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn sort_key(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>> {
         match (&self.sort, scope.root()) {
             (Some(sort), Value::Document(doc)) => sort.key(raw(doc)?).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// What it is applied to.
-    pub(super) fn input(&self) -> &Expr {
+    /// The expression of the argument.
+    pub(crate) fn input(&self) -> &Expr {
         &self.input
     }
 
-    /// How it sorts, if it does.
-    pub(super) fn sort(&self) -> Option<&Sort> {
+    /// The sort, for accumulators that sort.
+    pub(crate) fn sort(&self) -> Option<&Sort> {
         self.sort.as_ref()
     }
 
-    /// True if the order of the documents does not matter.
-    pub(super) fn is_unordered(&self) -> bool {
+    /// True if the result depends on the order of the documents.
+    pub(crate) fn needs_order(&self) -> bool {
         match self.kind {
-            Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
-            Kind::Extreme { .. } | Kind::Percentile { .. } => true,
-            // Which of equal ones it is, and in what order they are listed, may be noticed.
-            Kind::Top { .. } | Kind::AddToSet => false,
-            Kind::First | Kind::Last | Kind::Push | Kind::Merge | Kind::FirstN(_) | Kind::LastN(_) => false,
+            Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => false,
+            Kind::Extreme { .. } | Kind::Percentile { .. } => false,
+            // The order decides which of equal values are in the result, and in which order.
+            Kind::Top { .. } | Kind::AddToSet => true,
+            Kind::First | Kind::Last | Kind::Push | Kind::Merge | Kind::FirstN(_) | Kind::LastN(_) => true,
         }
     }
 
-    /// What every document adds, if that is the same whole number for all.
-    pub(super) fn counts(&self) -> Option<Value<'_>> {
+    /// The whole number that every document adds, if it is the same for all documents.
+    pub(crate) fn count_step(&self) -> Option<Value<'_>> {
         match (&self.kind, self.input.as_constant()) {
             (Kind::Sum, Some(step @ (Value::Int32(_) | Value::Int64(_)))) => Some(step),
             _ => None,
         }
     }
 
-    /// True if what a state holds does not grow with the documents: merging two costs little.
-    pub(super) fn is_small(&self) -> bool {
+    /// True if a state does not grow with the number of documents, so that merging two is cheap.
+    pub(crate) fn is_constant_size(&self) -> bool {
         match self.kind {
             Kind::Sum | Kind::Avg | Kind::Min | Kind::Max | Kind::Deviation { .. } => true,
             Kind::Top { .. } | Kind::Extreme { .. } => true,
@@ -268,9 +264,9 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what another state has seen, all of it behind what this one has: the same then as one state that has
-    /// seen everything. Either has seen a document. Returns how many bytes the state has grown by.
-    pub(super) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
+    /// Merges another state, whose documents all come after those of this one. Both have at least one document. Returns by
+    /// how many bytes the state has grown.
+    pub(crate) fn merge(&self, state: &mut State, other: State) -> Result<usize> {
         match (state, other) {
             (State::Sum(sum), State::Sum(other)) => sum.merge(&other),
             (State::Deviation(deviation), State::Deviation(other)) => deviation.merge(&other),
@@ -318,8 +314,8 @@ impl Accumulator {
         Ok(0)
     }
 
-    /// Nothing seen yet.
-    pub(super) fn start(&self) -> State {
+    /// The state before the first document.
+    pub(crate) fn start(&self) -> State {
         match &self.kind {
             Kind::Sum | Kind::Avg => State::Sum(Sum::default()),
             Kind::Min | Kind::Max | Kind::Last => State::One(None),
@@ -334,8 +330,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes an argument in. Returns how many bytes the state has grown by.
-    pub(super) fn add(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
+    /// Adds the argument of a document. Returns by how many bytes the state has grown.
+    pub(crate) fn add(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
         let copy = |value: Value<'_>| {
             let owned = OwnedValue::from_value(value);
             let size = owned.size() + size_of::<OwnedValue>();
@@ -401,7 +397,7 @@ impl Accumulator {
             },
             (Kind::Top { n, bottom, .. }, State::Ranked(ranked)) => {
                 let key = key.unwrap_or_default();
-                // Equal ones stay in the order they came in.
+                // Values with equal keys keep the order of the documents.
                 let at = ranked.partition_point(|(other, _)| *other <= key);
                 if ranked.len() == *n && at == if *bottom { 0 } else { *n } {
                     return Ok(0);
@@ -461,7 +457,7 @@ impl Accumulator {
             }
             (Kind::Percentile { .. }, State::Numbers(numbers)) => {
                 let number = value.and_then(crate::query::expr::number::Num::new);
-                // What is not a number has no place among them.
+                // NaN has no order among numbers.
                 numbers.extend(number.map(|number| number.double()).filter(|number| !number.is_nan()));
                 size_of::<f64>()
             }
@@ -469,55 +465,59 @@ impl Accumulator {
         })
     }
 
-    /// Shows `use_it` the result; `None` for a missing one.
-    pub(super) fn result<T>(&self, state: State, use_it: impl FnOnce(Found<'_>) -> T) -> T {
+    /// Calls `use_result` with the result; `None` if it is missing.
+    pub(crate) fn result<T>(&self, state: State, use_result: impl FnOnce(Found<'_>) -> T) -> T {
         let number = |number: Option<f64>| Some(number.map_or(Value::Null, Value::Double));
         match (&self.kind, state) {
-            (Kind::Avg, State::Sum(sum)) => use_it(Some(sum.mean().map_or(Value::Null, |mean| mean.value()))),
-            (_, State::Sum(sum)) => use_it(Some(sum.total().value())),
+            (Kind::Avg, State::Sum(sum)) => {
+                use_result(Some(sum.mean().map_or(Value::Null, |mean| mean.value())))
+            }
+            (_, State::Sum(sum)) => use_result(Some(sum.total().value())),
             (Kind::Deviation { sample }, State::Deviation(deviation)) => {
-                use_it(number(deviation.result(*sample)))
+                use_result(number(deviation.result(*sample)))
             }
             (Kind::Last, State::One(value)) => {
-                use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
+                use_result(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
             }
-            (_, State::One(value)) => use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value()))),
+            (_, State::One(value)) => {
+                use_result(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
+            }
             (_, State::First(value)) => {
                 let value = value.flatten();
-                use_it(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
+                use_result(Some(value.as_ref().map_or(Value::Null, |value| value.value())))
             }
             (_, State::List(list)) => {
                 let bytes = list.into_bytes();
-                use_it(Some(Value::Array(Doc::new(&bytes))))
+                use_result(Some(Value::Array(Doc::new(&bytes))))
             }
             (_, State::Set(set)) => {
                 let bytes = set.list.into_bytes();
-                use_it(Some(Value::Array(Doc::new(&bytes))))
+                use_result(Some(Value::Array(Doc::new(&bytes))))
             }
-            (_, State::Fields(fields)) => use_it(Some(Value::Document(Doc::new(&fields)))),
+            (_, State::Fields(fields)) => use_result(Some(Value::Document(Doc::new(&fields)))),
             (Kind::Top { many: false, .. }, State::Ranked(ranked)) => {
-                use_it(Some(ranked.first().map_or(Value::Null, |(_, value)| value.value())))
+                use_result(Some(ranked.first().map_or(Value::Null, |(_, value)| value.value())))
             }
-            (_, State::Ranked(ranked)) => list(ranked.iter().map(|(_, value)| value.value()), use_it),
-            (_, State::Queue(queue)) => list(queue.iter().map(OwnedValue::value), use_it),
+            (_, State::Ranked(ranked)) => list(ranked.iter().map(|(_, value)| value.value()), use_result),
+            (_, State::Queue(queue)) => list(queue.iter().map(OwnedValue::value), use_result),
             (Kind::Percentile { parts, many }, State::Numbers(mut numbers)) => {
                 numbers.sort_by(f64::total_cmp);
                 let at = |part: &f64| percentile(&numbers, *part).map_or(Value::Null, Value::Double);
                 match (many, parts.first()) {
-                    (false, Some(part)) => use_it(Some(at(part))),
-                    _ => list(parts.iter().map(at), use_it),
+                    (false, Some(part)) => use_result(Some(at(part))),
+                    _ => list(parts.iter().map(at), use_result),
                 }
             }
-            _ => use_it(None),
+            _ => use_result(None),
         }
     }
 }
 
-fn list<'v, T>(values: impl Iterator<Item = Value<'v>>, use_it: impl FnOnce(Found<'_>) -> T) -> T {
+fn list<'v, T>(values: impl Iterator<Item = Value<'v>>, use_result: impl FnOnce(Found<'_>) -> T) -> T {
     let mut out = ArrayWriter::new();
     values.for_each(|value| out.push(value));
     let bytes = out.into_bytes();
-    use_it(Some(Value::Array(Doc::new(&bytes))))
+    use_result(Some(Value::Array(Doc::new(&bytes))))
 }
 
 fn grown(list: &mut ArrayWriter, value: Value<'_>) -> usize {
@@ -530,7 +530,7 @@ fn arguments<'v>(name: &str, value: Value<'v>, known: &[&str]) -> Result<Doc<'v>
     let Value::Document(doc) = value else {
         return Err(failed(format!("{name} needs a document of arguments")));
     };
-    super::only(name, doc, known)?;
+    known_fields(name, doc, known)?;
     Ok(doc)
 }
 
@@ -545,15 +545,15 @@ fn count(name: &str, args: Doc<'_>, names: &Names) -> Result<usize> {
     constant(&needed(name, args, "n", names)?, |found| positive(name, found))
 }
 
-/// The fields of a group's document that accumulators fill.
+/// The accumulators of a stage and the names of their output fields.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outputs(pub(super) Vec<(String, Accumulator)>);
+pub(crate) struct Outputs(pub(crate) Vec<(String, Accumulator)>);
 
 impl Outputs {
-    /// Reads the fields of `doc` but those named in `but`.
-    pub(super) fn parse(doc: Doc<'_>, but: &[&str], names: &Names) -> Result<Outputs> {
+    /// Parses the fields of `doc`, except those in `except`.
+    pub(crate) fn parse(doc: Doc<'_>, except: &[&str], names: &Names) -> Result<Outputs> {
         let mut all: Vec<(String, Accumulator)> = Vec::new();
-        for element in doc.elements().filter(|element| !but.contains(&element.name_str())) {
+        for element in doc.elements().filter(|element| !except.contains(&element.name_str())) {
             let name = element.name_str();
             if name.contains('.') || name.starts_with('$') {
                 return Err(QueryError::new(
@@ -566,16 +566,16 @@ impl Outputs {
         Ok(Outputs(all))
     }
 
-    pub(super) fn start(&self) -> Vec<State> {
+    pub(crate) fn start(&self) -> Vec<State> {
         self.starts().collect()
     }
 
-    pub(super) fn starts(&self) -> impl Iterator<Item = State> + '_ {
+    pub(crate) fn starts(&self) -> impl Iterator<Item = State> + '_ {
         self.0.iter().map(|(_, accumulator)| accumulator.start())
     }
 
-    /// Takes a document in. Returns how many bytes the states have grown by.
-    pub(super) fn add<'a>(&'a self, states: &mut [State], scope: &mut Scope<'a>) -> Result<usize> {
+    /// Adds a document. Returns by how many bytes the states have grown.
+    pub(crate) fn add<'a>(&'a self, states: &mut [State], scope: &mut Scope<'a>) -> Result<usize> {
         let mut grown = 0;
         for ((_, accumulator), state) in self.0.iter().zip(states) {
             let (value, key) = accumulator.argument(scope)?;
@@ -584,8 +584,8 @@ impl Outputs {
         Ok(grown)
     }
 
-    /// Writes the results as fields.
-    pub(super) fn write(&self, states: impl IntoIterator<Item = State>, out: &mut Writer) {
+    /// Writes the results as fields of a document.
+    pub(crate) fn write(&self, states: impl IntoIterator<Item = State>, out: &mut Writer) {
         for ((name, accumulator), state) in self.0.iter().zip(states) {
             accumulator.result(state, |found| {
                 if let Some(value) = found {

@@ -1,134 +1,135 @@
-//! Moving stages towards the front, where the planner can use an index for them and where later stages see fewer
-//! documents. What comes out of a pipeline stays the same:
+//! Moving stages towards the front of a pipeline, where the planner can use an index for them and where later stages see
+//! fewer documents. The result of the pipeline stays the same:
 //!
-//! * a filter goes before a stage that leaves the fields it reads as they are, and before a `$sort`; through a
-//!   `$group` a condition on a part of the `_id` goes as one on the field that part is;
-//! * a `$sort` goes before a stage that shapes documents but leaves the fields of the sort, and is dropped before
-//!   a `$group` whose accumulators do not ask for an order;
-//! * `$limit` and `$skip` go before a stage that makes one document of each; neighbours of a kind are added up.
+//! * a filter moves before a stage that preserves the fields it reads, and before a `$sort`; a condition on a part of the
+//!   `_id` of a `$group` moves before the group as a condition on the field that this part is made of;
+//! * a `$sort` moves before a stage that makes one document of each and preserves the fields of the sort; it is dropped
+//!   before a stage whose result does not depend on the order of its input;
+//! * `$limit` and `$skip` move before a stage that makes one document of each; two of a kind become one.
 //!
-//! An expression may fail, and an earlier filter may be there to prevent it: a condition with an expression goes
-//! past nothing that chooses documents.
+//! An expression may fail, and an earlier filter may be there to prevent that. So a condition with an expression does
+//! not move past a stage that chooses documents.
 
 use std::sync::Arc;
 
 use crate::doc::write::Writer;
-use crate::doc::{Collation, Value};
+use crate::doc::{Doc, Value};
 use crate::error::Result;
+use crate::query::Filter;
 use crate::query::filter::Node as Condition;
-use crate::query::{Filter, Sort};
 
-use super::group::Group;
-use super::pipeline::Node;
-use super::shape::{Match, Piece};
+use super::predicate::{Conjunct, Predicate};
+use super::stage::{PlannedStage, Role, Stage};
 
 /// The stages in a better order.
-pub(super) fn reordered(nodes: Vec<Node>) -> Result<Vec<Node>> {
-    let mut out: Vec<Node> = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        match &node {
-            Node::Match(found) => place_match(found, &mut out)?,
-            Node::Sort(sort) => {
-                let leaves = |before: &Node| match before {
-                    Node::Project(shape, _) => sort.keys.iter().all(|key| shape.0.leaves(key.path.first())),
-                    _ => false,
-                };
-                let at = moved(&out, leaves);
-                out.insert(at, node);
-            }
-            Node::Skip(_) | Node::Limit(_) => {
-                let at = moved(&out, |before| matches!(before, Node::Project(..)));
-                let joined = match (at.checked_sub(1).and_then(|at| out.get_mut(at)), &node) {
-                    (Some(Node::Limit(limit)), Node::Limit(new)) => {
-                        *limit = (*limit).min(*new);
-                        true
-                    }
-                    (Some(Node::Skip(skip)), Node::Skip(new)) => {
-                        *skip = skip.saturating_add(*new);
-                        true
-                    }
-                    _ => false,
-                };
-                if !joined {
-                    out.insert(at, node);
+pub(crate) fn reordered(stages: Vec<PlannedStage>) -> Result<Vec<PlannedStage>> {
+    let mut out: Vec<PlannedStage> = Vec::with_capacity(stages.len());
+    for stage in stages {
+        match stage.role() {
+            Role::Match { predicate, rebuild } => {
+                if !push_down(predicate, rebuild, &mut out)? {
+                    out.push(stage);
                 }
             }
-            Node::Group(group) => {
-                if group.is_unordered() {
+            Role::Sort(sort) => {
+                let at = foremost(&out, |before| {
+                    matches!(before.role(), Role::Project(_))
+                        && sort.keys.iter().all(|key| before.stage.preserves(key.path.first()))
+                });
+                out.insert(at, stage);
+            }
+            role @ (Role::Skip(_) | Role::Limit(_)) => {
+                let at = foremost(&out, |before| matches!(before.role(), Role::Project(_)));
+                let before = at.checked_sub(1).and_then(|at| out.get_mut(at));
+                match before.and_then(|before| Some((before.stage.merged_with(&role)?, before))) {
+                    Some((merged, before)) => *before = PlannedStage::derived(merged),
+                    None => out.insert(at, stage),
+                }
+            }
+            _ => {
+                if !stage.stage.needs_order() {
                     drop_sorts(&mut out);
                 }
-                out.push(node);
+                out.push(stage);
             }
-            _ => out.push(node),
         }
     }
     Ok(out)
 }
 
-/// How far to the front a stage at the end may go.
-fn moved(out: &[Node], passes: impl Fn(&Node) -> bool) -> usize {
-    out.iter().rposition(|before| !passes(before)).map_or(0, |last| last + 1)
+/// The foremost place for a stage that may move before the stages for which `may_pass` is true.
+fn foremost(out: &[PlannedStage], may_pass: impl Fn(&PlannedStage) -> bool) -> usize {
+    out.iter().rposition(|before| !may_pass(before)).map_or(0, |last| last + 1)
 }
 
-/// Takes away sorts whose order nothing behind them asks for.
-fn drop_sorts(out: &mut Vec<Node>) {
+/// Removes sorts at the end of `out` whose order has no effect on what follows.
+fn drop_sorts(out: &mut Vec<PlannedStage>) {
     let mut at = out.len();
     while let Some(before) = at.checked_sub(1) {
         match out.get(before) {
-            Some(Node::Sort(_)) => drop(out.remove(before)),
-            Some(node) if node.is_for_each() => {}
+            Some(stage) if matches!(stage.role(), Role::Sort(_)) => drop(out.remove(before)),
+            Some(stage) if stage.stage.is_per_document() => {}
             _ => break,
         }
         at = before;
     }
 }
 
-/// Puts each part of a `$match` as far to the front as it may go.
-fn place_match(found: &Arc<Match>, out: &mut Vec<Node>) -> Result<()> {
-    let (mut stay, mut go) = (Vec::new(), Vec::new());
-    for piece in found.pieces()? {
-        match front(&piece, found.collation(), out)? {
-            Some(better) => go.push(better),
-            None => stay.push(piece),
+/// Puts each conjunct of a `$match` as far to the front of `out` as it may move. False, with nothing done, if none of them
+/// moves.
+fn push_down(
+    predicate: &Predicate,
+    rebuild: fn(Predicate) -> Arc<dyn Stage>,
+    out: &mut Vec<PlannedStage>,
+) -> Result<bool> {
+    let collation = predicate.collation();
+    let joined = |conjuncts: &[Conjunct]| -> Result<PlannedStage> {
+        Ok(PlannedStage::derived(rebuild(Predicate::join(conjuncts, collation)?)))
+    };
+    let (mut staying, mut moving) = (Vec::new(), Vec::new());
+    for conjunct in predicate.conjuncts()? {
+        match moved(&conjunct, predicate, out)? {
+            Some(moved) => moving.push(moved),
+            None => staying.push(conjunct),
         }
     }
-    // As it was, if nothing moves: joined again it would be the same, only longer.
-    if go.is_empty() {
-        out.push(Node::Match(Arc::clone(found)));
-        return Ok(());
+    if moving.is_empty() {
+        return Ok(false);
     }
-    if !stay.is_empty() {
-        out.push(Node::Match(Arc::new(Match::join(&stay, found.collation())?)));
+    if !staying.is_empty() {
+        out.push(joined(&staying)?);
     }
-    // Those furthest behind first, so that places in front of them stay what they are.
-    go.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    for (at, piece) in go {
-        let joined = match out.get(at) {
-            Some(Node::Match(other)) => {
-                let mut all = vec![piece.clone()];
-                all.extend(other.pieces()?);
-                Some(Match::join(&all, found.collation())?)
+    // From the last to the first, so that an insertion does not shift the places of those still to come.
+    moving.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    for (at, conjunct) in moving {
+        match out.get_mut(at) {
+            Some(stage) if matches!(stage.role(), Role::Match { .. }) => {
+                let mut conjuncts = vec![conjunct];
+                if let Role::Match { predicate, .. } = stage.role() {
+                    conjuncts.extend(predicate.conjuncts()?);
+                }
+                *stage = joined(&conjuncts)?;
             }
-            _ => None,
-        };
-        match (joined, out.get_mut(at)) {
-            (Some(joined), Some(place)) => *place = Node::Match(Arc::new(joined)),
-            _ => out.insert(at, Node::Match(Arc::new(Match::join(&[piece], found.collation())?))),
+            _ => out.insert(at, joined(&[conjunct])?),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
-/// The foremost place of a part and what it is there; `None` if that is the end.
-fn front(piece: &Piece, collation: &Collation, out: &[Node]) -> Result<Option<(usize, Piece)>> {
-    let (mut piece, mut best) = (piece.clone(), None);
+/// The foremost place of a conjunct and what it is there; `None` if it stays at the end.
+fn moved(
+    conjunct: &Conjunct,
+    predicate: &Predicate,
+    out: &[PlannedStage],
+) -> Result<Option<(usize, Conjunct)>> {
+    let (mut conjunct, mut best) = (conjunct.clone(), None);
     for (at, before) in out.iter().enumerate().rev() {
-        let (names, computes) = match &piece {
-            Piece::Plain(filter) => {
-                let Some(names) = filter.reads() else { break };
-                (names, false)
+        let (fields, has_expression) = match &conjunct {
+            Conjunct::Filter(filter) => {
+                let Some(fields) = filter.reads() else { break };
+                (fields, false)
             }
-            Piece::Condition(condition, _) => {
+            Conjunct::Expr(condition, _) => {
                 let reads = condition.expr.reads();
                 if reads.whole || reads.random {
                     break;
@@ -136,15 +137,17 @@ fn front(piece: &Piece, collation: &Collation, out: &[Node]) -> Result<Option<(u
                 (reads.paths.iter().map(|path| path.first().to_owned()).collect(), true)
             }
         };
-        let passes = match before {
-            Node::Sort(_) => true,
-            Node::Project(shape, _) => names.iter().all(|name| shape.0.leaves(name)),
-            Node::Other(stage, _) => !computes && names.iter().all(|name| stage.leaves(name)),
-            // Filters change places with filters only to go further.
-            Node::Match(_) if !computes => continue,
-            Node::Group(group) => match through(&piece, collation, group)? {
+        let preserved = || fields.iter().all(|field| before.stage.preserves(field));
+        let passes = match before.role() {
+            Role::Sort(_) => true,
+            Role::Project(_) => preserved(),
+            // Past another filter only to move further.
+            Role::Match { .. } if !has_expression => continue,
+            // A condition on no field at all could tell an empty input from an empty output.
+            Role::Other if !has_expression && !fields.is_empty() && preserved() => true,
+            Role::Other => match before_group(&conjunct, predicate, before)? {
                 Some(renamed) => {
-                    piece = renamed;
+                    conjunct = renamed;
                     true
                 }
                 None => false,
@@ -154,89 +157,42 @@ fn front(piece: &Piece, collation: &Collation, out: &[Node]) -> Result<Option<(u
         if !passes {
             break;
         }
-        best = Some((at, piece.clone()));
+        best = Some((at, conjunct.clone()));
     }
     Ok(best)
 }
 
-/// A condition on the `_id` of groups as one on the documents they are made of.
-fn through(piece: &Piece, collation: &Collation, group: &Group) -> Result<Option<Piece>> {
-    let Piece::Plain(filter) = piece else { return Ok(None) };
-    let mut elements = crate::doc::Doc::from(filter.source()).elements();
+/// A condition on the output of a group as the condition on its input that chooses the same groups, if there is one.
+fn before_group(
+    conjunct: &Conjunct,
+    predicate: &Predicate,
+    group: &PlannedStage,
+) -> Result<Option<Conjunct>> {
+    let Conjunct::Filter(filter) = conjunct else { return Ok(None) };
+    let mut elements = Doc::from(filter.source()).elements();
     let (Some(element), None) = (elements.next(), elements.next()) else { return Ok(None) };
-    // Only what does not tell missing from null, nor one kind of equal numbers from another.
-    if !compares(filter.root())
+    // Only conditions that treat missing like null, and equal numbers of different types alike.
+    if !is_comparison(filter.root())
         || element.name.starts_with(b"$")
         || matches!(element.value(), Value::Regex(..))
     {
         return Ok(None);
     }
-    let Some(path) = group.source_of(element.name_str()) else { return Ok(None) };
+    let Some(path) = group.stage.input_field(element.name_str()) else { return Ok(None) };
     let mut renamed = Writer::new(element.bytes.len() + 32);
     renamed.put(path.as_bytes(), &element);
-    Ok(Some(Piece::Plain(Filter::parse(&renamed.finish())?.collated(collation)?)))
+    let filter = Filter::parse(&renamed.finish())?.collated(predicate.collation())?;
+    Ok(Some(Conjunct::Filter(filter)))
 }
 
-/// True if a condition asks how the values at a path compare with constants, and nothing else.
-fn compares(node: &Condition) -> bool {
-    match node {
-        Condition::And(nodes) => nodes.iter().all(compares),
-        Condition::Not(node) => compares(node),
+/// True if a condition consists of comparisons of the values at a path with constants.
+fn is_comparison(condition: &Condition) -> bool {
+    match condition {
+        Condition::And(conditions) => conditions.iter().all(is_comparison),
+        Condition::Not(condition) => is_comparison(condition),
         Condition::Compare { .. } | Condition::In { .. } | Condition::Folded(_) => true,
         _ => false,
     }
-}
-
-/// Top-level fields of the documents in a sort that the stages behind it use; `None` if that may be any.
-pub(super) fn needed(sort: &Sort, rest: &[Node]) -> Option<Vec<String>> {
-    used(rest, sort.keys.iter().map(|key| key.path.first().to_owned()).collect())
-}
-
-/// The fields of the document in the field `name` that stages use; `None` if that may be all of it.
-pub(super) fn below(stages: &[Node], name: &str) -> Option<Vec<String>> {
-    let mut fields = Vec::new();
-    for node in stages {
-        if let Node::Group(group) = node {
-            group.below(name, &mut fields)?;
-            return Some(fields);
-        }
-        let mut names = Vec::new();
-        let ends = adds(node, &mut names)?;
-        if names.iter().any(|read| read == name) {
-            return None;
-        }
-        if ends {
-            return Some(fields);
-        }
-    }
-    None
-}
-
-/// `names` and the top-level fields of their documents that stages use; `None` if that may be any.
-pub(super) fn used(stages: &[Node], mut names: Vec<String>) -> Option<Vec<String>> {
-    for node in stages {
-        if adds(node, &mut names)? {
-            return Some(names);
-        }
-    }
-    None
-}
-
-/// Adds the top-level fields that a stage uses; true if those behind it see no others. `None` if it may use any.
-fn adds(node: &Node, names: &mut Vec<String>) -> Option<bool> {
-    match node {
-        Node::Match(found) => found.reads(names)?,
-        Node::Sort(sort) => names.extend(sort.keys.iter().map(|key| key.path.first().to_owned())),
-        Node::Skip(_) | Node::Limit(_) => {}
-        Node::Other(stage, _) => stage.reads(names)?,
-        Node::Project(shape, _) => return shape.0.reads(names),
-        Node::Group(group) => {
-            group.reads(names)?;
-            return Some(true);
-        }
-        _ => return None,
-    }
-    Some(false)
 }
 
 #[cfg(test)]
@@ -246,17 +202,17 @@ mod tests {
     use crate::doc::{Doc, Value};
     use crate::query::expr::Names;
 
-    /// The stages in the order they are run in; of a `$match` what it asks for.
+    /// The stages in the order they are run in; of a `$match` with the fields it reads.
     fn order(stages: &str) -> String {
         let mut array = bson::RawArrayBuf::new();
         documents_from_json(stages).unwrap().into_iter().for_each(|stage| array.push(stage));
         let array = bson::RawDocument::from_bytes(array.as_bytes()).unwrap();
         let pipeline = Pipeline::parse(Value::Array(Doc::from(array)), &Names::default()).unwrap();
-        pipeline.shown().join(" ")
+        pipeline.summary().join(" ")
     }
 
     #[test]
-    fn filters_go_before_what_leaves_their_fields_alone() {
+    fn filters_move_before_stages_that_preserve_their_fields() {
         for (stages, expected) in [
             (r#"[{"$sort":{"n":1}},{"$match":{"a":1}}]"#, "match(a) sort"),
             (r#"[{"$set":{"v":1}},{"$match":{"a":1,"v":1}}]"#, "match(a) project match(v)"),
@@ -290,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_on_groups_become_conditions_on_documents() {
+    fn conditions_on_groups_become_conditions_on_their_documents() {
         for (stages, expected) in [
             (
                 r#"[{"$group":{"_id":"$a","n":{"$sum":1}}},{"$match":{"_id":{"$gt":1},"n":2}}]"#,
@@ -308,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn sorts_and_limits_move_join_and_vanish() {
+    fn sorts_and_limits_move_merge_and_are_dropped() {
         for (stages, expected) in [
             (r#"[{"$set":{"v":1}},{"$sort":{"a":1}},{"$limit":3}]"#, "sort limit project"),
             (r#"[{"$set":{"v":1}},{"$sort":{"v":1}}]"#, "project sort"),

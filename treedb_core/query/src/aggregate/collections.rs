@@ -1,0 +1,135 @@
+//! [`Collections`]: how a pipeline reaches the collections of a database. The native store implements it over one
+//! snapshot, the PostgreSQL extension over tables.
+
+use std::time::Instant;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::access::{Flow, Scratch, Sink};
+use crate::doc::{Fields, Path, Value};
+use crate::error::Result;
+use crate::query::Query;
+
+use super::stream::BoxedStream;
+
+/// The writes of one transaction on a collection.
+pub type WriteBody<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;
+
+/// Looks documents up by the value of one field, through an index.
+pub trait PointLookup: Send {
+    /// Calls `visit` with each document in which a value of the field equals `value`. If `fields` is given, the
+    /// documents may lack other fields. Returns false, without a call, if the index cannot answer for this value.
+    ///
+    /// # Errors
+    /// Those of the index and of `visit`.
+    fn find(
+        &mut self,
+        value: Value<'_>,
+        fields: Option<&Fields>,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<bool>;
+}
+
+/// Collections by their full name (`database.collection`), all of one snapshot.
+pub trait Collections: Send + Sync {
+    /// The documents that `query` finds, in its order; none if the collection does not exist.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream>;
+
+    /// The documents that `query` finds as several streams, each of which may be read by a thread of its own: `threads`
+    /// of them, or as many as pay off (`None`); a single one if the collection cannot be scanned in parallel. With
+    /// `in_order`, the streams one after another have the order of [`Self::find`]; otherwise the order is undefined.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn parallel_scan(
+        &self,
+        namespace: &str,
+        query: Query,
+        threads: Option<usize>,
+        in_order: bool,
+    ) -> Result<Vec<BoxedStream>> {
+        let _ = (threads, in_order);
+        Ok(vec![self.find(namespace, query)?])
+    }
+
+    /// The documents that `query` finds, which has a sort and a limit. `None` if the collection can only find them by
+    /// sorting all of its documents, or if they take more than `memory_limit` bytes.
+    ///
+    /// # Errors
+    /// Those of the planner and of the filter; `MaxTimeMSExpired`.
+    fn top_k(
+        &self,
+        namespace: &str,
+        query: &Query,
+        memory_limit: usize,
+        deadline: Option<Instant>,
+        threads: Option<usize>,
+    ) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let _ = (namespace, query, memory_limit, deadline, threads);
+        Ok(None)
+    }
+
+    /// The number of documents that `query` finds.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn count(&self, namespace: &str, query: Query) -> Result<u64> {
+        let (mut documents, mut count) = (self.find(namespace, query)?, 0);
+        documents.for_each(&mut |_| {
+            count += 1;
+            Ok(Flow::Continue(()))
+        })?;
+        Ok(count)
+    }
+
+    /// Look-ups by the field at `path`; `None` if no index serves them.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn PointLookup>>> {
+        let _ = (namespace, path);
+        Ok(None)
+    }
+
+    /// True if `query` is answered by an index rather than by a scan of the collection.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
+        let _ = (namespace, query);
+        Ok(true)
+    }
+
+    /// True if the documents of `query` come in its order without being sorted.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool>;
+
+    /// Runs `body` on the collection in one transaction. The collection is created if it does not exist.
+    ///
+    /// # Errors
+    /// Those of `body`; nothing is changed then.
+    fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()>;
+
+    /// The document of `$collStats`: `count`, `storageStats`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`.
+    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf>;
+
+    /// The documents of `$indexStats`, one for each index.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>>;
+
+    /// A new scratch file; `None` if there are none here.
+    ///
+    /// # Errors
+    /// `OutOfDiskSpace` and others of the device.
+    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>>;
+}

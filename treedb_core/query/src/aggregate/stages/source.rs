@@ -1,0 +1,84 @@
+//! Stages that begin a pipeline with documents of their own: `$documents`, `$collStats`, `$indexStats`.
+
+use std::sync::Arc;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+use crate::doc::{Doc, Element, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::expr::{Arena, Expr, Scope};
+
+use crate::aggregate::context::Context;
+use crate::aggregate::operand::{document, failed, known_fields, raw};
+use crate::aggregate::stage::{PlannedStage, Role, Source, Stage, StageParser};
+use crate::aggregate::stream::{BoxedStream, VecStream};
+
+/// One of the stages.
+#[derive(Debug)]
+pub(crate) enum OwnSource {
+    Documents(Expr),
+    CollectionStats,
+    IndexStats,
+}
+
+impl Stage for OwnSource {
+    fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
+        Ok(match stage.name {
+            b"$documents" => OwnSource::Documents(Expr::parse(stage.value(), &parser.names)?),
+            b"$collStats" => {
+                known_fields("$collStats", document(stage)?, &["count", "storageStats"])?;
+                OwnSource::CollectionStats
+            }
+            _ => {
+                known_fields("$indexStats", document(stage)?, &[])?;
+                OwnSource::IndexStats
+            }
+        })
+    }
+
+    fn open(self: Arc<Self>, _: BoxedStream, _: &[PlannedStage], _: &Context) -> Result<BoxedStream> {
+        Err(failed("a stage that begins a pipeline cannot stand within one"))
+    }
+
+    fn explain(&self, _: &RawDocument) -> RawDocumentBuf {
+        match self {
+            OwnSource::Documents(_) => rawdoc! { "$documents": {} },
+            OwnSource::CollectionStats => rawdoc! { "$collStats": {} },
+            OwnSource::IndexStats => rawdoc! { "$indexStats": {} },
+        }
+    }
+
+    fn role(&self) -> Role<'_> {
+        Role::Source(self)
+    }
+}
+
+impl Source for OwnSource {
+    fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream> {
+        let documents = match self {
+            OwnSource::CollectionStats => vec![context.collections.collection_stats(namespace)?],
+            OwnSource::IndexStats => context.collections.index_stats(namespace)?,
+            OwnSource::Documents(expr) => evaluated(expr, context)?,
+        };
+        Ok(Box::new(VecStream::new(documents)))
+    }
+
+    fn needs_collection(&self) -> bool {
+        !matches!(self, OwnSource::Documents(_))
+    }
+}
+
+/// The documents that the expression of a `$documents` gives.
+fn evaluated(expr: &Expr, context: &Context) -> Result<Vec<RawDocumentBuf>> {
+    let arena = Arena::new();
+    let found = expr.eval(&mut Scope::new(Doc::EMPTY, &context.globals, &arena))?;
+    let wrong = || QueryError::new(ErrorCode::Location5858203, "$documents must be an array of documents");
+    let Some(Value::Array(array)) = found else { return Err(wrong()) };
+    array
+        .elements()
+        .map(|element| match element.value() {
+            Value::Document(doc) => Ok(raw(doc)?.to_owned()),
+            _ => Err(wrong()),
+        })
+        .collect()
+}

@@ -1,0 +1,328 @@
+//! `$out` and `$merge`: writing the documents to a collection.
+//!
+//! `$out` replaces the documents of the collection in one transaction: readers see either the old or the new documents.
+//! `$merge` writes in batches, each of which is a transaction.
+
+use std::sync::Arc;
+
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+use crate::access::{Change, Sink};
+use crate::doc::write::Writer;
+use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value, with_id};
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::expr::{Arena, Expr, Globals, Scope, check_variable, merged};
+use crate::query::{Filter, Query, delete, find_rows};
+
+use crate::aggregate::context::Context;
+use crate::aggregate::operand::{failed, known_fields, optional_string, required_string};
+use crate::aggregate::pipeline::Pipeline;
+use crate::aggregate::stage::{PlannedStage, Role, Stage, StageParser};
+use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream};
+
+/// Documents that `$merge` writes in one transaction.
+const BATCH_DOCUMENTS: usize = 1000;
+/// Bytes of these documents.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// `$out` or `$merge`.
+#[derive(Debug)]
+pub(crate) struct Write {
+    database: Option<String>,
+    collection: String,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Action {
+    Out,
+    Merge {
+        on: Vec<Path>,
+        when_matched: WhenMatched,
+        when_not_matched: WhenNotMatched,
+        variables: Vec<Expr>,
+        collation: Collation,
+    },
+}
+
+#[derive(Debug)]
+enum WhenMatched {
+    Replace,
+    Keep,
+    Merge,
+    Fail,
+    Pipeline(Pipeline),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum WhenNotMatched {
+    Insert,
+    Discard,
+    Fail,
+}
+
+/// A collection's name: a string, or `{ db, coll }`.
+fn target(stage: &str, value: Value<'_>) -> Result<(Option<String>, String)> {
+    match value {
+        Value::String(name) => Ok((None, String::from_utf8_lossy(name).into_owned())),
+        Value::Document(doc) => {
+            known_fields(stage, doc, &["db", "coll"])?;
+            let database = optional_string(stage, doc, "db")?.map(str::to_owned);
+            Ok((database, required_string(stage, doc, "coll")?.to_owned()))
+        }
+        _ => Err(failed(format!("{stage} needs the name of a collection, or {{ db: .., coll: .. }}"))),
+    }
+}
+
+impl Write {
+    fn merge(fields: Doc<'_>, parser: &StageParser) -> Result<Action> {
+        let on = match fields.get("on") {
+            None => vec![Path::new("_id")],
+            Some(Value::String(path)) => vec![Path::new(&String::from_utf8_lossy(path))],
+            Some(Value::Array(paths)) if !paths.is_empty() => paths
+                .elements()
+                .map(|path| match path.value() {
+                    Value::String(path) => Ok(Path::new(&String::from_utf8_lossy(path))),
+                    _ => Err(failed("$merge: 'on' must be a field or an array of fields")),
+                })
+                .collect::<Result<_>>()?,
+            Some(_) => return Err(failed("$merge: 'on' must be a field or an array of fields")),
+        };
+        let mut names = parser.names.globals().to_vec();
+        let mut variables = Vec::new();
+        match fields.get("let") {
+            Some(Value::Document(given)) => {
+                for variable in given.elements() {
+                    if variable.name != b"new" {
+                        check_variable(variable.name_str())?;
+                    }
+                    variables.push(Expr::parse(variable.value(), &parser.names)?);
+                    names.push(variable.name_str().to_owned());
+                }
+            }
+            _ => {
+                variables.push(Expr::parse(Value::String(b"$$ROOT"), &parser.names)?);
+                names.push("new".to_owned());
+            }
+        }
+        let when_matched = match fields.get("whenMatched") {
+            None | Some(Value::String(b"merge")) => WhenMatched::Merge,
+            Some(Value::String(b"replace")) => WhenMatched::Replace,
+            Some(Value::String(b"keepExisting")) => WhenMatched::Keep,
+            Some(Value::String(b"fail")) => WhenMatched::Fail,
+            Some(stages @ Value::Array(_)) => {
+                WhenMatched::Pipeline(Pipeline::within(stages, &parser.nested(parser.names.renamed(names))?)?)
+            }
+            Some(_) => {
+                return Err(failed(
+                    "$merge: 'whenMatched' must be replace, keepExisting, merge, fail or a pipeline",
+                ));
+            }
+        };
+        let when_not_matched = match fields.get("whenNotMatched") {
+            None | Some(Value::String(b"insert")) => WhenNotMatched::Insert,
+            Some(Value::String(b"discard")) => WhenNotMatched::Discard,
+            Some(Value::String(b"fail")) => WhenNotMatched::Fail,
+            Some(_) => return Err(failed("$merge: 'whenNotMatched' must be insert, discard or fail")),
+        };
+        let collation = parser.names.collation().clone();
+        Ok(Action::Merge { on, when_matched, when_not_matched, variables, collation })
+    }
+
+    fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
+        let database = self.database.as_deref().unwrap_or(&context.database);
+        let namespace = format!("{database}.{}", self.collection);
+        match &self.action {
+            Action::Out => context.collections.write(&namespace, &mut |sink| {
+                delete(sink, &Query::new(Filter::all()), 0)?;
+                while let Some(document) = input.next()? {
+                    sink.insert(&with_id(&document)?)?;
+                }
+                Ok(())
+            }),
+            Action::Merge { on, .. } => loop {
+                let (mut batch, mut bytes) = (Vec::new(), 0);
+                let by_id = on.iter().any(|path| path.as_str() == "_id");
+                while batch.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
+                    let Some(document) = input.next()? else { break };
+                    bytes += document.as_bytes().len();
+                    // Documents that are matched by other fields keep their `_id`.
+                    batch.push(if by_id { with_id(&document)?.into_owned() } else { document });
+                }
+                if batch.is_empty() {
+                    return Ok(());
+                }
+                context.collections.write(&namespace, &mut |sink| {
+                    batch.iter().try_for_each(|document| self.merge_one(sink, document, context))
+                })?;
+            },
+        }
+    }
+
+    fn merge_one(&self, sink: &mut dyn Sink, new: &RawDocument, context: &Context) -> Result<()> {
+        let Action::Merge { on, when_matched, when_not_matched, variables, collation } = &self.action else {
+            return Ok(());
+        };
+        let doc = Doc::from(new);
+        let mut filter = Writer::new(64);
+        for path in on {
+            let value = path.get(doc).unwrap_or(Value::Null);
+            if matches!(value, Value::Array(_) | Value::Null | Value::Undefined) {
+                return Err(QueryError::new(
+                    ErrorCode::Location51132,
+                    format!(
+                        "$merge write error: 'on' field '{path}' cannot be missing, null, undefined or an array"
+                    ),
+                ));
+            }
+            let open = filter.open_document(path.as_str().as_bytes());
+            filter.value(b"$eq", value);
+            filter.close(open);
+        }
+        let query = Query::new(Filter::parse(&filter.finish())?).collated(collation)?;
+        let rows = find_rows(sink, &query, 2)?;
+        let row = match rows.as_slice() {
+            [] => {
+                return match when_not_matched {
+                    WhenNotMatched::Insert => sink.insert(&with_id(new)?).map(drop),
+                    WhenNotMatched::Discard => Ok(()),
+                    WhenNotMatched::Fail => Err(QueryError::new(
+                        ErrorCode::MergeStageNoMatchingDocument,
+                        "$merge could not find a matching document in the target collection",
+                    )),
+                };
+            }
+            [row] => *row,
+            _ => {
+                return Err(QueryError::new(
+                    ErrorCode::Location51183,
+                    "$merge: the 'on' fields find more than one document: create a unique index on them",
+                ));
+            }
+        };
+        sink.modify(row, &mut |old| {
+            let replaced = match when_matched {
+                WhenMatched::Keep => return Ok(Change::Keep),
+                WhenMatched::Fail => {
+                    return Err(QueryError::new(
+                        ErrorCode::DuplicateKey,
+                        "$merge: a document with the same 'on' fields exists, and 'whenMatched' is 'fail'",
+                    ));
+                }
+                WhenMatched::Replace => new.to_owned(),
+                WhenMatched::Merge => merged(&[Doc::from(old), Doc::from(new)]).finish(),
+                WhenMatched::Pipeline(pipeline) => run_pipeline(pipeline, variables, old, new, context)?,
+            };
+            change_keeping_id(old, &replaced)
+        })?;
+        Ok(())
+    }
+}
+
+/// The change of `old` to `new`, which keeps the `_id`.
+fn change_keeping_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
+    let own = Doc::from(old).find(b"_id");
+    let mut out = Writer::new(new.as_bytes().len() + 16);
+    own.iter().for_each(|id| out.copy(id));
+    for element in Doc::from(new).elements() {
+        if element.name != b"_id" {
+            out.copy(&element);
+        } else if own.is_some_and(|own| crate::doc::compare::compare(own.value(), element.value()).is_ne()) {
+            return Err(QueryError::new(
+                ErrorCode::ImmutableField,
+                "$merge failed to update the matching document, did you attempt to modify the _id?",
+            ));
+        }
+    }
+    let new = crate::query::finished(out)?;
+    Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Replace(new) })
+}
+
+/// The document that the pipeline of `whenMatched` makes of `old`.
+fn run_pipeline(
+    pipeline: &Pipeline,
+    variables: &[Expr],
+    old: &RawDocument,
+    new: &RawDocument,
+    context: &Context,
+) -> Result<RawDocumentBuf> {
+    let arena = Arena::new();
+    let mut values = context.globals.values.clone();
+    let mut scope = Scope::new(Doc::from(new), &context.globals, &arena);
+    for variable in variables {
+        values.push(variable.eval(&mut scope)?.map(OwnedValue::from_value));
+    }
+    let context = context.with_globals(Globals { now: context.globals.now, values });
+    let mut found = pipeline.open_over(Box::new(VecStream::new(vec![old.to_owned()])), &context)?;
+    found.next()?.ok_or_else(|| failed("$merge: the pipeline of 'whenMatched' must give a document"))
+}
+
+struct WriteStream {
+    stage: Arc<Write>,
+    context: Context,
+    input: Option<BoxedStream>,
+}
+
+impl Stage for Write {
+    fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
+        if parser.is_nested() {
+            return Err(QueryError::new(
+                ErrorCode::Location40600,
+                format!("{} is not allowed inside of another stage's pipeline", stage.name_str()),
+            ));
+        }
+        if stage.name == b"$out" {
+            let (database, collection) = target("$out", stage.value())?;
+            return Ok(Write { database, collection, action: Action::Out });
+        }
+        const NAME: &str = "$merge";
+        let fields = match stage.value() {
+            Value::Document(doc) => doc,
+            value => {
+                let (database, collection) = target(NAME, value)?;
+                let action = Self::merge(Doc::EMPTY, parser)?;
+                return Ok(Write { database, collection, action });
+            }
+        };
+        known_fields(NAME, fields, &["into", "on", "let", "whenMatched", "whenNotMatched"])?;
+        let into = fields.get("into").ok_or_else(|| failed("$merge needs the field 'into'"))?;
+        let (database, collection) = target(NAME, into)?;
+        Ok(Write { database, collection, action: Self::merge(fields, parser)? })
+    }
+
+    fn explain(&self, _: &RawDocument) -> RawDocumentBuf {
+        let mut into = RawDocumentBuf::new();
+        if let Some(database) = &self.database {
+            into.append(cstr!("db"), database.as_str());
+        }
+        into.append(cstr!("coll"), self.collection.as_str());
+        match self.action {
+            Action::Out => rawdoc! { "$out": into },
+            Action::Merge { .. } => rawdoc! { "$merge": { "into": into } },
+        }
+    }
+
+    fn role(&self) -> Role<'_> {
+        Role::Write
+    }
+
+    fn open(
+        self: Arc<Self>,
+        input: BoxedStream,
+        _: &[PlannedStage],
+        context: &Context,
+    ) -> Result<BoxedStream> {
+        Ok(Box::new(WriteStream { stage: self, context: context.clone(), input: Some(input) }))
+    }
+}
+
+impl DocumentStream for WriteStream {
+    /// Writes all documents. The stream is empty.
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if let Some(input) = self.input.take() {
+            self.stage.run(input, &self.context)?;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,27 @@
+//! Running work on several threads.
+
+use std::thread::ScopedJoinHandle;
+
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// Calls `work` with each of `inputs` on a thread of its own, the first on the calling thread. The results have the order
+/// of `inputs`.
+pub fn run_in_parallel<T: Send, R: Send>(
+    inputs: Vec<T>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Vec<Result<R>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let mut inputs = inputs.into_iter();
+        let first = inputs.next();
+        let others: Vec<ScopedJoinHandle<'_, _>> =
+            inputs.map(|input| scope.spawn(move || work(input))).collect();
+        let mut results: Vec<Result<R>> = first.map(work).into_iter().collect();
+        results.extend(others.into_iter().map(|other| {
+            other.join().unwrap_or_else(|_| {
+                Err(QueryError::new(ErrorCode::InternalError, "a thread that read documents failed"))
+            })
+        }));
+        results
+    })
+}
