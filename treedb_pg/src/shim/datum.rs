@@ -26,6 +26,7 @@ pub(crate) enum Layout {
 
 impl Layout {
     /// The layout of a type with this `typlen` and `typbyval`.
+    #[inline]
     pub(super) fn new(len: i16, by_value: bool) -> Layout {
         match usize::try_from(len) {
             Ok(_) if by_value => Layout::Word,
@@ -55,6 +56,7 @@ impl Layout {
     }
 
     /// The layout of an attribute of a row or index entry.
+    #[inline]
     pub(super) fn of_attribute(attribute: &pg_sys::FormData_pg_attribute) -> Layout {
         Layout::new(attribute.attlen, attribute.attbyval)
     }
@@ -71,27 +73,36 @@ pub(crate) struct Datum<'m> {
 impl<'m> Datum<'m> {
     /// # Safety
     /// `raw` is a value of a type with this layout; what it points to is not written and stays allocated for `'m`.
+    #[inline]
     pub(super) unsafe fn from_raw(raw: pg_sys::Datum, layout: Layout) -> Datum<'m> {
         Datum { raw, layout, memory: PhantomData }
     }
 
+    #[inline]
     fn expect(self, layout: Layout) {
         if self.layout != layout {
-            fail(
-                SqlState::ERRCODE_DATATYPE_MISMATCH,
-                format!("expected a value stored as {layout:?}, found one stored as {:?}", self.layout),
-                "Drop functions and operator classes that declare treedb's functions with other types.",
-            );
+            self.mismatch(layout);
         }
     }
 
+    #[cold]
+    fn mismatch(self, layout: Layout) -> ! {
+        fail(
+            SqlState::ERRCODE_DATATYPE_MISMATCH,
+            format!("expected a value stored as {layout:?}, found one stored as {:?}", self.layout),
+            "Drop functions and operator classes that declare treedb's functions with other types.",
+        )
+    }
+
     /// The bits of a value passed in the word itself.
+    #[inline]
     pub(crate) fn word(self) -> usize {
         self.expect(Layout::Word);
         self.raw.value()
     }
 
     /// The bytes of a value of variable length.
+    #[inline]
     pub(crate) fn bytes(self) -> Bytes<'m> {
         self.expect(Layout::Varlena);
         let stored = self.raw.cast_mut_ptr::<pg_sys::varlena>();
@@ -176,6 +187,7 @@ impl Bytes<'_> {
 impl std::ops::Deref for Bytes<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: a plain value with a header of one or four bytes that says its length; it lives as long as the
         // datum it was read from or, copied, as long as `self`.

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use pgrx::{PgMemoryContexts, pg_sys};
 
@@ -88,12 +89,13 @@ impl Args {
         self.info
     }
 
-    /// Argument number `n`, from 0, which must be declared with one of `classes`; `None` for NULL.
-    fn get(&self, n: usize, classes: &[Class]) -> Option<pg_sys::Datum> {
-        if !self.classes.get(n).is_some_and(|class| classes.contains(class)) {
+    /// Argument number `n`, from 0, which must be declared as `class`; `None` for NULL.
+    #[inline]
+    fn get(&self, n: usize, class: Class) -> Option<pg_sys::Datum> {
+        if self.classes.get(n) != Some(&class) {
             fail(
                 SqlState::ERRCODE_INTERNAL_ERROR,
-                format!("a function read argument {n} as {classes:?}, which it does not declare"),
+                format!("a function read argument {n} as {class:?}, which it does not declare"),
                 "Report this as a bug of treedb.",
             );
         }
@@ -109,8 +111,9 @@ impl Args {
     }
 
     /// Argument number `n`, of a variable-length type; no bytes for NULL, which a strict function is not called with.
+    #[inline]
     pub(crate) fn bytes(&self, n: usize) -> Bytes<'_> {
-        match self.get(n, &[Class::Varlena]) {
+        match self.get(n, Class::Varlena) {
             // SAFETY: declared with such a type; arguments live as long as the call.
             Some(datum) => unsafe { Datum::from_raw(datum, Layout::Varlena) }.bytes(),
             None => Bytes::empty(),
@@ -119,7 +122,7 @@ impl Args {
 
     /// The elements of argument number `n`, an array; `None` for NULLs.
     pub(crate) fn elements(&self, n: usize) -> Vec<Option<Datum<'_>>> {
-        match self.get(n, &[Class::Array]) {
+        match self.get(n, Class::Array) {
             // SAFETY: declared as an array; arguments, and copies of them, live as long as the call.
             Some(datum) => unsafe { Datum::from_raw(datum, Layout::Varlena).elements() },
             None => Vec::new(),
@@ -128,7 +131,7 @@ impl Args {
 
     /// Argument number `n`, a cstring, as UTF-8.
     pub(crate) fn cstring(&self, n: usize) -> Cow<'_, str> {
-        let Some(datum) = self.get(n, &[Class::CString]) else { return Cow::Borrowed("") };
+        let Some(datum) = self.get(n, Class::CString) else { return Cow::Borrowed("") };
         // SAFETY: declared as cstring; arguments live as long as the call.
         let datum = unsafe { Datum::from_raw(datum, Layout::CString) };
         text::to_utf8(datum.cstring().to_bytes())
@@ -136,17 +139,17 @@ impl Args {
 
     /// Argument number `n`, an integer of 64 bits.
     pub(crate) fn int8(&self, n: usize) -> i64 {
-        self.get(n, &[Class::Int8]).map_or(0, |datum| datum.value() as i64)
+        self.get(n, Class::Int8).map_or(0, |datum| datum.value() as i64)
     }
 
     /// Argument number `n`, the number of an object in the catalog.
     pub(crate) fn oid(&self, n: usize) -> pg_sys::Oid {
-        pg_sys::Oid::from(self.get(n, &[Class::Oid]).map_or(0, |datum| datum.value() as u32))
+        pg_sys::Oid::from(self.get(n, Class::Oid).map_or(0, |datum| datum.value() as u32))
     }
 
     /// Argument number `n` of a receive function: all bytes that are left of a message.
     pub(crate) fn message(&self, n: usize) -> &[u8] {
-        let Some(message) = self.get(n, &[Class::Internal]) else { return &[] };
+        let Some(message) = self.get(n, Class::Internal) else { return &[] };
         // SAFETY: SQL cannot call a function with an argument of type internal; the server calls this one as the
         // receive function of a type, with a buffer whose cursor lies within its length and which outlives the call.
         unsafe {
@@ -158,6 +161,7 @@ impl Args {
     }
 
     /// Where results are allocated.
+    #[inline]
     pub(crate) fn memory(&self) -> Memory<'_> {
         // SAFETY: the server calls functions in a context that lives until their result has been used.
         unsafe { Memory::current() }
@@ -166,30 +170,32 @@ impl Args {
     /// Calls `with` with what this call site keeps from one call to the next, made by `T::default` at the first. It is
     /// `Send`, so it holds no handle of the server's, which would not outlive the statement.
     pub(crate) fn with_kept<T: Default + Send + 'static, R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
-        // Taken out of its place meanwhile: `with` may come to the same call site again.
-        let place = self.place();
-        // SAFETY: the place lives as long as the call site.
-        let kept = place.and_then(|place| unsafe { (*place).take() });
-        let mut value: Box<T> = kept.and_then(|kept| kept.downcast().ok()).unwrap_or_default();
-        let result = with(&mut value);
-        if let Some(place) = place {
-            // SAFETY: as above.
-            unsafe { *place = Some(value) };
+        if let Some(place) = self.place()
+            && let Ok(mut kept) = place.try_borrow_mut()
+        {
+            if !kept.is::<T>() {
+                *kept = Box::new(T::default());
+            }
+            if let Some(value) = kept.downcast_mut::<T>() {
+                return with(value);
+            }
         }
-        result
+        // There is no place, or this call comes from within `with` of the same call site.
+        with(&mut T::default())
     }
 
     /// Where the call site keeps a value; `None` where the server has no place for one.
-    fn place(&self) -> Option<*mut Option<Box<dyn Any>>> {
+    #[inline]
+    fn place(&self) -> Option<&RefCell<Box<dyn Any + Send>>> {
         // SAFETY: the server sets `fn_extra` to null before the first call, and only this function sets it, always
         // to a place of this type; the context lives as long as the call site, and drops the value.
         unsafe {
             let info = (*self.info).flinfo.as_mut()?;
             if info.fn_extra.is_null() {
-                let empty: Option<Box<dyn Any>> = None;
+                let empty: RefCell<Box<dyn Any + Send>> = RefCell::new(Box::new(()));
                 info.fn_extra = PgMemoryContexts::For(info.fn_mcxt).leak_and_drop_on_delete(empty).cast();
             }
-            Some(info.fn_extra.cast())
+            Some(&*info.fn_extra.cast())
         }
     }
 }

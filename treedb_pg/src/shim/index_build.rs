@@ -40,6 +40,7 @@ impl<'c> IndexRow<'c> {
     }
 
     /// The value of a column, counted from 0; `None` for NULL, or for no such column.
+    #[inline]
     pub(crate) fn value(&self, column: usize) -> Option<Datum<'c>> {
         // SAFETY: an element for each column, whose layout is that of the index's column.
         unsafe {

@@ -82,8 +82,9 @@ impl ColumnValue<'_> {
                     (pg_sys::Datum::from(place), true)
                 }
                 (ColumnValue::Fixed(bytes), Some(Layout::Fixed(16))) => {
-                    // Only read by the server, which copies it.
-                    (pg_sys::Datum::from(bytes.as_ptr().cast_mut()), false)
+                    let place = pg_sys::palloc(bytes.len()).cast::<u8>();
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+                    (pg_sys::Datum::from(place), true)
                 }
                 _ => fail(
                     SqlState::ERRCODE_DATATYPE_MISMATCH,
@@ -169,15 +170,12 @@ impl<'c> Scan<'c> {
         let mut values = [pg_sys::Datum::from(0usize); MOST];
         let mut nulls = [true; MOST];
         let mut allocated = [false; MOST];
-        // By-reference values are kept until the entry has been formed.
-        let mut kept: [Option<ColumnValue<'v>>; MOST] = [const { None }; MOST];
         // SAFETY: the description of the entry's columns, for each of which the arrays have an element of its
         // layout. The entry is copied to memory of the scan and freed, and so are values by reference.
         unsafe {
             let description = (*self.scan).xs_itupdesc;
-            for (at, (value, place)) in columns.zip(&mut kept).enumerate() {
-                *place = value;
-                let Some(value) = place.as_ref() else { continue };
+            for (at, value) in columns.enumerate() {
+                let Some(value) = value else { continue };
                 if let (Some(raw), Some(null), Some(free)) =
                     (values.get_mut(at), nulls.get_mut(at), allocated.get_mut(at))
                 {

@@ -135,6 +135,7 @@ impl<'r> Relation<'r> {
 ///
 /// # Safety
 /// `columns` is a description of columns.
+#[inline]
 pub(super) unsafe fn layout(columns: pg_sys::TupleDesc, at: usize) -> Option<Layout> {
     // SAFETY: the description has `natts` attributes.
     unsafe {
