@@ -174,7 +174,7 @@ impl DocumentStream for FoundHere {
         self.get()?.next()
     }
 
-    fn each(&mut self, visit: &mut Visit<'_>) -> Result<()> {
+    fn for_each(&mut self, visit: &mut Visitor<'_>) -> Result<()> {
         self.get()?.for_each(visit)
     }
 }
