@@ -6,7 +6,7 @@ use crate::access::Flow;
 use crate::doc::Doc;
 use crate::doc::write::Writer;
 use crate::error::Result;
-use crate::query::runs::{Keyed, Runs, size};
+use crate::query::external_sort::{Keyed, Runs, size};
 use crate::query::{Query, Sort};
 
 use super::pipeline::timed;

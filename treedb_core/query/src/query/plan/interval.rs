@@ -9,17 +9,17 @@ use std::cmp::Ordering;
 use crate::access::{KeyRange, after_prefix};
 use crate::doc::compare::class;
 use crate::doc::key::{bracket, encode_value, invert};
-use crate::doc::key_parts::{decode, encoded_length};
+use crate::doc::key_decode::{decode, encoded_length};
 use crate::doc::{Doc, Value};
 use crate::index::ordered::SortOrder;
 
-use super::filter::{Pattern, Test, Types};
+use crate::query::filter::{Pattern, Test, Types};
 
 /// Most values of an index's first field that are looked up one by one; of more, all between the first and the last
 /// are walked.
-pub(super) const MAX_POINTS: usize = 1 << 17;
+pub(in crate::query) const MAX_POINTS: usize = 1 << 17;
 /// Most ranges that conditions on several fields may multiply to; beyond it fewer fields of the index are used.
-pub(super) const MAX_RANGES: usize = 512;
+pub(in crate::query) const MAX_RANGES: usize = 512;
 
 /// A place between byte strings: before or after all those that begin with `bytes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ struct Cut {
 
 /// The encodings between two cuts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interval {
+pub(in crate::query) struct Interval {
     low: Cut,
     high: Cut,
 }
@@ -63,7 +63,7 @@ fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
 
 impl Interval {
     /// The values equal to `value`; `None` if an index cannot find all of them that way.
-    pub(super) fn equal(value: Value<'_>) -> Option<Vec<Interval>> {
+    pub(in crate::query) fn equal(value: Value<'_>) -> Option<Vec<Interval>> {
         let mut found = vec![Self::point(value)];
         match value {
             // An array is indexed by its elements: a row with this very array is under its first one, and one that
@@ -88,7 +88,7 @@ impl Interval {
     }
 
     /// The values that may pass a test; `None` if an index cannot find all of them.
-    pub(super) fn passing(test: &Test) -> Option<Vec<Interval>> {
+    pub(in crate::query) fn passing(test: &Test) -> Option<Vec<Interval>> {
         let numbers = Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1);
         match test {
             Test::Type(types) => Self::typed(*types),
@@ -160,7 +160,7 @@ impl Interval {
     }
 
     /// All of them in order and apart from each other.
-    pub(super) fn union(mut all: Vec<Interval>) -> Vec<Interval> {
+    pub(in crate::query) fn union(mut all: Vec<Interval>) -> Vec<Interval> {
         all.sort_by(Interval::order);
         let mut apart: Vec<Interval> = Vec::with_capacity(all.len());
         for interval in all {
@@ -183,7 +183,7 @@ impl Interval {
     }
 
     /// The values of `value`'s type above it, or from it on.
-    pub(super) fn above(value: Value<'_>, inclusive: bool) -> Option<Interval> {
+    pub(in crate::query) fn above(value: Value<'_>, inclusive: bool) -> Option<Interval> {
         let (_, last) = type_tags(value)?;
         Some(Interval {
             low: Cut { bytes: encoded(value), after: !inclusive },
@@ -192,7 +192,7 @@ impl Interval {
     }
 
     /// The values of `value`'s type below it, or up to it.
-    pub(super) fn below(value: Value<'_>, inclusive: bool) -> Option<Interval> {
+    pub(in crate::query) fn below(value: Value<'_>, inclusive: bool) -> Option<Interval> {
         let (first, _) = type_tags(value)?;
         Some(Interval {
             low: Cut { bytes: vec![first], after: false },
@@ -201,42 +201,42 @@ impl Interval {
     }
 
     /// What lies in both; `None` if that is nothing.
-    pub(super) fn intersect(&self, other: &Interval) -> Option<Interval> {
+    pub(in crate::query) fn intersect(&self, other: &Interval) -> Option<Interval> {
         let low = if self.low.is_before(&other.low) { &other.low } else { &self.low };
         let high = if self.high.is_before(&other.high) { &self.high } else { &other.high };
         low.is_before(high).then(|| Interval { low: low.clone(), high: high.clone() })
     }
 
     /// The least interval around all of them, which are in order.
-    pub(super) fn hull(all: &[Interval]) -> Option<Interval> {
+    pub(in crate::query) fn hull(all: &[Interval]) -> Option<Interval> {
         Some(Interval { low: all.first()?.low.clone(), high: all.last()?.high.clone() })
     }
 
     /// True if its end lies before the other's.
-    pub(super) fn ends_before(&self, other: &Interval) -> bool {
+    pub(in crate::query) fn ends_before(&self, other: &Interval) -> bool {
         self.high.is_before(&other.high)
     }
 
     /// The encoding, if the interval holds just one.
-    pub(super) fn single(&self) -> Option<&[u8]> {
+    pub(in crate::query) fn single(&self) -> Option<&[u8]> {
         (self.low.bytes == self.high.bytes && !self.low.after && self.high.after)
             .then_some(self.low.bytes.as_slice())
     }
 
     /// True if a condition bounds it at both ends, not only the type.
-    pub(super) fn is_bounded(&self) -> bool {
+    pub(in crate::query) fn is_bounded(&self) -> bool {
         self.low.bytes.len() > 1 && self.high.bytes.len() > 1
     }
 
     /// The interval as `explain` shows it: `[1, 5)`. Of numbers, whatever their kind, as doubles.
-    pub(super) fn shown(&self) -> String {
+    pub(in crate::query) fn shown(&self) -> String {
         let (open, low) = self.low.shown(true);
         let (close, high) = self.high.shown(false);
         format!("{}{low}, {high}{}", if open { '(' } else { '[' }, if close { ')' } else { ']' })
     }
 
     /// By where they begin.
-    pub(super) fn order(&self, other: &Interval) -> Ordering {
+    pub(in crate::query) fn order(&self, other: &Interval) -> Ordering {
         match (self.low.is_before(&other.low), other.low.is_before(&self.low)) {
             (true, _) => Ordering::Less,
             (_, true) => Ordering::Greater,
@@ -245,7 +245,7 @@ impl Interval {
     }
 
     /// The interval as the index has it: turned round under a descending field.
-    pub(super) fn directed(&self, direction: SortOrder) -> Interval {
+    pub(in crate::query) fn directed(&self, direction: SortOrder) -> Interval {
         match direction {
             SortOrder::Ascending => self.clone(),
             SortOrder::Descending => Interval { low: self.high.inverted(), high: self.low.inverted() },
@@ -253,7 +253,7 @@ impl Interval {
     }
 
     /// The keys that begin with `prefix` and go on with an encoding in this (directed) interval.
-    pub(super) fn range(&self, prefix: &[u8]) -> Option<KeyRange> {
+    pub(in crate::query) fn range(&self, prefix: &[u8]) -> Option<KeyRange> {
         let place = |cut: &Cut| {
             let bytes = [prefix, &cut.bytes].concat();
             if cut.after { after_prefix(&bytes) } else { Some(bytes) }

@@ -1,9 +1,9 @@
 //! From conditions to the intervals of values that they leave at a path.
 
+use super::interval::Interval;
 use crate::access::IndexInfo;
 use crate::doc::Value;
 use crate::index::ordered::KeyPart;
-use crate::query::bounds::Interval;
 use crate::query::filter::{Node, Op};
 
 /// What conditions leave for a field of an index.

@@ -1,7 +1,7 @@
 //! The different values of a field, by steps through an index on it instead of a look at every document.
 
 use crate::access::{Direction, Flow, IndexInfo, KeyRange, Source, after_prefix};
-use crate::doc::key_parts::encoded_length;
+use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, OwnedValue, Path};
 use crate::error::Result;
 use crate::index::ordered::{SortOrder, restored};

@@ -6,7 +6,7 @@ use crate::access::Row;
 use crate::doc::Fields;
 use crate::error::Result;
 
-use super::filter::Filter;
+use crate::query::filter::Filter;
 
 /// The top-level fields that are used of the documents a search finds.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,11 +9,11 @@ use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
 use crate::access::{Direction, IndexInfo, KeyRange, Source};
-use crate::doc::key_parts::encoded_length;
+use crate::doc::key_decode::encoded_length;
 use crate::index::ordered::{SortOrder, pattern_of};
 
-use super::exec::{Counters, Query};
-use super::plan::{Alternative, Path, Plan, RowSet, bounds_of};
+use crate::query::plan::{Alternative, Path, Plan, RowSet, bounds_of};
+use crate::query::{Counters, Query};
 
 /// What the documents a plan leads to are wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

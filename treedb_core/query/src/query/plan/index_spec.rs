@@ -6,7 +6,7 @@ use crate::doc::Collation;
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::ordered::{Covers, IndexDef, Partial};
 
-use super::filter::{Filter, Node, Test};
+use crate::query::filter::{Filter, Node, Test};
 
 impl Covers for Filter {
     fn covers(&self, doc: &RawDocument) -> Result<bool> {

@@ -3,7 +3,7 @@
 //! | kind | serves |
 //! |---|---|
 //! | sparse | queries from which it follows that one of its fields is there |
-//! | partial | queries from which its filter follows ([`super::implies`]) |
+//! | partial | queries from which its filter follows ([`super::implication`]) |
 //! | hashed | points of the hashed field; gives no order |
 //! | with a collation | conditions and orders of texts under the same collation; those without texts always |
 //! | wildcard | conditions on one path that nothing, null, documents and arrays do not meet; `$exists: true` |
@@ -18,30 +18,34 @@ use crate::doc::collation::holds_text;
 use crate::doc::{Collation, Path, Value};
 use crate::index::ordered::{IndexDef, KeyPart, Kind, SortOrder, Wildcard, path_prefix};
 
-use super::exec::Query;
-use super::filter::{Node, Test};
-use super::implies::{exists, implied};
+use super::implication::{exists, implied};
+use crate::query::Query;
+use crate::query::filter::{Node, Test};
 
 /// Most paths of one query that are looked up in a wildcard index.
 const MAX_PATHS: usize = 8;
 
 /// One way to use an index.
 #[derive(Debug)]
-pub(super) struct Use<'q> {
+pub(in crate::query) struct Use<'q> {
     /// The index as it is to be planned with: of a wildcard, that of one path.
-    pub(super) index: Cow<'q, IndexInfo>,
+    pub(in crate::query) index: Cow<'q, IndexInfo>,
     /// The conditions that may bound it.
-    pub(super) conditions: Vec<&'q Node>,
+    pub(in crate::query) conditions: Vec<&'q Node>,
     /// True if those are all that there are.
-    pub(super) all: bool,
+    pub(in crate::query) all: bool,
     /// The bytes in front of each of its keys.
-    pub(super) prefix: Vec<u8>,
+    pub(in crate::query) prefix: Vec<u8>,
     /// The ranges to walk, where the conditions are such that they name no values.
-    pub(super) ranges: Option<Vec<KeyRange>>,
+    pub(in crate::query) ranges: Option<Vec<KeyRange>>,
 }
 
 /// The ways to use `index` for `query`, whose conditions are `conditions`; none if it would hide documents.
-pub(super) fn uses<'q>(index: &'q IndexInfo, query: &'q Query, conditions: &[&'q Node]) -> Vec<Use<'q>> {
+pub(in crate::query) fn uses<'q>(
+    index: &'q IndexInfo,
+    query: &'q Query,
+    conditions: &[&'q Node],
+) -> Vec<Use<'q>> {
     let options = &index.def.options;
     if options.hidden {
         return Vec::new();
@@ -82,7 +86,9 @@ fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
     options.partial.as_ref().is_none_or(|partial| {
         // The filter was read for the index's collation.
         options.collation == query.collation
-            && partial.condition::<super::Filter>().is_some_and(|filter| implied(conditions, filter.root()))
+            && partial
+                .condition::<crate::query::Filter>()
+                .is_some_and(|filter| implied(conditions, filter.root()))
     })
 }
 
@@ -172,7 +178,7 @@ fn leads_to_leaves(condition: &Node) -> bool {
         Node::In { path, values } => !path.has_positions() && values.iter().all(|value| leaf(value.value())),
         Node::Folded(folded) => leads_to_leaves(folded.node()),
         Node::Value { path, test } => {
-            let whole = |types: &super::filter::Types| {
+            let whole = |types: &crate::query::filter::Types| {
                 let empty = crate::doc::Doc::EMPTY;
                 types.has(Value::Document(empty)) || types.has(Value::Array(empty))
             };

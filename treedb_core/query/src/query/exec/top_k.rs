@@ -10,15 +10,15 @@ use std::collections::BinaryHeap;
 use crate::access::{Row, RowId, Source};
 use crate::doc::compare::compare;
 use crate::doc::key::invert;
-use crate::doc::key_parts::{decode, encoded_length};
+use crate::doc::key_decode::{decode, encoded_length};
 use crate::doc::{Fields, Glance, OwnedValue, Value};
 use crate::error::Result;
 use crate::index::ordered::SortOrder;
 
-use super::exec::Query;
-use super::runs::{Keyed, size};
-use super::sort::Sort;
-use super::used::Used;
+use super::external_sort::{Keyed, size};
+use crate::query::Query;
+use crate::query::Sort;
+use crate::query::Used;
 
 /// The first rows so far.
 pub struct Top<'q> {

@@ -7,7 +7,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
-use super::expr::{Arena, Expr, Globals, Names, Scope, check_path, type_name};
+use crate::query::expr::{Arena, Expr, Globals, Names, Scope, check_path, type_name};
 
 /// A parsed change of a document's shape.
 #[derive(Debug, Clone)]

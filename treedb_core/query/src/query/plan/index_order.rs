@@ -2,7 +2,7 @@
 
 use crate::access::{Direction, IndexInfo, KeyRange};
 use crate::index::ordered::KeyPart;
-use crate::query::sort::Sort;
+use crate::query::Sort;
 
 /// Which way walking `ranges` gives the order of `sort`, if either does. `equal` fields at the front of the index
 /// have the same value in all entries of a range; `bounded` tells whether the field after them has bounds.

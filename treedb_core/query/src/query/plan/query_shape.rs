@@ -9,8 +9,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::access::{Remembered, Source};
 use crate::doc::Value;
 use crate::doc::compare::class;
-use crate::query::exec::{Counters, Query};
 use crate::query::filter::{Node, Test};
+use crate::query::{Counters, Query};
 
 use super::Path;
 use super::Plan;

@@ -14,7 +14,7 @@ const MAX_COMPILED: usize = 10 << 20;
 
 /// A pattern and its options, checked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Regular<'p> {
+pub(in crate::query) struct Regular<'p> {
     pattern: &'p str,
     options: &'p str,
 }
@@ -35,7 +35,7 @@ impl<'p> Regular<'p> {
     ///
     /// # Errors
     /// `Location51108` for an unknown option, `Location51091` for a pattern that is too long.
-    pub(super) fn new(operator: &str, pattern: &'p str, options: &'p str) -> Result<Self> {
+    pub(in crate::query) fn new(operator: &str, pattern: &'p str, options: &'p str) -> Result<Self> {
         if let Some(flag) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
             return Err(QueryError::new(
                 ErrorCode::Location51108,
@@ -56,7 +56,7 @@ impl<'p> Regular<'p> {
     ///
     /// # Errors
     /// `Location51091` for a pattern that cannot be understood, or takes too much memory.
-    pub(super) fn for_bytes(self) -> Result<regex::bytes::Regex> {
+    pub(in crate::query) fn for_bytes(self) -> Result<regex::bytes::Regex> {
         let mut builder = regex::bytes::RegexBuilder::new(self.pattern);
         let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
         built.map_err(|error| invalid(&error.to_string()))
@@ -66,14 +66,14 @@ impl<'p> Regular<'p> {
     ///
     /// # Errors
     /// As [`Self::for_bytes`].
-    pub(super) fn for_text(self) -> Result<regex::Regex> {
+    pub(in crate::query) fn for_text(self) -> Result<regex::Regex> {
         let mut builder = regex::RegexBuilder::new(self.pattern);
         let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
         built.map_err(|error| invalid(&error.to_string()))
     }
 
     /// What the pattern is made of; `None` for one that cannot be understood.
-    pub(super) fn tree(self) -> Option<Hir> {
+    pub(in crate::query) fn tree(self) -> Option<Hir> {
         let mut builder = regex_syntax::ParserBuilder::new();
         with_options!(self, builder).utf8(false).build().parse(self.pattern).ok()
     }

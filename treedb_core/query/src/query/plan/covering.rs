@@ -9,7 +9,7 @@ use bson::RawDocumentBuf;
 use crate::access::IndexInfo;
 use crate::doc::write::Writer;
 use crate::index::ordered::{SortOrder, restored};
-use crate::query::exec::Query;
+use crate::query::Query;
 
 use super::index_filter::Room;
 

@@ -7,17 +7,16 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Direction, Flow, Row, RowId, Source};
-use crate::doc::{Collation, Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
-use super::filter::Filter;
-use super::plan::{Path, Plan, review};
-use super::projection::Projection;
-use super::runs::{Keyed, Runs, size};
-use super::sort::Sort;
-use super::top::Top;
-use super::used::Used;
+use super::Counters;
+use super::external_sort::{Keyed, Runs, size};
+use super::top_k::Top;
 use super::walk::{Show, Walk};
+use crate::query::Projection;
+use crate::query::Query;
+use crate::query::filter::Filter;
+use crate::query::plan::{Path, Plan, review};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
@@ -27,97 +26,6 @@ const FEW: usize = 500;
 
 /// Rows between looks at the clock.
 const OFTEN: u64 = 64;
-
-/// A parsed search.
-#[derive(Debug, Clone)]
-pub struct Query {
-    /// Which documents.
-    pub filter: Filter,
-    /// In what order; `None` for any.
-    pub sort: Option<Sort>,
-    /// Documents left out at the front.
-    pub skip: u64,
-    /// Documents handed out at most; 0 for no limit.
-    pub limit: u64,
-    /// Which of their fields; `None` for all.
-    pub projection: Option<Projection>,
-    /// Name of the index to use, or `$natural` for none.
-    pub hint: Option<String>,
-    /// How texts compare in filter and sort, which were made for it.
-    pub collation: Collation,
-    /// Whether a sort that needs more than its memory may go on in scratch files.
-    pub spill: bool,
-    /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
-    pub used: Option<Used>,
-}
-
-impl Query {
-    /// A search for everything `filter` matches.
-    pub fn new(filter: Filter) -> Self {
-        Query {
-            filter,
-            sort: None,
-            skip: 0,
-            limit: 0,
-            projection: None,
-            hint: None,
-            collation: Collation::Simple,
-            spill: true,
-            used: None,
-        }
-    }
-
-    /// Reads filter, sort and projection as a `find` has them.
-    ///
-    /// # Errors
-    /// `BadValue` and others, each naming the field.
-    pub fn parse(
-        filter: &RawDocument,
-        sort: Option<&RawDocument>,
-        projection: Option<&RawDocument>,
-    ) -> Result<Self> {
-        let mut query = Query::new(Filter::parse(filter)?);
-        // The order of the rows is the order of a query without one.
-        let natural = |sort: &RawDocument| {
-            matches!(Doc::from(sort).get("$natural"), Some(Value::Int32(1) | Value::Int64(1)))
-        };
-        query.sort = sort.filter(|sort| !natural(sort)).map(Sort::parse).transpose()?.flatten();
-        let parse = |projection: &RawDocument| Projection::parse_for(projection, &query.filter);
-        query.projection = projection.map(parse).transpose()?.flatten();
-        Ok(query)
-    }
-
-    /// Documents at the front of its order that are all it needs.
-    pub(super) fn wanted(&self) -> usize {
-        match self.limit {
-            0 => usize::MAX,
-            limit => usize::try_from(self.skip.saturating_add(limit)).unwrap_or(usize::MAX),
-        }
-    }
-
-    /// The same query, its texts compared by `collation`.
-    ///
-    /// # Errors
-    /// None: its parts were read before.
-    pub fn collated(mut self, collation: &Collation) -> Result<Self> {
-        self.filter = self.filter.collated(collation)?;
-        self.sort = self.sort.map(|sort| sort.collated(collation));
-        self.projection = self.projection.map(|fields| fields.collated(collation)).transpose()?;
-        self.collation = collation.clone();
-        Ok(self)
-    }
-}
-
-/// Work done so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Index entries looked at.
-    pub keys_examined: u64,
-    /// Documents looked at.
-    pub docs_examined: u64,
-    /// Documents handed out.
-    pub returned: u64,
-}
 
 /// A query on its way through a source.
 #[derive(Debug)]
@@ -361,46 +269,4 @@ pub fn project(projection: Option<&Projection>, document: &RawDocument) -> Resul
         Some(projection) => projection.apply(document),
         None => Ok(document.to_owned()),
     }
-}
-
-/// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
-/// first, so that a change cannot bring a row into the walk again.
-pub fn find_rows(source: &dyn Source, query: &Query, limit: u64) -> Result<Vec<RowId>> {
-    let plan = Plan::choose(source, query)?;
-    let mut rows = Vec::new();
-    let mut walk = Walk::default();
-    walk.run(source, &plan, &query.filter, &mut Counters::default(), Show::Rows, &mut |row, _| {
-        rows.push(row);
-        Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
-    })?;
-    Ok(rows)
-}
-
-/// How many documents `query` finds, its skip and limit applied.
-pub fn count(source: &dyn Source, query: &Query) -> Result<u64> {
-    counted(source, query).map(|(_, counters)| counters.returned)
-}
-
-/// [`count`], with how they are found and the work it took. Documents are looked at only where the keys of an index do
-/// not answer for them.
-///
-/// # Errors
-/// As [`Plan::choose`].
-pub fn counted(source: &dyn Source, query: &Query) -> Result<(Plan, Counters)> {
-    let query = Query { sort: None, projection: None, ..query.clone() };
-    let plan = Plan::choose(source, &query)?;
-    let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
-    let (mut found, mut counters) = (0_u64, Counters::default());
-    let all = if query.filter.is_all() && query.hint.is_none() { source.known_rows()? } else { None };
-    if let Some(rows) = all {
-        found = rows.min(most);
-    } else {
-        Walk::default().run(source, &plan, &query.filter, &mut counters, Show::Rows, &mut |_, _| {
-            found += 1;
-            Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
-        })?;
-    }
-    review(source, &plan, &counters);
-    counters.returned = found.saturating_sub(query.skip);
-    Ok((plan, counters))
 }

@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 use crate::doc::compare::{class, compare};
 use crate::doc::{OwnedValue, Path, Value};
 
-use super::filter::{Node, Op, Test, Types};
+use crate::query::filter::{Node, Op, Test, Types};
 
 /// True if every document that meets `condition` has something at `path`.
-pub(super) fn exists(condition: &Node, path: &str) -> bool {
+pub(in crate::query) fn exists(condition: &Node, path: &str) -> bool {
     let at = |at: &Path| at.as_str() == path;
     match condition {
         Node::Compare { path, op, value } => at(path) && !null_meets(*op, value.value()),
@@ -32,7 +32,7 @@ pub(super) fn exists(condition: &Node, path: &str) -> bool {
 }
 
 /// True if every document that meets all of `conditions` meets `wanted`.
-pub(super) fn implied(conditions: &[&Node], wanted: &Node) -> bool {
+pub(in crate::query) fn implied(conditions: &[&Node], wanted: &Node) -> bool {
     if let Node::And(nodes) = wanted {
         return nodes.iter().all(|wanted| implied(conditions, wanted));
     }

@@ -2,7 +2,7 @@
 
 use bson::RawDocument;
 
-use super::def::{IndexDef, MAX_KEY_PARTS};
+use super::definition::{IndexDef, MAX_KEY_PARTS};
 use super::options::Kind;
 use super::type_bits::{mark, shortened};
 use crate::doc::{Doc, Element, Path, Value};

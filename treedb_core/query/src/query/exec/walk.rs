@@ -8,14 +8,14 @@ use roaring::RoaringTreemap;
 use crate::access::{Direction, Flow, KeyRange, Row, RowId, Source};
 use crate::error::Result;
 
-use super::exec::{Counters, Query};
-use super::filter::Filter;
-use super::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
-use super::used::{Tally, Used};
+use crate::query::filter::Filter;
+use crate::query::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
+use crate::query::{Counters, Query};
+use crate::query::{Tally, Used};
 
 /// The place of a walk between two batches.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(in crate::query) struct Walk {
     /// The range that is being walked.
     range: usize,
     /// The entry or row that was looked at last.
@@ -24,7 +24,7 @@ pub(super) struct Walk {
     /// Rows met already, where a row can be met twice.
     seen: HashSet<RowId>,
     /// There is nothing behind it.
-    pub(super) done: bool,
+    pub(in crate::query) done: bool,
     room: Room,
     tally: Tally,
     /// What is left of a plan by sets of rows, once they are made.
@@ -55,7 +55,7 @@ struct Rows {
 
 /// What a walk shows of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Show<'f> {
+pub(in crate::query) enum Show<'f> {
     /// Where it is.
     Rows,
     /// Its document.
@@ -78,11 +78,11 @@ impl Show<'_> {
 }
 
 /// What is shown of each matching row.
-pub(super) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
+pub(in crate::query) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
 
 impl Walk {
     /// [`Walk::run`] for those who want the documents.
-    pub(super) fn documents(
+    pub(in crate::query) fn documents(
         &mut self,
         source: &dyn Source,
         plan: &Plan,
@@ -98,7 +98,7 @@ impl Walk {
     }
 
     /// Shows `visit` the matching rows from the place of the last call on, in the plan's order, until it says stop.
-    pub(super) fn run(
+    pub(in crate::query) fn run(
         &mut self,
         source: &dyn Source,
         plan: &Plan,

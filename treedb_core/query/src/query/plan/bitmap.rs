@@ -5,7 +5,7 @@
 //! the rows.
 
 use crate::access::Source;
-use crate::query::exec::Query;
+use crate::query::Query;
 use crate::query::filter::Node;
 
 use super::candidate::{Candidate, candidates, concerned};

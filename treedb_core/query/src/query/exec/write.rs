@@ -9,8 +9,8 @@ use crate::access::{Change, Sink};
 use crate::doc::with_id;
 use crate::error::{ErrorCode, QueryError, Result};
 
-use super::exec::{Query, find_rows};
-use super::update::Update;
+use crate::query::update::Update;
+use crate::query::{Query, find_rows};
 
 /// What an update did.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -10,7 +10,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, MAX_DEPTH, Value, validate};
 use crate::error::{ErrorCode, QueryError, Result};
 
-use super::filter::Filter;
+use crate::query::filter::Filter;
 
 /// A parsed projection.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +188,7 @@ impl Projection {
 
     /// The paths whose values are all that is handed out, `_id` first if it is one of them; `None` if that is not a list
     /// of paths.
-    pub(super) fn kept(&self) -> Option<Vec<String>> {
+    pub(in crate::query) fn kept(&self) -> Option<Vec<String>> {
         fn collect(fields: &Fields, way: &str, paths: &mut Vec<String>) -> Option<()> {
             for (name, named) in &fields.0 {
                 match named {
