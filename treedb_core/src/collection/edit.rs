@@ -31,8 +31,6 @@ pub(crate) struct Edit<'a> {
     pub(crate) meta: Arc<Meta>,
     /// What is to be recorded of it; `None` if nothing is.
     pub(crate) pending: Option<Pending>,
-    /// See [`Sink::replacing`].
-    pub(crate) replaces: bool,
 }
 
 impl<'a> Edit<'a> {
@@ -191,10 +189,6 @@ impl Source for Edit<'_> {
 }
 
 impl Sink for Edit<'_> {
-    fn replacing(&mut self, whole: bool) {
-        self.replaces = whole;
-    }
-
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
@@ -212,13 +206,15 @@ impl Sink for Edit<'_> {
         let Some(old) = (View { reads: &*self.txn, meta: &self.meta }).document(id)? else {
             return Ok(false);
         };
-        match change(&old)? {
+        let change = change(&old)?;
+        let whole = matches!(change, Change::Replace(_));
+        match change {
             Change::Keep => {}
-            Change::Replace(new) => {
+            Change::Replace(new) | Change::Update(new) => {
                 check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
                 let changes = self.changes(Some(id), Some(&old), Some(&new))?;
                 if let Some(pending) = &mut self.pending {
-                    pending.update(id, &old, &new, self.replaces);
+                    pending.update(id, &old, &new, whole);
                 }
                 self.store(&new, |txn, rows, bytes| txn.put_row(rows, id.0, bytes))?;
                 self.apply(id, changes)?;

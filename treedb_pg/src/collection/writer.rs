@@ -378,7 +378,7 @@ impl Sink for Writer {
         let Some(bytes) = self.old.document(&self.reader.table) else { return Ok(false) };
         match change(bson::document(&bytes))? {
             Change::Keep => {}
-            Change::Replace(document) => self.store(Some(&document), |this| {
+            Change::Replace(document) | Change::Update(document) => self.store(Some(&document), |this| {
                 this.compose(true, &document);
                 // SAFETY: the old slot holds the locked version, the new one the row in its place.
                 unsafe {

@@ -255,8 +255,11 @@ pub trait Source {
 pub enum Change {
     /// Leave it.
     Keep,
-    /// Store this document in its place. It has the same `_id`.
+    /// Store this document in its place: the request replaced the whole document. It has the same `_id`.
     Replace(RawDocumentBuf),
+    /// Store this document in its place: the request changed some of its fields. It has the same `_id`. An owner that
+    /// keeps a log of changes records the two kinds differently.
+    Update(RawDocumentBuf),
     /// Delete it.
     Delete,
 }
@@ -275,10 +278,6 @@ pub trait Sink: Source {
     fn insert_all(&mut self, _docs: &[&RawDocument]) -> Result<bool> {
         Ok(false)
     }
-
-    /// Tells whether the documents that take the place of others from now on were asked for as a whole, and not as
-    /// changes of parts: an owner that keeps a log of changes tells the two apart.
-    fn replacing(&mut self, _whole: bool) {}
 
     /// Shows the current version of the row at `id` to `change` and carries out what it returns. False if there is
     /// no such row (any more). Where others may have changed the row since the snapshot, the owner locks it and

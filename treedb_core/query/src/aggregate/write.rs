@@ -265,7 +265,7 @@ fn same_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
         }
     }
     let new = crate::query::finished(out)?;
-    Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Replace(new) })
+    Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Update(new) })
 }
 
 /// What a pipeline makes of the document that is there.

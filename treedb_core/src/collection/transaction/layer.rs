@@ -262,8 +262,6 @@ pub(super) struct Writing<'a> {
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
     pub(super) bytes: &'a mut usize,
-    /// See [`Sink::replacing`].
-    pub(super) replaces: bool,
 }
 
 impl Writing<'_> {
@@ -363,10 +361,6 @@ impl Sink for Writing<'_> {
         Ok(row)
     }
 
-    fn replacing(&mut self, whole: bool) {
-        self.replaces = whole;
-    }
-
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
         let mut old: Option<RawDocumentBuf> = None;
         self.layer().fetch(id, &mut |document| {
@@ -374,9 +368,11 @@ impl Sink for Writing<'_> {
             Ok(())
         })?;
         let Some(old) = old else { return Ok(false) };
-        let new = match change(&old)? {
+        let change = change(&old)?;
+        let whole = matches!(change, Change::Replace(_));
+        let new = match change {
             Change::Keep => return Ok(true),
-            Change::Replace(new) => Some(new),
+            Change::Replace(new) | Change::Update(new) => Some(new),
             Change::Delete => None,
         };
         if !self.overlay.rows.contains_key(&id.0) {
@@ -398,7 +394,6 @@ impl Sink for Writing<'_> {
         self.overlay.rows.insert(id.0, new.clone());
         match new {
             Some(new) => {
-                let whole = self.replaces;
                 self.note(entries + 2 * new.as_bytes().len(), Op::Replace { row: id, document: new, whole })?;
             }
             None => {

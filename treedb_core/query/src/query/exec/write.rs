@@ -47,12 +47,12 @@ pub fn update(
     };
     let update = collated.as_ref().unwrap_or(update);
     let mut done = Updated::default();
-    sink.replacing(update.is_replacement());
+    let change = if update.is_replacement() { Change::Replace } else { Change::Update };
     done.matched =
         change_rows(sink, query, u64::from(!multi), &mut |old| match update.apply(old, &query.filter)? {
             Some(new) => {
                 done.modified += 1;
-                Ok(Change::Replace(new))
+                Ok(change(new))
             }
             None => Ok(Change::Keep),
         })?;
