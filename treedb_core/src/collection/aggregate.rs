@@ -8,7 +8,7 @@ use std::time::Instant;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::access::{Flow, Source};
-use treedb_query::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Scratch, Stream, Visit, World};
+use treedb_query::aggregate::{Context, Docs, Equal, List, MEMORY, Pipeline, Stream, TempFile, Visit, World};
 use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
@@ -145,9 +145,15 @@ impl Native {
 
     fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
         match (self.seen(namespace.as_str())?, query) {
-            (Some(seen), Some(query)) => Plan::choose(&seen.through(&*locked(&self.reads)), &query).map(Some),
+            (Some(seen), Some(query)) => self.choose(&seen, &query).map(Some),
             _ => Ok(None),
         }
+    }
+
+    fn choose(&self, seen: &Seen, query: &Query) -> Result<Plan> {
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        Plan::choose(&layer, &layer.context(), query)
     }
 
     /// How a search is carried out, as `explain` shows it.
@@ -157,7 +163,7 @@ impl Native {
         };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
-        let plan = Plan::choose(&layer, query)?;
+        let plan = Plan::choose(&layer, &layer.context(), query)?;
         Ok(explain::query_planner(&layer, namespace.as_str(), query, &plan, Wanted::Documents))
     }
 
@@ -194,7 +200,8 @@ impl Stream for Rows {
         while self.batch.is_wanting() {
             let Rows { reads, seen, execution, batch, work, told } = self;
             let reads = locked(reads);
-            batch.fetch(execution, &seen.through(&*reads))?;
+            let layer = seen.through(&*reads);
+            batch.fetch(execution, &layer, &layer.context())?;
             work.add(execution.counters(), told);
         }
         Ok(self.batch.ready.pop_front())
@@ -210,7 +217,8 @@ impl Stream for Rows {
             self.batch.more = false;
             // Others of the snapshot's readers go on meanwhile, those that `visit` asks among them.
             let reads = Beside::new(&self.reads);
-            self.execution.lend(&self.seen.through(&reads), visit)?;
+            let layer = self.seen.through(&reads);
+            self.execution.lend(&layer, &layer.context(), visit)?;
             self.work.add(self.execution.counters(), &mut self.told);
         }
         Ok(())
@@ -245,7 +253,11 @@ impl Equal for ByValue {
 impl World for Native {
     fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
         let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
-        let execution = Execution::new(&seen.through(&*locked(&self.reads)), query)?;
+        let execution = {
+            let reads = locked(&self.reads);
+            let layer = seen.through(&*reads);
+            Execution::new(&layer, &layer.context(), query)?
+        };
         let (reads, work) = (Arc::clone(&self.reads), Arc::clone(&self.work));
         let told = Counters::default();
         Ok(Box::new(Rows { reads, seen, execution, batch: Batch::begun(), work, told }))
@@ -264,7 +276,7 @@ impl World for Native {
         if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &query)?.path == treedb_query::query::Path::Rows {
+            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::Rows {
                 let cuts = Cuts::of(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(cuts) = cuts {
@@ -296,7 +308,7 @@ impl World for Native {
             let found = rows.saturating_sub(query.skip);
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }
-        treedb_query::query::count(&layer, &query)
+        treedb_query::query::count(&layer, &layer.context(), &query)
     }
 
     fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
@@ -310,13 +322,13 @@ impl World for Native {
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
-        let plan = Plan::choose(&seen.through(&*locked(&self.reads)), query)?;
+        let plan = self.choose(&seen, query)?;
         Ok(plan.path != treedb_query::query::Path::Rows)
     }
 
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
-        Ok(!Plan::choose(&seen.through(&*locked(&self.reads)), query)?.sort_in_memory)
+        Ok(!self.choose(&seen, query)?.sort_in_memory)
     }
 
     fn change(&self, namespace: &str, work: &mut treedb_query::aggregate::Work<'_>) -> Result<()> {
@@ -358,8 +370,8 @@ impl World for Native {
         Ok(meta.indexes.iter().map(|index| shown(&index.def, index.building.is_some())).collect())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
-        Ok(self.db.inner.store.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
+    fn scratch(&self) -> Result<Option<Box<dyn TempFile>>> {
+        Ok(self.db.inner.store.scratch()?.map(|file| Box::new(file) as Box<dyn TempFile>))
     }
 }
 
@@ -420,7 +432,7 @@ impl Database {
             Arc::new(Native { db: self.clone(), reads, changed, durability: request.durability, work });
         let collation = match (request.collation.as_deref(), world.seen(namespace.as_str())?) {
             (Some(named), _) => Collation::parse(named)?,
-            (None, Some(seen)) => seen.through(&*locked(&world.reads)).collation().clone(),
+            (None, Some(seen)) => seen.through(&*locked(&world.reads)).context().collation.clone(),
             (None, None) => Collation::Simple,
         };
         let (names, globals) = variables(request, collation)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::Source;
+use treedb_query::access::QueryContext;
 use treedb_query::error::Result;
 use treedb_query::query::{Counters, Execution, Plan, Query};
 use treedb_storage::kv::ReadTxn;
@@ -61,7 +61,8 @@ impl Cursor {
 
     /// Plans `query` over the collection in `reads`.
     pub(crate) fn open(reads: ReadTxn, meta: Arc<Meta>, query: Query) -> Result<Self> {
-        let execution = Execution::new(&View { reads: &reads, meta: &meta }, query)?;
+        let view = View { reads: &reads, meta: &meta };
+        let execution = Execution::new(&view, &view.context(), query)?;
         let walk = Box::new(Walk { reads, meta, execution });
         Ok(Cursor { state: State::Walk(walk), batch: Batch::begun() })
     }
@@ -77,7 +78,8 @@ impl Cursor {
 
     /// Plans `query` over the collection as it was.
     pub(super) fn open_past(reads: ReadTxn, meta: Arc<Meta>, past: Past, query: Query) -> Result<Self> {
-        let execution = Execution::new(&PastView { reads: &reads, meta: &meta, past: &past }, query)?;
+        let view = PastView { reads: &reads, meta: &meta, past: &past };
+        let execution = Execution::new(&view, &QueryContext::default(), query)?;
         let state = State::Past(Box::new(Walk { reads, meta, execution }), Box::new(past));
         Ok(Cursor { state, batch: Batch::begun() })
     }
@@ -122,11 +124,16 @@ impl Cursor {
                 State::Nothing | State::One(_) => return Ok(()),
             };
             let Walk { reads, meta, execution } = &mut **walk;
-            let source: &dyn Source = match past {
-                None => &View { reads: &*reads, meta },
-                Some(past) => &PastView { reads, meta, past },
-            };
-            self.batch.fetch(execution, source)?;
+            match past {
+                None => {
+                    let view = View { reads: &*reads, meta };
+                    self.batch.fetch(execution, &view, &view.context())?;
+                }
+                Some(past) => {
+                    let view = PastView { reads, meta, past };
+                    self.batch.fetch(execution, &view, &QueryContext::default())?;
+                }
+            }
         }
         Ok(())
     }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use treedb_query::access::{Change, IndexInfo, PlanMemory, RowId, Sink, Source, forward_source};
-use treedb_query::doc::Collation;
+use treedb_query::access::{Change, ReadWritten, RowId, Sink};
 use treedb_query::error::Result;
 use treedb_storage::kv::{Reads, Table, WriteTxn};
 
@@ -172,23 +171,12 @@ fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -
     Ok(())
 }
 
-impl Source for Edit<'_> {
-    fn indexes(&self) -> &[IndexInfo] {
-        &self.meta.infos
-    }
-
-    forward_source!(self => self.view());
-
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        Some(&self.meta.plans)
-    }
-
-    fn collation(&self) -> &Collation {
-        &self.meta.collation
-    }
-}
-
 impl Sink for Edit<'_> {
+    fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
+        let view = self.view();
+        read(&view, &view.context())
+    }
+
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;

@@ -29,7 +29,10 @@ pub(super) fn first(
     let source = seen.through(&beside);
     let clock = || Clock::new(context.until);
     let spans = match seen.unchanged() {
-        Some(meta) if context.threads != Some(1) && Plan::choose(&source, &query)?.path == Path::Rows => {
+        Some(meta)
+            if context.threads != Some(1)
+                && Plan::choose(&source, &source.context(), &query)?.path == Path::Rows =>
+        {
             let view = View { reads: &beside, meta };
             Cuts::of(&view, context.threads, true)?.map(|cuts| cuts.spans(reads, meta, work))
         }
@@ -59,9 +62,10 @@ pub(super) fn first(
             all.map_or(Ok(None), |all| all.documents(&source, context.memory))?
         }
         None => {
-            let mut execution = Execution::new(&source, query)?.with_sort_memory(context.memory);
+            let mut execution =
+                Execution::new(&source, &source.context(), query)?.with_sort_memory(context.memory);
             let clock = clock();
-            let found = execution.first(&source, &mut || clock.look())?;
+            let found = execution.first(&source, &source.context(), &mut || clock.look())?;
             work.add(execution.counters(), &mut Counters::default());
             found
         }

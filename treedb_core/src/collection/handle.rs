@@ -162,7 +162,8 @@ impl Collection {
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
         match self.snapshot()? {
             Some((reads, meta)) => {
-                count(&View { reads: &reads, meta: &meta }, &query.under(&meta.collation)?)
+                let view = View { reads: &reads, meta: &meta };
+                count(&view, &view.context(), &query.under(&meta.collation)?)
             }
             None => Ok(0),
         }
@@ -226,15 +227,15 @@ impl Collection {
         if counting {
             (query.sort, query.projection) = (None, None);
         }
-        let plan = Plan::choose(&view, &query)?;
+        let plan = Plan::choose(&view, &view.context(), &query)?;
         let planner = explain::query_planner(&view, self.namespace.as_str(), &query, &plan, wanted);
         let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
         if execute {
             let counters = match wanted {
-                Wanted::Count => counted(&view, &query)?.1,
+                Wanted::Count => counted(&view, &view.context(), &query)?.1,
                 Wanted::Documents => {
-                    let mut execution = Execution::new(&view, query.clone())?;
-                    execution.run(&view, &mut |_| Flow::Continue(()))?;
+                    let mut execution = Execution::new(&view, &view.context(), query.clone())?;
+                    execution.run(&view, &view.context(), &mut |_| Flow::Continue(()))?;
                     execution.counters()
                 }
             };

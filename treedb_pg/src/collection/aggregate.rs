@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ::bson::{RawDocumentBuf, rawdoc};
 use pgrx::pg_sys;
-use treedb_query::access::{Flow, Scratch, Source};
+use treedb_query::access::{Flow, QueryContext, Source, TempFile};
 use treedb_query::aggregate::{Context, Docs, List, MEMORY, Pipeline, Stream, Visit, Work, World};
 use treedb_query::query::expr::{Globals, Names};
 use treedb_query::query::{Execution, Path, Plan, Query, Result};
@@ -97,7 +97,9 @@ impl Tables {
     }
 
     fn plan(namespace: &str, query: &Query) -> Result<Option<Plan>> {
-        Self::reader(namespace)?.map(|reader| Plan::choose(&reader, query)).transpose()
+        Self::reader(namespace)?
+            .map(|reader| Plan::choose(&reader, &QueryContext::default(), query))
+            .transpose()
     }
 
     fn existing(namespace: &str) -> Result<Reader> {
@@ -111,7 +113,7 @@ impl Tables {
 impl World for Tables {
     fn find(&self, namespace: &str, query: Query) -> Result<Docs> {
         let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(List::new(Vec::new()))) };
-        let execution = Execution::new(&reader, query)?;
+        let execution = Execution::new(&reader, &QueryContext::default(), query)?;
         Ok(Box::new(Found { reader, execution, ready: VecDeque::new(), more: true }))
     }
 
@@ -144,7 +146,7 @@ impl World for Tables {
         Ok(shown.collect())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
+    fn scratch(&self) -> Result<Option<Box<dyn TempFile>>> {
         Ok(None)
     }
 }
@@ -166,7 +168,7 @@ impl Stream for Found {
             let Found { reader, execution, ready, more } = self;
             // Nothing is handed out behind an error.
             *more = false;
-            *more = execution.run(reader, &mut |document| {
+            *more = execution.run(reader, &QueryContext::default(), &mut |document| {
                 ready.push_back(document);
                 if ready.len() < BATCH { Flow::Continue(()) } else { Flow::Break(()) }
             })?;
@@ -182,7 +184,7 @@ impl Stream for Found {
         }
         if self.more {
             self.more = false;
-            self.execution.lend(&self.reader, visit)?;
+            self.execution.lend(&self.reader, &QueryContext::default(), visit)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
 use pgrx::pg_sys;
-use treedb_query::access::{Direction, Flow, Source};
+use treedb_query::access::{Direction, Flow, QueryContext, Source};
 use treedb_query::query::{Execution, Path, Query, count};
 
 use super::options::Options;
@@ -27,8 +27,8 @@ pg_function! {
     fn treedb_find(args) {
         let mut rows = Rows::begin(args.raw(), true);
         let (reader, query) = asked(&args, &["sort", "projection", "skip", "limit", "hint"]);
-        let mut execution = accept(Execution::new(&reader, query));
-        accept(execution.run(&reader, &mut |document| {
+        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
+        accept(execution.run(&reader, &QueryContext::default(), &mut |document| {
             let datum = bson::datum(&document);
             rows.put([Some(datum)]);
             // SAFETY: the store has its own copy.
@@ -43,7 +43,7 @@ pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args) {
         let (reader, query) = asked(&args, &["skip", "limit", "hint"]);
-        pg_sys::Datum::from(accept(count(&reader, &query)) as i64)
+        pg_sys::Datum::from(accept(count(&reader, &QueryContext::default(), &query)) as i64)
     }
 }
 
@@ -51,8 +51,8 @@ pg_function! {
     /// `treedb.explain(collection, filter, options)`: how the query is carried out, and the work it took.
     fn treedb_explain(args) {
         let (reader, query) = asked(&args, &["sort", "projection", "skip", "limit", "hint"]);
-        let mut execution = accept(Execution::new(&reader, query));
-        accept(execution.run(&reader, &mut |_| Flow::Continue(())));
+        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
+        accept(execution.run(&reader, &QueryContext::default(), &mut |_| Flow::Continue(())));
         let plan = execution.plan();
         let mut shown = match &plan.path {
             Path::Nothing => rawdoc! { "path": "nothing" },

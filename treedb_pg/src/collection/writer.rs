@@ -11,9 +11,7 @@ use std::panic::AssertUnwindSafe;
 use ::bson::RawDocument;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
-use treedb_query::access::{
-    Change, Direction, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow,
-};
+use treedb_query::access::{Change, QueryContext, ReadWritten, RowId, Sink};
 use treedb_query::query::Result;
 
 use super::reader::{Reader, Slot, address, row_id};
@@ -329,36 +327,11 @@ unsafe fn palloc_node<T>(tag: pg_sys::NodeTag) -> *mut T {
     }
 }
 
-impl Source for Writer {
-    fn indexes(&self) -> &[IndexInfo] {
-        self.reader.indexes()
-    }
-
-    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        self.reader.fetch(id, visit)
-    }
-
-    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.reader.scan(direction, after, visit)
-    }
-
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        self.reader.index_range(index, range, direction, after, visit)
-    }
-
-    fn estimated_rows(&self) -> u64 {
-        self.reader.estimated_rows()
-    }
-}
-
 impl Sink for Writer {
+    fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
+        read(&self.reader, &QueryContext::default())
+    }
+
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         self.store(Some(doc), |this| {
             this.compose(false, doc);

@@ -111,7 +111,7 @@ fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
                 .filter(|doc| naive::matches(doc, &folded_filter))
                 .map(|doc| doc.get_i32("_id").unwrap())
                 .collect();
-            let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
+            let plan = Execution::new(&source, &source.context(), query.clone()).unwrap().plan().clone();
             let context = || format!("{filter} {collation:?}\n{plan:?}\n{:?}", source.indexes());
             let found = run(&source, query.clone(), &mut rng).unwrap();
             assert_eq!(ids(&found), wanted, "{}", context());

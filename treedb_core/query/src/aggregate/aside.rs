@@ -5,7 +5,7 @@
 //! accumulator `k`, its sort key, if it sorts, and its argument: `v`, or `m` if that is missing. Records of one key stay
 //! in one file and in their order.
 
-use crate::access::Scratch;
+use crate::access::TempFile;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Elements, Value};
 use crate::error::Result;
@@ -28,7 +28,7 @@ impl Aside {
         hash: u64,
         key: &[u8],
         record: &[u8],
-        scratch: impl FnOnce() -> Result<Box<dyn Scratch>>,
+        scratch: impl FnOnce() -> Result<Box<dyn TempFile>>,
     ) -> Result<()> {
         self.files.resize_with(FILES as usize, || None);
         // Other bits than those that lead to a slot of a table of any but the largest size.

@@ -50,7 +50,7 @@ mod window;
 mod world;
 mod write;
 
-pub use crate::access::Scratch;
+pub use crate::access::TempFile;
 pub use parallel::spread;
 pub use pipeline::{MAX_STAGES, Pipeline};
 pub use stream::Clock;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Scratch, Sink};
+use crate::access::{Sink, TempFile};
 use crate::doc::{Fields, Path, Value};
 use crate::error::Result;
 use crate::query::Query;
@@ -131,7 +131,7 @@ pub trait World: Send + Sync {
     ///
     /// # Errors
     /// `OutOfDiskSpace` and others of the device.
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>>;
+    fn scratch(&self) -> Result<Option<Box<dyn TempFile>>>;
 }
 
 /// What all stages of one run share.
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Context {
 
 impl Context {
     /// A scratch file, or the refusal of `what` where there is none.
-    pub(crate) fn scratch(&self, what: &str) -> Result<Box<dyn Scratch>> {
+    pub(crate) fn scratch(&self, what: &str) -> Result<Box<dyn TempFile>> {
         let refused = || super::too_much_memory(what, self.memory);
         if !self.spill {
             return Err(refused());

@@ -210,7 +210,11 @@ impl Write {
             filter.close(open);
         }
         let query = Query::new(Filter::parse(&filter.finish())?).collated(collation)?;
-        let rows = find_rows(sink, &query, 2)?;
+        let mut rows = Vec::new();
+        sink.read(&mut |source, context| {
+            rows = find_rows(source, context, &query, 2)?;
+            Ok(())
+        })?;
         let row = match rows.as_slice() {
             [] => {
                 return match unmatched {

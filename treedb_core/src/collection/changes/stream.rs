@@ -438,7 +438,7 @@ impl World for Alone {
         Ok(Vec::new())
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn treedb_query::aggregate::Scratch>>> {
+    fn scratch(&self) -> Result<Option<Box<dyn treedb_query::aggregate::TempFile>>> {
         Ok(None)
     }
 }

@@ -1,6 +1,6 @@
 //! Counting the documents that match, and collecting the ids of their rows.
 
-use crate::access::{Flow, RowId, Source};
+use crate::access::{Flow, QueryContext, RowId, Source};
 use crate::error::Result;
 use crate::query::Query;
 use crate::query::plan::{Plan, review};
@@ -10,8 +10,13 @@ use super::walk::{Show, Walk};
 
 /// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
 /// first, so that a change cannot bring a row into the walk again.
-pub fn find_rows(source: &dyn Source, query: &Query, limit: u64) -> Result<Vec<RowId>> {
-    let plan = Plan::choose(source, query)?;
+pub fn find_rows(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    query: &Query,
+    limit: u64,
+) -> Result<Vec<RowId>> {
+    let plan = Plan::choose(source, context, query)?;
     let mut rows = Vec::new();
     let mut walk = Walk::default();
     walk.run(source, &plan, &query.filter, &mut Counters::default(), Show::Rows, &mut |row, _| {
@@ -22,8 +27,8 @@ pub fn find_rows(source: &dyn Source, query: &Query, limit: u64) -> Result<Vec<R
 }
 
 /// How many documents `query` finds, its skip and limit applied.
-pub fn count(source: &dyn Source, query: &Query) -> Result<u64> {
-    counted(source, query).map(|(_, counters)| counters.returned)
+pub fn count(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<u64> {
+    counted(source, context, query).map(|(_, counters)| counters.returned)
 }
 
 /// [`count`], with how they are found and the work it took. Documents are looked at only where the keys of an index do
@@ -31,9 +36,9 @@ pub fn count(source: &dyn Source, query: &Query) -> Result<u64> {
 ///
 /// # Errors
 /// As [`Plan::choose`].
-pub fn counted(source: &dyn Source, query: &Query) -> Result<(Plan, Counters)> {
+pub fn counted(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<(Plan, Counters)> {
     let query = Query { sort: None, projection: None, ..query.clone() };
-    let plan = Plan::choose(source, &query)?;
+    let plan = Plan::choose(source, context, &query)?;
     let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
     let (mut found, mut counters) = (0_u64, Counters::default());
     let all = if query.filter.is_all() && query.hint.is_none() { source.known_rows()? } else { None };
@@ -45,7 +50,7 @@ pub fn counted(source: &dyn Source, query: &Query) -> Result<(Plan, Counters)> {
             Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
         })?;
     }
-    review(source, &plan, &counters);
+    review(context, &plan, &counters);
     counters.returned = found.saturating_sub(query.skip);
     Ok((plan, counters))
 }

@@ -6,7 +6,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Direction, Flow, Row, RowId, Source};
+use crate::access::{Direction, Flow, QueryContext, Row, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use super::Counters;
@@ -43,8 +43,8 @@ pub struct Execution {
 
 impl Execution {
     /// Plans `query` over `source`.
-    pub fn new(source: &dyn Source, query: Query) -> Result<Self> {
-        let plan = Plan::choose(source, &query)?;
+    pub fn new(source: &dyn Source, context: &QueryContext<'_>, query: Query) -> Result<Self> {
+        let plan = Plan::choose(source, context, &query)?;
         let to_skip = query.skip;
         Ok(Execution {
             query,
@@ -70,9 +70,14 @@ impl Execution {
     /// Hands documents to `take` until it says stop or there are no more. True if there may be more.
     ///
     /// `source` is the one the execution was made over, or another view of the same snapshot.
-    pub fn run(&mut self, source: &dyn Source, take: &mut dyn FnMut(RawDocumentBuf) -> Flow) -> Result<bool> {
+    pub fn run(
+        &mut self,
+        source: &dyn Source,
+        context: &QueryContext<'_>,
+        take: &mut dyn FnMut(RawDocumentBuf) -> Flow,
+    ) -> Result<bool> {
         if self.plan.sort_in_memory {
-            return self.run_sorted(source, take);
+            return self.run_sorted(source, context, take);
         }
         let Execution { query, plan, walk, to_skip, counters, .. } = self;
         if query.limit > 0 && counters.returned >= query.limit {
@@ -89,7 +94,7 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
-        review(source, plan, counters);
+        review(context, plan, counters);
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
@@ -100,11 +105,12 @@ impl Execution {
     pub fn lend(
         &mut self,
         source: &dyn Source,
+        context: &QueryContext<'_>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
         if self.plan.sort_in_memory || self.query.projection.is_some() {
             let mut failed = None;
-            self.run(source, &mut |document| {
+            self.run(source, context, &mut |document| {
                 visit(&document).unwrap_or_else(|error| {
                     failed = Some(error);
                     Flow::Break(())
@@ -127,7 +133,7 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
-        review(source, plan, counters);
+        review(context, plan, counters);
         Ok(())
     }
 
@@ -139,11 +145,12 @@ impl Execution {
     fn run_sorted(
         &mut self,
         source: &dyn Source,
+        context: &QueryContext<'_>,
         take: &mut dyn FnMut(RawDocumentBuf) -> Flow,
     ) -> Result<bool> {
         let mut sorted = match self.sorted.take() {
             Some(sorted) => sorted,
-            None => self.sort(source)?,
+            None => self.sort(source, context)?,
         };
         let Execution { query, counters, .. } = self;
         let wanted = |returned: u64| query.limit == 0 || returned < query.limit;
@@ -161,14 +168,14 @@ impl Execution {
     }
 
     /// The answer in order, without what is skipped.
-    fn sort(&mut self, source: &dyn Source) -> Result<Runs> {
-        let mut runs = match self.first(source, &mut || Ok(()))? {
+    fn sort(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
+        let mut runs = match self.first(source, context, &mut || Ok(()))? {
             Some(first) => {
                 let mut runs = Runs::default();
                 runs.end(first)?;
                 runs
             }
-            None => self.all(source)?,
+            None => self.all(source, context)?,
         };
         for _ in 0..self.query.skip {
             if runs.next()?.is_none() {
@@ -186,6 +193,7 @@ impl Execution {
     pub fn first(
         &mut self,
         source: &dyn Source,
+        context: &QueryContext<'_>,
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Vec<Keyed>>> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
@@ -215,14 +223,14 @@ impl Execution {
         }
         let found = if fits { top.documents(source, *sort_memory)? } else { None };
         match &found {
-            Some(_) => review(source, plan, counters),
+            Some(_) => review(context, plan, counters),
             None => (*walk, *counters) = (Walk::default(), begun),
         }
         Ok(found)
     }
 
     /// All documents of the answer; beyond the memory there is they go to scratch files.
-    fn all(&mut self, source: &dyn Source) -> Result<Runs> {
+    fn all(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
         let mut runs = Runs::default();
         let Some(sort) = &query.sort else { return Ok(runs) };
@@ -240,7 +248,7 @@ impl Execution {
                 bytes = all.iter().map(|(key, document)| size(key, document)).sum();
             }
             if bytes > *sort_memory {
-                let file = if query.spill { source.scratch()? } else { None };
+                let file = if query.spill { context.temp_file()? } else { None };
                 let Some(file) = file else {
                     return Err(QueryError::new(
                         ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
@@ -256,7 +264,7 @@ impl Execution {
             }
             Ok(Flow::Continue(()))
         })?;
-        review(source, plan, counters);
+        review(context, plan, counters);
         in_order(&mut all);
         runs.end(all)?;
         Ok(runs)

@@ -2,7 +2,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::Scratch;
+use crate::access::TempFile;
 use crate::error::Result;
 
 use super::spill::{SpillReader, SpillWriter};
@@ -56,7 +56,7 @@ impl Runs {
     pub(crate) fn spill(
         &mut self,
         sorted: impl Iterator<Item = Keyed>,
-        file: Box<dyn Scratch>,
+        file: Box<dyn TempFile>,
     ) -> Result<()> {
         let mut file = SpillWriter::new(file);
         for (key, document) in sorted {

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 
-use crate::access::Scratch;
+use crate::access::TempFile;
 use crate::error::{ErrorCode, QueryError, Result};
 
 fn device(error: std::io::Error) -> QueryError {
@@ -14,10 +14,10 @@ fn device(error: std::io::Error) -> QueryError {
 }
 
 /// A file being written.
-pub(crate) struct SpillWriter(BufWriter<Box<dyn Scratch>>);
+pub(crate) struct SpillWriter(BufWriter<Box<dyn TempFile>>);
 
 impl SpillWriter {
-    pub(crate) fn new(file: Box<dyn Scratch>) -> Self {
+    pub(crate) fn new(file: Box<dyn TempFile>) -> Self {
         SpillWriter(BufWriter::with_capacity(1 << 16, file))
     }
 
@@ -39,7 +39,7 @@ impl SpillWriter {
 }
 
 /// A file being read.
-pub(crate) struct SpillReader(BufReader<Box<dyn Scratch>>);
+pub(crate) struct SpillReader(BufReader<Box<dyn TempFile>>);
 
 impl SpillReader {
     /// The next record; `None` behind the last.

@@ -80,7 +80,11 @@ fn change_rows(
     let (mut changed, mut tried) = (0_u64, 0_u64);
     loop {
         let most = if limit == 0 { 0 } else { tried + (limit - changed) };
-        let rows = find_rows(sink, query, most)?;
+        let mut rows = Vec::new();
+        sink.read(&mut |source, context| {
+            rows = find_rows(source, context, query, most)?;
+            Ok(())
+        })?;
         let found = rows.len() as u64;
         for row in rows.into_iter().skip(usize::try_from(tried).unwrap_or(usize::MAX)) {
             let mut matches = false;

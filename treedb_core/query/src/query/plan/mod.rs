@@ -38,7 +38,7 @@ mod query;
 mod query_shape;
 mod sort;
 
-use crate::access::{Direction, IndexInfo, KeyRange, Source};
+use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::filter::Node;
 
@@ -158,7 +158,7 @@ impl Plan {
     ///
     /// # Errors
     /// `BadValue` if the hint names an index that does not exist, or cannot be used for the query.
-    pub fn choose(source: &dyn Source, query: &Query) -> Result<Plan> {
+    pub fn choose(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<Plan> {
         let conditions = query.filter.conjuncts();
         if let Some(hint) = query.hint.as_deref() {
             return Self::hinted(source, query, &conditions, hint);
@@ -167,7 +167,7 @@ impl Plan {
         // With one index to choose from there is nothing to remember.
         let shape = (concerned.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
-            shape.and_then(|shape| query_shape::recall(source, query, &conditions, shape))
+            shape.and_then(|shape| query_shape::recall(source, context, query, &conditions, shape))
         {
             return Ok(Plan { expected: Some(expected), ..found.plan });
         }
@@ -193,7 +193,8 @@ impl Plan {
         }
         let Some(Weighed { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
         let mut plan = best.plan;
-        plan.expected = shape.and_then(|shape| query_shape::remember(source, &plan, cost.keys, shape));
+        plan.expected =
+            shape.and_then(|shape| query_shape::remember(source, context, &plan, cost.keys, shape));
         Ok(plan)
     }
 

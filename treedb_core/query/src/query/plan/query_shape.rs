@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::access::{Remembered, Source};
+use crate::access::{CachedPlan, QueryContext, Source};
 use crate::doc::Value;
 use crate::doc::compare::class;
 use crate::query::filter::{Node, Test};
@@ -79,11 +79,12 @@ fn hash_node(node: &Node, hasher: &mut DefaultHasher) {
 /// The plan that was chosen for a query of this shape, with this one's ranges.
 pub(super) fn recall(
     source: &dyn Source,
+    context: &QueryContext<'_>,
     query: &Query,
     conditions: &[&Node],
     shape: u64,
 ) -> Option<(Candidate, Expected)> {
-    let Remembered { index: number, keys, rows } = source.plan_memory()?.recall(shape)?;
+    let CachedPlan { index: number, keys, rows } = context.plan_cache?.get(shape)?;
     let now = source.estimated_rows();
     if now > rows.saturating_mul(2) || now < rows / 2 {
         return None;
@@ -94,19 +95,25 @@ pub(super) fn recall(
 }
 
 /// Remembers a choice that was made among several.
-pub(super) fn remember(source: &dyn Source, plan: &Plan, keys: f64, shape: u64) -> Option<Expected> {
+pub(super) fn remember(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    plan: &Plan,
+    keys: f64,
+    shape: u64,
+) -> Option<Expected> {
     let Path::Index { index, .. } = &plan.path else { return None };
     let (keys, rows) = (keys as u64, source.estimated_rows());
-    source.plan_memory()?.remember(shape, Remembered { index: *index, keys, rows });
+    context.plan_cache?.insert(shape, CachedPlan { index: *index, keys, rows });
     Some(Expected { shape, keys })
 }
 
 /// Forgets the choice behind `plan` if the walk has shown that it was a bad one.
-pub(in crate::query) fn review(source: &dyn Source, plan: &Plan, counters: &Counters) {
+pub(in crate::query) fn review(context: &QueryContext<'_>, plan: &Plan, counters: &Counters) {
     let Some(Expected { shape, keys }) = plan.expected else { return };
     if counters.keys_examined > keys.saturating_mul(10).saturating_add(NEVER_MIND)
-        && let Some(memory) = source.plan_memory()
+        && let Some(cache) = context.plan_cache
     {
-        memory.forget(shape);
+        cache.remove(shape);
     }
 }
