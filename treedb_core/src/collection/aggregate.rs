@@ -14,16 +14,16 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
-use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_query::query::{Counters, Execution, Plan, PointLookup, PointQuery, Query};
 use treedb_storage::kv::{Beside, Durability, ReadTxn};
 
 use super::batch::Batch;
-use super::by_key::Sought;
 use super::database::Database;
 use super::first::first;
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::parts::Cuts;
+use super::point_lookup;
 use super::transaction::{Overlay, Seen, seen};
 use super::view::View;
 
@@ -229,7 +229,7 @@ impl Stream for Rows {
 struct ByValue {
     reads: Beside,
     meta: Arc<Meta>,
-    index: usize,
+    lookup: PointLookup,
     name: Box<str>,
     work: Arc<Work>,
 }
@@ -241,8 +241,8 @@ impl Equal for ByValue {
         fields: Option<&Fields>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
     ) -> Result<bool> {
-        let Some(sought) = Sought::new(self.name.as_bytes(), value) else { return Ok(false) };
-        let entries = sought.each(self.index, &self.reads, &self.meta, fields, visit)?;
+        let Some(point) = PointQuery::of_field(self.name.as_bytes(), value) else { return Ok(false) };
+        let entries = point_lookup::each(&point, self.lookup, &self.reads, &self.meta, fields, visit)?;
         let looked = entries.unwrap_or_default();
         let counters = Counters { keys_examined: looked, docs_examined: looked, ..Counters::default() };
         self.work.add(counters, &mut Counters::default());
@@ -315,9 +315,12 @@ impl World for Native {
         let seen = self.seen(namespace)?;
         // What a transaction has changed is searched for.
         let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
-        let Some(index) = Sought::index_on(path.as_str().as_bytes(), &meta) else { return Ok(None) };
+        let field = path.as_str().as_bytes();
+        let Some(lookup) = PointLookup::by_field(field, &meta.infos, &meta.collation) else {
+            return Ok(None);
+        };
         let (name, reads, work) = (path.as_str().into(), Beside::new(&self.reads), Arc::clone(&self.work));
-        Ok(Some(Box::new(ByValue { reads, meta, index, name, work })))
+        Ok(Some(Box::new(ByValue { reads, meta, lookup, name, work })))
     }
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {

@@ -2,7 +2,6 @@
 
 mod aggregate;
 mod builds;
-mod by_key;
 mod collation;
 mod crash;
 mod damage;
@@ -13,6 +12,7 @@ mod long_keys;
 mod lookups;
 mod pipelines;
 mod planner;
+mod point_lookup;
 mod transactions;
 mod twins;
 mod write_batch;

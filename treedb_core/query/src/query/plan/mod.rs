@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `query` | [`Query`]: what is planned |
 //! | `sort` | [`Sort`]: the order a query asks for |
+//! | `point_lookup` | [`PointLookup`]: finds that one key of an index answers |
 //! | `index_spec` | [`index_of`]: reads the specification of an index |
 //! | `eligible_indexes` | which indexes can serve a query, and how |
 //! | `implication` | what follows from conditions |
@@ -34,6 +35,7 @@ mod index_filter;
 mod index_order;
 mod index_spec;
 mod interval;
+mod point_lookup;
 mod query;
 mod query_shape;
 mod sort;
@@ -49,6 +51,7 @@ pub use index_filter::IndexFilter;
 pub(super) use index_filter::{Room, Truth};
 pub use index_spec::index_of;
 use interval::Interval;
+pub use point_lookup::{PointLookup, PointQuery};
 pub use query::Query;
 use query_shape::Expected;
 pub(super) use query_shape::review;
@@ -162,6 +165,9 @@ impl Plan {
         let conditions = query.filter.conjuncts();
         if let Some(hint) = query.hint.as_deref() {
             return Self::hinted(source, query, &conditions, hint);
+        }
+        if let Some(plan) = point_lookup::choose(source, query, &conditions) {
+            return Ok(plan);
         }
         let concerned = concerned(source, query, &conditions);
         // With one index to choose from there is nothing to remember.

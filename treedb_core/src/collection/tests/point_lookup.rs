@@ -1,4 +1,4 @@
-//! Finds by one value of an indexed field against the same finds by a plan, and by a look at every document.
+//! Point look-ups against the same finds by a plan and by a collection scan.
 
 use bson::{Bson, Decimal128, RawDocumentBuf, doc, rawdoc};
 
