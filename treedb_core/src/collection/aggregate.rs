@@ -14,7 +14,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
-use treedb_query::query::{Counters, Execution, Plan, PointLookup, PointQuery, Query};
+use treedb_query::query::{Counters, Execution, Hint, Plan, PointLookup, PointQuery, Query};
 use treedb_storage::kv::{Beside, Durability, ReadTxn};
 
 use super::batch::Batch;
@@ -35,7 +35,7 @@ pub struct AggregateRequest {
     /// Variables that its expressions may use as `$$name`: a document of expressions.
     pub variables: Option<RawDocumentBuf>,
     /// Name of the index to find the documents by; `None` lets the planner choose.
-    pub hint: Option<String>,
+    pub hint: Option<Hint>,
     /// Whether `$sort` and `$group` may use scratch files in the database's directory beyond `memory`.
     pub allow_disk_use: bool,
     /// Bytes a stage may hold.

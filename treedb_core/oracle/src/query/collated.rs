@@ -128,7 +128,7 @@ fn a_collation_finds_and_orders_as_if_the_texts_had_been_folded_before() {
                 );
             }
             by_index += usize::from(matches!(plan.path, Path::Index { .. }));
-            query.hint = Some("$natural".to_owned());
+            query.hint = Some("$natural".into());
             assert_eq!(ids(&run(&source, query, &mut rng).unwrap()), wanted, "{}", context());
         }
     }

@@ -260,7 +260,7 @@ fn by_hint(
 ) {
     let info = &source.indexes()[index];
     let (def, mut forced) = (info.def.clone(), query.clone());
-    forced.hint = Some(def.name.clone());
+    forced.hint = Some(def.name.clone().into());
     let found = match run(source, forced, rng) {
         Ok(found) => ids(&found),
         Err(error) => {
@@ -336,7 +336,7 @@ fn projected(
     query.projection = projection.clone();
     // A hint makes a sparse or partial index serve what it does not hold.
     if rng.below(2) == 0 && !index.options.sparse && index.options.partial.is_none() {
-        query.hint = Some(index.name);
+        query.hint = Some(index.name.into());
     }
     let mut execution = Execution::new(source, &source.context(), query).unwrap();
     let mut found = Vec::new();
@@ -415,7 +415,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
 
         let mut query = Query::new(parsed);
         if rng.below(4) == 0 {
-            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name.clone());
+            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name.clone().into());
         }
         let plain = run(&source, query.clone(), rng).unwrap();
         let plan = Execution::new(&source, &source.context(), query.clone()).unwrap().plan().clone();
@@ -426,7 +426,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         by_hint(&source, &query, rng.below(source.indexes().len()), &wanted_ids, rng, &context);
         for hint in ["$natural", rng.pick(&source.indexes()[..whole]).def.name.as_str()] {
             let mut forced = query.clone();
-            forced.hint = Some(hint.to_owned());
+            forced.hint = Some(hint.into());
             assert_eq!(ids(&run(&source, forced, rng).unwrap()), wanted_ids, "{hint}: {}", context());
         }
         projected(&source, &query, &wanted, rng, seen, &context);

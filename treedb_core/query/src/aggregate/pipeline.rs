@@ -7,7 +7,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use crate::doc::{Collation, Doc, Element, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::Names;
-use crate::query::{Filter, Projection, Query, Reshape, Sort, Used};
+use crate::query::{Filter, Hint, Projection, Query, Reshape, Sort, Used};
 
 use super::looking::Apart;
 use super::shape::{Match, Shape};
@@ -366,7 +366,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// As there, and `BadValue` for an index that does not exist.
-    pub fn open_with_hint(&self, namespace: &str, hint: Option<String>, context: &Context) -> Result<Docs> {
+    pub fn open_with_hint(&self, namespace: &str, hint: Option<Hint>, context: &Context) -> Result<Docs> {
         if let Some((Node::Source(source), rest)) = self.nodes.split_first() {
             let input = source.open(namespace, context)?;
             return chain(rest, input, context);
@@ -410,7 +410,7 @@ impl Pipeline {
     }
 
     /// What is searched for, and how many stages that is.
-    fn front(&self, namespace: &str, hint: Option<String>, context: &Context) -> Result<(Query, usize)> {
+    fn front(&self, namespace: &str, hint: Option<Hint>, context: &Context) -> Result<(Query, usize)> {
         let (mut query, mut used) = self.query(context)?;
         query.hint = hint;
         // What must be sorted is sorted here, where there may be more of it than fits in memory.
@@ -429,7 +429,7 @@ impl Pipeline {
     pub fn explain(
         &self,
         namespace: &str,
-        hint: Option<String>,
+        hint: Option<Hint>,
         context: &Context,
     ) -> Result<(Option<Query>, Vec<RawDocumentBuf>)> {
         let (query, used) = match self.nodes.first() {

@@ -23,7 +23,9 @@ pub use exec::{
 };
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
-pub use plan::{IndexFilter, OnKeys, Path, Plan, PointLookup, PointQuery, Query, RowSet, Sort, index_of};
+pub use plan::{
+    Hint, IndexFilter, OnKeys, Path, Plan, PointLookup, PointQuery, Query, RowSet, Sort, index_of,
+};
 pub use projection::{Projection, Reshape, Tally, Used};
 pub(crate) use projection::{finished, lent};
 pub use update::{Changes, Update};

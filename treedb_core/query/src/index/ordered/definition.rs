@@ -5,6 +5,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use super::options::{IndexOptions, Kind, Partial};
 use super::wildcard::Wildcard;
+use crate::doc::compare::compare;
 use crate::doc::key::{encode_value, invert};
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -427,6 +428,27 @@ pub fn pattern_of(keys: &[KeyPart]) -> RawDocumentBuf {
         }
     }
     pattern
+}
+
+/// True if two key patterns have the same fields in the same order and of the same kind; `1`, `1.0` and
+/// `NumberLong(1)` are the same direction.
+pub fn same_key_pattern(a: &RawDocument, b: &RawDocument) -> bool {
+    let same = |one: Value<'_>, other: Value<'_>| match (one, other) {
+        (Value::String(one), Value::String(other)) => one == other,
+        _ => one.is_number() && other.is_number() && descends(one) == descends(other),
+    };
+    let (mut a, mut b) = (Doc::from(a).elements(), Doc::from(b).elements());
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return true,
+            (Some(a), Some(b)) if a.name == b.name && same(a.value(), b.value()) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn descends(direction: Value<'_>) -> bool {
+    compare(direction, Value::Int32(0)).is_lt()
 }
 
 fn default_name(keys: &[KeyPart], kind: &Kind) -> String {

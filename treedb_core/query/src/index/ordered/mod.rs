@@ -25,7 +25,7 @@ mod single_key;
 mod type_bits;
 mod wildcard;
 
-pub use definition::{IndexDef, KeyPart, MAX_KEY_PARTS, SortOrder, expiry, pattern_of};
+pub use definition::{IndexDef, KeyPart, MAX_KEY_PARTS, SortOrder, expiry, pattern_of, same_key_pattern};
 pub use keys::{KeySet, hashed, keys_of};
 pub use options::{Covers, IndexOptions, Kind, Partial};
 pub(crate) use type_bits::restored;

@@ -59,7 +59,7 @@ pub(in crate::query) fn uses<'q>(
     };
     let fitting: Vec<&Node> =
         conditions.iter().copied().filter(|node| fits(node, collation) && there(node)).collect();
-    let hinted = query.hint.as_deref() == Some(index.def.name.as_str());
+    let hinted = query.hint.as_ref().is_some_and(|hint| hint.names(&index.def));
     if !hinted && !holds_all(&index.def, query, conditions) {
         return Vec::new();
     }

@@ -11,6 +11,7 @@
 //! | `query` | [`Query`]: what is planned |
 //! | `sort` | [`Sort`]: the order a query asks for |
 //! | `point_lookup` | [`PointLookup`]: finds that one key of an index answers |
+//! | `hint` | [`Hint`]: the index that a request wants to be used |
 //! | `index_spec` | [`index_of`]: reads the specification of an index |
 //! | `eligible_indexes` | which indexes can serve a query, and how |
 //! | `implication` | what follows from conditions |
@@ -30,6 +31,7 @@ mod cost;
 mod covering;
 mod eligible_indexes;
 mod field_bounds;
+mod hint;
 mod implication;
 mod index_filter;
 mod index_order;
@@ -47,6 +49,7 @@ use crate::query::filter::Node;
 use candidate::{Candidate, candidates, concerned};
 use cost::Weighed;
 pub(super) use covering::Cover;
+pub use hint::Hint;
 pub use index_filter::IndexFilter;
 pub(super) use index_filter::{Room, Truth};
 pub use index_spec::index_of;
@@ -163,7 +166,7 @@ impl Plan {
     /// `BadValue` if the hint names an index that does not exist, or cannot be used for the query.
     pub fn choose(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<Plan> {
         let conditions = query.filter.conjuncts();
-        if let Some(hint) = query.hint.as_deref() {
+        if let Some(hint) = &query.hint {
             return Self::hinted(source, query, &conditions, hint);
         }
         if let Some(plan) = point_lookup::choose(source, query, &conditions) {
@@ -229,16 +232,15 @@ impl Plan {
     }
 
     /// The plan by the index that a hint names.
-    fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &str) -> Result<Plan> {
-        if hint == "$natural" {
+    fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &Hint) -> Result<Plan> {
+        if *hint == Hint::Natural {
             return Ok(Self::rows(query));
         }
         let missing = |why: &str| {
             let message = format!("hint provided does not correspond to an existing index: {hint}{why}");
             Err(QueryError::new(ErrorCode::BadValue, message))
         };
-        let mut indexes = source.indexes().iter().enumerate();
-        let Some((number, index)) = indexes.find(|(_, index)| index.def.name == hint) else {
+        let Some((number, index)) = hint.find(source.indexes()) else {
             return missing("");
         };
         if index.def.options.hidden {

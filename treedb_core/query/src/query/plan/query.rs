@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::query::filter::Filter;
 use crate::query::projection::{Projection, Used};
 
+use super::hint::Hint;
 use super::sort::Sort;
 
 /// A parsed search.
@@ -22,8 +23,8 @@ pub struct Query {
     pub limit: u64,
     /// Which of their fields; `None` for all.
     pub projection: Option<Projection>,
-    /// Name of the index to use, or `$natural` for none.
-    pub hint: Option<String>,
+    /// The index to use; `None` lets the planner choose.
+    pub hint: Option<Hint>,
     /// How texts compare in filter and sort, which were made for it.
     pub collation: Collation,
     /// Whether a sort that needs more than its memory may go on in scratch files.
