@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bson::{Document, RawDocumentBuf, rawdoc};
 use treedb_collections::AggregateRequest;
 
+use crate::Hint;
 use crate::convert::{Deferred, IntoDocument, IntoPipeline};
 use crate::cursor::{Cursor, decode};
 use crate::error::Result;
@@ -53,8 +54,8 @@ impl<'c, T> Aggregate<'c, T> {
         self
     }
 
-    /// Finds the documents at the front of the pipeline with the index of this name.
-    pub fn hint(mut self, index: impl Into<String>) -> Self {
+    /// Finds the documents at the front of the pipeline with the index of this name or key pattern.
+    pub fn hint(mut self, index: impl Into<Hint>) -> Self {
         self.request.hint = Some(index.into());
         self
     }

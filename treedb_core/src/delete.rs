@@ -2,6 +2,7 @@
 
 use treedb_collections::DeleteRequest;
 
+use crate::Hint;
 use crate::convert::{Deferred, IntoDocument};
 use crate::error::Result;
 use crate::target::Target;
@@ -23,8 +24,8 @@ impl<'c> Delete<'c> {
         Delete { target, request, deferred }
     }
 
-    /// Finds the documents with the index of this name.
-    pub fn hint(mut self, index: impl Into<String>) -> Self {
+    /// Finds the documents with the index of this name or key pattern.
+    pub fn hint(mut self, index: impl Into<Hint>) -> Self {
         self.request.hint = Some(index.into());
         self
     }

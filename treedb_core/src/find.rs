@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use treedb_collections::FindRequest;
 
 use crate::AsOf;
+use crate::Hint;
 use crate::convert::{Deferred, IntoDocument};
 use crate::cursor::{Cursor, decode};
 use crate::error::Result;
@@ -64,8 +65,8 @@ macro_rules! options {
         }
     };
     (hint) => {
-        /// With the index of this name, or with none (`$natural`).
-        pub fn hint(mut self, index: impl Into<String>) -> Self {
+        /// With the index of this name or key pattern, or with none (`$natural`).
+        pub fn hint(mut self, index: impl Into<Hint>) -> Self {
             self.search.request.hint = Some(index.into());
             self
         }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use treedb_collections::{FindAndModifyRequest, FindRequest};
 use treedb_query::query::Changes;
 
+use crate::Hint;
 use crate::convert::{Deferred, IntoDocument, IntoPipeline, UpdateModifications};
 use crate::cursor::decode;
 use crate::error::Result;
@@ -60,8 +61,8 @@ macro_rules! options {
             self
         }
 
-        /// Found with the index of this name.
-        pub fn hint(mut self, index: impl Into<String>) -> Self {
+        /// Found with the index of this name or key pattern.
+        pub fn hint(mut self, index: impl Into<Hint>) -> Self {
             self.modify.request.find.hint = Some(index.into());
             self
         }

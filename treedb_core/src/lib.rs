@@ -75,6 +75,7 @@ pub use index::{CreateIndexes, IndexModel};
 pub use insert::{InsertMany, InsertManyResult, InsertOne, InsertOneResult};
 pub use transaction::Transaction;
 pub use treedb_collections::{AsOf, ChangeLogOptions, DatabaseCheck, Revision};
+pub use treedb_query::query::Hint;
 pub use treedb_storage::{Durability, Key, Options};
 pub use update::{Replace, Update, UpdateResult};
 pub use watch::{ChangeStream, ChangeStreamEvent, FullDocument, FullDocumentBeforeChange, Watch};

@@ -5,6 +5,7 @@ use serde::Serialize;
 use treedb_collections::UpdateRequest;
 use treedb_query::query::Changes;
 
+use crate::Hint;
 use crate::convert::{Deferred, IntoDocument, IntoPipeline, UpdateModifications};
 use crate::error::{Error, ErrorCode, Result};
 use crate::insert::encode;
@@ -45,8 +46,8 @@ impl<'c> Update<'c> {
         Update { request, ..self }
     }
 
-    /// Finds the documents with the index of this name.
-    pub fn hint(self, index: impl Into<String>) -> Self {
+    /// Finds the documents with the index of this name or key pattern.
+    pub fn hint(self, index: impl Into<Hint>) -> Self {
         self.set(|request, _| request.hint = Some(index.into()))
     }
 
@@ -88,8 +89,8 @@ impl<'c> Replace<'c> {
         Replace(self.0.upsert(upsert))
     }
 
-    /// Finds the document with the index of this name.
-    pub fn hint(self, index: impl Into<String>) -> Self {
+    /// Finds the document with the index of this name or key pattern.
+    pub fn hint(self, index: impl Into<Hint>) -> Self {
         Replace(self.0.hint(index))
     }
 

@@ -144,7 +144,7 @@ fn deletes_take_one_or_all() {
     assert_eq!(films.delete_one(doc! { "year": { "$lt": 1990 } }).run().unwrap().deleted_count, 1);
     let heat = films.delete_many(doc! { "title": "HEAT" }).collation(ignoring_case());
     assert_eq!(heat.run().unwrap().deleted_count, 1);
-    assert_eq!(films.delete_many(doc! { "_id": 3 }).hint("_id_").run().unwrap().deleted_count, 1);
+    assert_eq!(films.delete_many(doc! { "_id": 3 }).hint(doc! { "_id": 1 }).run().unwrap().deleted_count, 1);
     assert_eq!(films.estimated_document_count().unwrap(), 0);
 }
 

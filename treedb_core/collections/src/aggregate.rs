@@ -9,23 +9,23 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::access::{Flow, Source};
 use treedb_query::aggregate::{
-    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, PointLookup, Scratch,
-    VecStream, Visitor, WriteBody,
+    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, EqualityLookup, Pipeline,
+    TempFile, VecStream, Visitor, WriteBody,
 };
 use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
-use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_query::query::{Counters, Execution, Hint, Plan, PointLookup, PointQuery, Query};
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
 use super::batch::Batch;
-use super::by_key::Sought;
 use super::database::Database;
 use super::meta::Meta;
 use super::namespace::Namespace;
 use super::parallel_scan::ParallelScan;
+use super::point_lookup;
 use super::top_k::top_k;
 use super::transaction::{Overlay, Seen, seen};
 use super::view::View;
@@ -38,8 +38,8 @@ pub struct AggregateRequest {
     /// Variables that its expressions may use as `$$name`: a document of expressions.
     pub variables: Option<RawDocumentBuf>,
     /// Name of the index to find the documents by; `None` lets the planner choose.
-    pub hint: Option<String>,
-    /// Whether `$sort` and `$group` may use scratch files in the directory of the database beyond `memory`.
+    pub hint: Option<Hint>,
+    /// Whether `$sort` and `$group` may use temporary files in the directory of the database beyond `memory`.
     pub allow_disk_use: bool,
     /// Bytes that a stage may hold.
     pub memory: usize,
@@ -148,9 +148,15 @@ impl SnapshotCollections {
 
     fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
         match (self.seen(namespace.as_str())?, query) {
-            (Some(seen), Some(query)) => Plan::choose(&seen.through(&*locked(&self.reads)), &query).map(Some),
+            (Some(seen), Some(query)) => self.choose(&seen, &query).map(Some),
             _ => Ok(None),
         }
+    }
+
+    fn choose(&self, seen: &Seen, query: &Query) -> Result<Plan> {
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        Plan::choose(&layer, &layer.context(), query)
     }
 
     /// The plan of a query as `explain` shows it.
@@ -160,7 +166,7 @@ impl SnapshotCollections {
         };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
-        let plan = Plan::choose(&layer, query)?;
+        let plan = Plan::choose(&layer, &layer.context(), query)?;
         Ok(explain::query_planner(&layer, namespace.as_str(), query, &plan, Wanted::Documents))
     }
 
@@ -197,7 +203,8 @@ impl DocumentStream for QueryStream {
         while self.batch.is_wanting() {
             let QueryStream { reads, seen, execution, batch, examined, reported } = self;
             let reads = locked(reads);
-            batch.fetch(execution, &seen.through(&*reads))?;
+            let layer = seen.through(&*reads);
+            batch.fetch(execution, &layer, &layer.context())?;
             examined.add(execution.counters(), reported);
         }
         Ok(self.batch.ready.pop_front())
@@ -213,7 +220,8 @@ impl DocumentStream for QueryStream {
             self.batch.more = false;
             // Other readers of the snapshot, such as those that `visit` uses, are not blocked meanwhile.
             let reads = SharedReadTxn::new(&self.reads);
-            self.execution.lend(&self.seen.through(&reads), visit)?;
+            let layer = self.seen.through(&reads);
+            self.execution.lend(&layer, &layer.context(), visit)?;
             self.examined.add(self.execution.counters(), &mut self.reported);
         }
         Ok(())
@@ -224,20 +232,20 @@ impl DocumentStream for QueryStream {
 struct IndexLookup {
     reads: SharedReadTxn,
     meta: Arc<Meta>,
-    index: usize,
+    lookup: PointLookup,
     name: Box<str>,
     examined: Arc<Examined>,
 }
 
-impl PointLookup for IndexLookup {
+impl EqualityLookup for IndexLookup {
     fn find(
         &mut self,
         value: Value<'_>,
         fields: Option<&Fields>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
     ) -> Result<bool> {
-        let Some(sought) = Sought::new(self.name.as_bytes(), value) else { return Ok(false) };
-        let entries = sought.each(self.index, &self.reads, &self.meta, fields, visit)?;
+        let Some(point) = PointQuery::of_field(self.name.as_bytes(), value) else { return Ok(false) };
+        let entries = point_lookup::each(&point, self.lookup, &self.reads, &self.meta, fields, visit)?;
         let examined = entries.unwrap_or_default();
         let counters = Counters { keys_examined: examined, docs_examined: examined, ..Counters::default() };
         self.examined.add(counters, &mut Counters::default());
@@ -248,7 +256,11 @@ impl PointLookup for IndexLookup {
 impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
-        let execution = Execution::new(&seen.through(&*locked(&self.reads)), query)?;
+        let execution = {
+            let reads = locked(&self.reads);
+            let layer = seen.through(&*reads);
+            Execution::new(&layer, &layer.context(), query)?
+        };
         let (reads, examined) = (Arc::clone(&self.reads), Arc::clone(&self.examined));
         let reported = Counters::default();
         Ok(Box::new(QueryStream { reads, seen, execution, batch: Batch::begun(), examined, reported }))
@@ -268,7 +280,7 @@ impl Collections for SnapshotCollections {
         if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &query)?.path == treedb_query::query::Path::Rows {
+            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::Rows {
                 let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(scan) = scan {
@@ -301,27 +313,30 @@ impl Collections for SnapshotCollections {
             let found = rows.saturating_sub(query.skip);
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }
-        treedb_query::query::count(&layer, &query)
+        treedb_query::query::count(&layer, &layer.context(), &query)
     }
 
-    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn PointLookup>>> {
+    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn EqualityLookup>>> {
         let seen = self.seen(namespace)?;
         // A collection that a transaction has changed is queried.
         let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
-        let Some(index) = Sought::index_on(path.as_str().as_bytes(), &meta) else { return Ok(None) };
+        let field = path.as_str().as_bytes();
+        let Some(lookup) = PointLookup::by_field(field, &meta.infos, &meta.collation) else {
+            return Ok(None);
+        };
         let (name, reads) = (path.as_str().into(), SharedReadTxn::new(&self.reads));
-        Ok(Some(Box::new(IndexLookup { reads, meta, index, name, examined: Arc::clone(&self.examined) })))
+        Ok(Some(Box::new(IndexLookup { reads, meta, lookup, name, examined: Arc::clone(&self.examined) })))
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
-        let plan = Plan::choose(&seen.through(&*locked(&self.reads)), query)?;
+        let plan = self.choose(&seen, query)?;
         Ok(plan.path != treedb_query::query::Path::Rows)
     }
 
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
-        Ok(!Plan::choose(&seen.through(&*locked(&self.reads)), query)?.sort_in_memory)
+        Ok(!self.choose(&seen, query)?.sort_in_memory)
     }
 
     fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
@@ -363,8 +378,8 @@ impl Collections for SnapshotCollections {
         Ok(meta.indexes.iter().map(|index| shown(&index.def, index.building.is_some())).collect())
     }
 
-    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
-        Ok(self.db.inner.store.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
+    fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>> {
+        Ok(self.db.inner.store.scratch()?.map(|file| Box::new(file) as Box<dyn TempFile>))
     }
 }
 
@@ -431,7 +446,7 @@ impl Database {
         });
         let collation = match (request.collation.as_deref(), collections.seen(namespace.as_str())?) {
             (Some(named), _) => Collation::parse(named)?,
-            (None, Some(seen)) => seen.through(&*locked(&collections.reads)).collation().clone(),
+            (None, Some(seen)) => seen.through(&*locked(&collections.reads)).context().collation.clone(),
             (None, None) => Collation::Simple,
         };
         let (names, globals) = variables(request, collation)?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::{Flow, Source};
+use treedb_query::access::{Flow, QueryContext, Source};
 use treedb_query::error::Result;
 use treedb_query::query::Execution;
 
@@ -53,12 +53,17 @@ impl Batch {
     }
 
     /// Fetches the next batch.
-    pub(crate) fn fetch(&mut self, execution: &mut Execution, source: &dyn Source) -> Result<()> {
+    pub(crate) fn fetch(
+        &mut self,
+        execution: &mut Execution,
+        source: &dyn Source,
+        context: &QueryContext<'_>,
+    ) -> Result<()> {
         let Batch { ready, more } = self;
         // Nothing is handed out behind an error: the place of the walk is no longer known.
         *more = false;
         let mut room = Room::default();
-        *more = execution.run(source, &mut |document| {
+        *more = execution.run(source, context, &mut |document| {
             let full = room.is_full_with(&document);
             ready.push_back(document);
             if full { Flow::Break(()) } else { Flow::Continue(()) }

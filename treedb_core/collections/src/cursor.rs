@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::Source;
+use treedb_query::access::QueryContext;
 use treedb_query::error::Result;
 use treedb_query::query::{Counters, Execution, Plan, Query};
 use treedb_storage::ReadTxn;
 
 use super::batch::Batch;
-use super::by_key::ByKey;
 use super::changes::{Past, PastView};
 use super::meta::Meta;
+use super::point_lookup::PointFind;
 use super::view::View;
 
 /// The documents that a find found, in its order, from one snapshot: writes made after the find do not show.
@@ -27,9 +27,9 @@ pub struct Cursor {
 enum State {
     /// The collection does not exist.
     Nothing,
-    /// What was looked for is in the batch already.
-    One(Box<ByKey>),
-    Key(Box<Walked<ByKey>>),
+    /// The only document is in the batch already.
+    One(Box<PointFind>, Arc<Meta>),
+    Point(Box<Walked<PointFind>>),
     Walk(Box<Walk>),
     Past(Box<Walk>, Box<Past>),
 }
@@ -49,19 +49,20 @@ impl Cursor {
         Cursor { state: State::Nothing, batch: Batch::last([]) }
     }
 
-    /// The answer of a find by one key in `reads`.
-    pub(super) fn by_key(reads: ReadTxn, meta: Arc<Meta>, mut find: ByKey) -> Result<Self> {
-        if find.is_one(&meta) {
+    /// The answer of a point look-up in `reads`.
+    pub(super) fn by_point_lookup(reads: ReadTxn, meta: Arc<Meta>, mut find: PointFind) -> Result<Self> {
+        if find.is_one() {
             let batch = Batch::last(find.one(&reads, &meta)?);
-            return Ok(Cursor { state: State::One(Box::new(find)), batch });
+            return Ok(Cursor { state: State::One(Box::new(find), meta), batch });
         }
         let walk = Box::new(Walked { reads, meta, execution: find });
-        Ok(Cursor { state: State::Key(walk), batch: Batch::begun() })
+        Ok(Cursor { state: State::Point(walk), batch: Batch::begun() })
     }
 
     /// Plans `query` over the collection in `reads`.
     pub(crate) fn open(reads: ReadTxn, meta: Arc<Meta>, query: Query) -> Result<Self> {
-        let execution = Execution::new(&View { reads: &reads, meta: &meta }, query)?;
+        let view = View { reads: &reads, meta: &meta };
+        let execution = Execution::new(&view, &view.context(), query)?;
         let walk = Box::new(Walk { reads, meta, execution });
         Ok(Cursor { state: State::Walk(walk), batch: Batch::begun() })
     }
@@ -70,14 +71,15 @@ impl Cursor {
     pub(super) fn snapshot(&self) -> Option<(&ReadTxn, &Meta)> {
         match &self.state {
             State::Walk(walk) => Some((&walk.reads, &walk.meta)),
-            State::Key(walk) => Some((&walk.reads, &walk.meta)),
-            State::Nothing | State::One(_) | State::Past(..) => None,
+            State::Point(walk) => Some((&walk.reads, &walk.meta)),
+            State::Nothing | State::One(..) | State::Past(..) => None,
         }
     }
 
     /// Plans `query` over the collection as it was.
     pub(super) fn open_past(reads: ReadTxn, meta: Arc<Meta>, past: Past, query: Query) -> Result<Self> {
-        let execution = Execution::new(&PastView { reads: &reads, meta: &meta, past: &past }, query)?;
+        let view = PastView { reads: &reads, meta: &meta, past: &past };
+        let execution = Execution::new(&view, &QueryContext::default(), query)?;
         let state = State::Past(Box::new(Walk { reads, meta, execution }), Box::new(past));
         Ok(Cursor { state, batch: Batch::begun() })
     }
@@ -86,8 +88,8 @@ impl Cursor {
     pub fn plan(&self) -> Option<&Plan> {
         match &self.state {
             State::Nothing => None,
-            State::One(find) => Some(find.plan()),
-            State::Key(walk) => Some(walk.execution.plan()),
+            State::One(find, meta) => find.plan(meta),
+            State::Point(walk) => walk.execution.plan(&walk.meta),
             State::Walk(walk) | State::Past(walk, _) => Some(walk.execution.plan()),
         }
     }
@@ -96,8 +98,8 @@ impl Cursor {
     pub fn counters(&self) -> Counters {
         match &self.state {
             State::Nothing => Counters::default(),
-            State::One(find) => find.counters(),
-            State::Key(walk) => walk.execution.counters(),
+            State::One(find, _) => find.counters(),
+            State::Point(walk) => walk.execution.counters(),
             State::Walk(walk) | State::Past(walk, _) => walk.execution.counters(),
         }
     }
@@ -114,19 +116,24 @@ impl Cursor {
             let (walk, past) = match &mut self.state {
                 State::Walk(walk) => (walk, None),
                 State::Past(walk, past) => (walk, Some(past)),
-                State::Key(walk) => {
+                State::Point(walk) => {
                     let Walked { reads, meta, execution } = &mut **walk;
                     execution.fetch(reads, meta, &mut self.batch)?;
                     continue;
                 }
-                State::Nothing | State::One(_) => return Ok(()),
+                State::Nothing | State::One(..) => return Ok(()),
             };
             let Walk { reads, meta, execution } = &mut **walk;
-            let source: &dyn Source = match past {
-                None => &View { reads: &*reads, meta },
-                Some(past) => &PastView { reads, meta, past },
-            };
-            self.batch.fetch(execution, source)?;
+            match past {
+                None => {
+                    let view = View { reads: &*reads, meta };
+                    self.batch.fetch(execution, &view, &view.context())?;
+                }
+                Some(past) => {
+                    let view = PastView { reads, meta, past };
+                    self.batch.fetch(execution, &view, &QueryContext::default())?;
+                }
+            }
         }
         Ok(())
     }

@@ -269,7 +269,7 @@ impl Database {
             true => self.inner.changes.begin(txn, meta.id)?,
             false => None,
         };
-        Ok(Edit { txn, catalog: &self.inner.catalog, meta, pending, replaces: false })
+        Ok(Edit { txn, catalog: &self.inner.catalog, meta, pending })
     }
 
     /// The error of an operation that needs the collection to exist.

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
-use treedb_query::access::{Change, IndexInfo, PlanMemory, RowId, Sink, Source, forward_source};
-use treedb_query::doc::Collation;
+use treedb_query::access::{Change, ReadWritten, RowId, Sink};
 use treedb_query::error::Result;
 use treedb_storage::{Reads, Table, WriteTxn};
 
@@ -31,8 +30,6 @@ pub(crate) struct Edit<'a> {
     pub(crate) meta: Arc<Meta>,
     /// What is to be recorded of it; `None` if nothing is.
     pub(crate) pending: Option<Pending>,
-    /// See [`Sink::replacing`].
-    pub(crate) replaces: bool,
 }
 
 impl<'a> Edit<'a> {
@@ -174,25 +171,10 @@ fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -
     Ok(())
 }
 
-impl Source for Edit<'_> {
-    fn indexes(&self) -> &[IndexInfo] {
-        &self.meta.infos
-    }
-
-    forward_source!(self => self.view());
-
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        Some(&self.meta.plans)
-    }
-
-    fn collation(&self) -> &Collation {
-        &self.meta.collation
-    }
-}
-
 impl Sink for Edit<'_> {
-    fn replacing(&mut self, whole: bool) {
-        self.replaces = whole;
+    fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
+        let view = self.view();
+        read(&view, &view.context())
     }
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
@@ -212,13 +194,15 @@ impl Sink for Edit<'_> {
         let Some(old) = (View { reads: &*self.txn, meta: &self.meta }).document(id)? else {
             return Ok(false);
         };
-        match change(&old)? {
+        let change = change(&old)?;
+        let whole = matches!(change, Change::Replace(_));
+        match change {
             Change::Keep => {}
-            Change::Replace(new) => {
+            Change::Replace(new) | Change::Update(new) => {
                 check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
                 let changes = self.changes(Some(id), Some(&old), Some(&new))?;
                 if let Some(pending) = &mut self.pending {
-                    pending.update(id, &old, &new, self.replaces);
+                    pending.update(id, &old, &new, whole);
                 }
                 self.store(&new, |txn, rows, bytes| txn.put_row(rows, id.0, bytes))?;
                 self.apply(id, changes)?;

@@ -33,6 +33,7 @@ impl Collection {
         let query = parse(&request)?;
         let Some((reads, meta)) = self.snapshot()? else { return Ok(()) };
         let view = View { reads: &reads, meta: &meta };
-        Execution::new(&view, query.under(&meta.collation)?)?.lend(&view, visit)
+        let context = view.context();
+        Execution::new(&view, &context, query.under(&meta.collation)?)?.lend(&view, &context, visit)
     }
 }

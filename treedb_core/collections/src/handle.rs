@@ -10,11 +10,9 @@ use treedb_query::access::{Flow, Sink};
 use treedb_query::doc::{Collation, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::{Counters, Execution, Plan, count, counted, distinct_by_index};
+use treedb_query::query::{Counters, Execution, Plan, PointQuery, count, counted, distinct_by_index};
 use treedb_storage::{Durability, ReadTxn};
 
-use super::by_key::{ByKey, Sought};
-use super::by_keys;
 use super::changes::Past;
 use super::cursor::Cursor;
 use super::database::Database;
@@ -23,6 +21,7 @@ use super::index_build::{self, IndexesCreated};
 use super::index_spec::IndexSpec;
 use super::meta::Meta;
 use super::namespace::Namespace;
+use super::point_lookup::{self, PointFind};
 use super::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest,
@@ -93,11 +92,11 @@ impl Collection {
     /// # Errors
     /// `BadValue` and others of the filter, sort and projection, each naming the field.
     pub fn find(&self, request: FindRequest) -> Result<Cursor> {
-        if let Some(sought) = Sought::in_request(&request)?
+        if let Some(point) = point_lookup::of_request(&request)?
             && let Some((reads, meta)) = self.snapshot()?
         {
-            return match ByKey::new(&sought, &request, &meta)? {
-                Some(find) => Cursor::by_key(reads, meta, find),
+            return match PointFind::new(&point, &request, &meta)? {
+                Some(find) => Cursor::by_point_lookup(reads, meta, find),
                 None => {
                     let query = parse(&request)?.under(&meta.collation)?;
                     Cursor::open(reads, meta, query)
@@ -107,7 +106,7 @@ impl Collection {
         self.find_by_plan(request)
     }
 
-    /// [`Collection::find`], whatever is looked for.
+    /// [`Collection::find`] by a plan, even for a point look-up.
     pub(super) fn find_by_plan(&self, request: FindRequest) -> Result<Cursor> {
         let query = parse(&request)?;
         if let Some(at) = request.as_of {
@@ -131,23 +130,14 @@ impl Collection {
 
     /// The first document that matches.
     pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
-        if let Some(sought) = Sought::by(&filter)? {
+        if let Some(point) = PointQuery::of_filter(&filter)? {
             let reads = self.db.inner.store.snapshot()?;
             let found = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
-                sought.index(meta).map(|index| sought.first(index, &reads, meta))
+                point_lookup::first(&point, &reads, meta)
             })?;
-            if let Some(Some(found)) = found
+            if let Some(found) = found
                 && let Some(found) = found?
             {
-                return Ok(found);
-            }
-        } else if by_keys::may_be(&filter) {
-            let reads = self.db.inner.store.snapshot()?;
-            let found =
-                self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
-                    by_keys::first(&filter, &reads, meta)
-                })?;
-            if let Some(found) = found.transpose()?.flatten() {
                 return Ok(found);
             }
         }
@@ -162,7 +152,8 @@ impl Collection {
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
         match self.snapshot()? {
             Some((reads, meta)) => {
-                count(&View { reads: &reads, meta: &meta }, &query.under(&meta.collation)?)
+                let view = View { reads: &reads, meta: &meta };
+                count(&view, &view.context(), &query.under(&meta.collation)?)
             }
             None => Ok(0),
         }
@@ -226,15 +217,15 @@ impl Collection {
         if counting {
             (query.sort, query.projection) = (None, None);
         }
-        let plan = Plan::choose(&view, &query)?;
+        let plan = Plan::choose(&view, &view.context(), &query)?;
         let planner = explain::query_planner(&view, self.namespace.as_str(), &query, &plan, wanted);
         let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
         if execute {
             let counters = match wanted {
-                Wanted::Count => counted(&view, &query)?.1,
+                Wanted::Count => counted(&view, &view.context(), &query)?.1,
                 Wanted::Documents => {
-                    let mut execution = Execution::new(&view, query.clone())?;
-                    execution.run(&view, &mut |_| Flow::Continue(()))?;
+                    let mut execution = Execution::new(&view, &view.context(), query.clone())?;
+                    execution.run(&view, &view.context(), &mut |_| Flow::Continue(()))?;
                     execution.counters()
                 }
             };

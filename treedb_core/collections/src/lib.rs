@@ -9,8 +9,7 @@
 //! | `for_each` | documents of a find, borrowed |
 //! | `cursor` | [`Cursor`]: the answer of a find, over a snapshot of its own |
 //! | `batch` | documents found and not handed out yet |
-//! | `by_key` | a find by one value of an indexed field, which needs no plan |
-//! | `by_keys` | a find by a value of each field of a unique index |
+//! | `point_lookup` | finds by `_id` and other indexed values, without a plan |
 //! | `text` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `namespace` | [`Namespace`]: `database.collection` |
@@ -43,8 +42,6 @@ mod aggregate;
 mod backfill;
 mod batch;
 mod bulk;
-mod by_key;
-mod by_keys;
 mod catalog;
 mod change;
 pub mod changes;
@@ -65,6 +62,7 @@ mod long_key;
 mod meta;
 mod namespace;
 mod parallel_scan;
+mod point_lookup;
 mod request;
 mod row;
 mod statement;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
-use treedb_query::access::{IndexInfo, PlanMemory};
+use treedb_query::access::{IndexInfo, PlanCache};
 use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -70,7 +70,7 @@ pub(crate) struct Meta {
     /// The ready ones as queries see them: the first `infos.len()` of `indexes`.
     pub(crate) infos: Vec<IndexInfo>,
     /// Which of them served which queries.
-    pub(crate) plans: Arc<PlanMemory>,
+    pub(crate) plans: Arc<PlanCache>,
 }
 
 /// One index of a collection.

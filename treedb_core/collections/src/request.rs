@@ -3,7 +3,7 @@
 use bson::{Bson, RawDocumentBuf, rawdoc};
 
 use treedb_query::error::QueryError;
-use treedb_query::query::Changes;
+use treedb_query::query::{Changes, Hint};
 
 use super::changes::AsOf;
 
@@ -20,8 +20,8 @@ pub struct FindRequest {
     pub limit: u64,
     /// The fields handed out; `None` for all.
     pub projection: Option<RawDocumentBuf>,
-    /// Name of the index to use, or `$natural` for none; `None` lets the planner choose.
-    pub hint: Option<String>,
+    /// The index to use; `None` lets the planner choose.
+    pub hint: Option<Hint>,
     /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection.
     pub as_of: Option<AsOf>,
     /// How texts compare in filter and sort: `{ locale: "en", strength: 2 }`; `None` as the collection says, or by their
@@ -74,8 +74,8 @@ impl FindRequest {
         FindRequest { in_memory: true, ..self }
     }
 
-    /// The same, using the index of this name.
-    pub fn hint(self, index: impl Into<String>) -> Self {
+    /// The same, using this index, given by its name or its key pattern; `$natural` for a collection scan.
+    pub fn hint(self, index: impl Into<Hint>) -> Self {
         FindRequest { hint: Some(index.into()), ..self }
     }
 }
@@ -93,8 +93,8 @@ pub struct UpdateRequest {
     pub multi: bool,
     /// Insert a document made of filter and update when none matches.
     pub upsert: bool,
-    /// Name of the index to find them by; `None` lets the planner choose.
-    pub hint: Option<String>,
+    /// The index to find them by; `None` lets the planner choose.
+    pub hint: Option<Hint>,
     /// How texts compare, in the filter and where operators of the update compare them:
     /// `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
@@ -155,8 +155,8 @@ pub struct DeleteRequest {
     pub filter: RawDocumentBuf,
     /// Documents deleted at most; 0 for all.
     pub limit: u64,
-    /// Name of the index to find them by; `None` lets the planner choose.
-    pub hint: Option<String>,
+    /// The index to find them by; `None` lets the planner choose.
+    pub hint: Option<Hint>,
     /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
 }

@@ -4,7 +4,7 @@
 
 use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use treedb_query::access::{Flow, Sink, Source};
+use treedb_query::access::{Flow, Sink};
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{self, Execution, Filter, Projection, Query, Update};
@@ -70,7 +70,7 @@ impl Updating {
     }
 
     pub(super) fn run(self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
-        let query = self.query.of(sink)?;
+        let query = self.query.under(&collation_of(sink)?)?;
         let done = query::update(sink, &query, &self.update, self.multi, self.upsert)?;
         let upserted = done.upserted.as_deref().map(id_of).transpose()?;
         Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
@@ -92,7 +92,7 @@ impl Deleting {
     }
 
     pub(super) fn run(self, sink: &mut dyn Sink) -> Result<u64> {
-        let query = self.query.of(sink)?;
+        let query = self.query.under(&collation_of(sink)?)?;
         query::delete(sink, &query, self.limit)
     }
 }
@@ -133,7 +133,8 @@ impl FindingAndModifying {
 
     pub(super) fn run(self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
         let FindingAndModifying { query, projection, update, upsert, after } = self;
-        let query = query.of(sink)?;
+        let own = collation_of(sink)?;
+        let query = query.under(&own)?;
         let projection = projection.map(|fields| fields.collated(&query.collation)).transpose()?;
         let old = first(sink, query.clone())?;
         let mut outcome = FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
@@ -141,7 +142,7 @@ impl FindingAndModifying {
             (Some(old), update) => {
                 let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
                 // What the search asked for tells which elements of arrays the update means.
-                let same = Query::new(Filter::parse(&same)?).collated(sink.collation())?;
+                let same = Query::new(Filter::parse(&same)?).collated(&own)?;
                 let both = same.filter.clone().and(query.filter.clone());
                 let both = Query { filter: both, collation: query.collation.clone(), ..same.clone() };
                 match update {
@@ -167,13 +168,27 @@ impl FindingAndModifying {
 }
 
 /// The first document that `query` finds.
-fn first(source: &dyn Source, query: Query) -> Result<Option<RawDocumentBuf>> {
+fn first(sink: &dyn Sink, query: Query) -> Result<Option<RawDocumentBuf>> {
     let mut found = None;
-    Execution::new(source, query)?.run(source, &mut |document| {
-        found = Some(document);
-        Flow::Break(())
+    sink.read(&mut |source, context| {
+        let mut execution = Execution::new(source, context, query.clone())?;
+        execution.run(source, context, &mut |document| {
+            found = Some(document);
+            Flow::Break(())
+        })?;
+        Ok(())
     })?;
     Ok(found)
+}
+
+/// The collation of the collection that is written.
+fn collation_of(sink: &dyn Sink) -> Result<Collation> {
+    let mut collation = Collation::Simple;
+    sink.read(&mut |_, context| {
+        collation = context.collation.clone();
+        Ok(())
+    })?;
+    Ok(collation)
 }
 
 /// The `_id` of a document that has one.
@@ -212,11 +227,6 @@ impl Asked {
             Some(collation) => Asked { query: query.collated(&collation)?, named: true },
             None => Asked { query, named: false },
         })
-    }
-
-    /// The query, for a collection: with its collation if the request named none.
-    pub(super) fn of(self, source: &dyn Source) -> Result<Query> {
-        self.under(source.collation())
     }
 
     /// The query, with this collation if the request named none.

@@ -29,7 +29,10 @@ pub(super) fn top_k(
     let source = seen.through(&beside);
     let deadline = || Deadline::new(limits.deadline);
     let partitions = match seen.unchanged() {
-        Some(meta) if limits.threads != Some(1) && Plan::choose(&source, &query)?.path == Path::Rows => {
+        Some(meta)
+            if limits.threads != Some(1)
+                && Plan::choose(&source, &source.context(), &query)?.path == Path::Rows =>
+        {
             let view = View { reads: &beside, meta };
             ParallelScan::new(&view, limits.threads, true)?.map(|scan| scan.partitions(reads, meta, examined))
         }
@@ -59,9 +62,10 @@ pub(super) fn top_k(
             all.map_or(Ok(None), |all| all.documents(&source, limits.memory))?
         }
         None => {
-            let mut execution = Execution::new(&source, query)?.with_sort_memory(limits.memory);
+            let mut execution =
+                Execution::new(&source, &source.context(), query)?.with_sort_memory(limits.memory);
             let deadline = deadline();
-            let found = execution.first(&source, &mut || deadline.check())?;
+            let found = execution.first(&source, &source.context(), &mut || deadline.check())?;
             examined.add(execution.counters(), &mut Counters::default());
             found
         }

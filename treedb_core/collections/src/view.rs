@@ -11,10 +11,9 @@ use std::borrow::Cow;
 use bson::RawDocument;
 
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Source, VisitEntry, VisitLent,
-    VisitRow, VisitTypedEntry, after_prefix,
+    Direction, Flow, IndexInfo, KeyRange, QueryContext, Row, RowId, Source, TempFile, TempFiles, VisitEntry,
+    VisitLent, VisitRow, VisitTypedEntry, after_prefix,
 };
-use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Cursor, Reads};
 
@@ -178,6 +177,23 @@ fn step_off(cursor: &mut Cursor<'_>, direction: Direction, key: &[u8]) -> treedb
     })
 }
 
+impl<R: Reads> View<'_, R> {
+    /// What queries of the collection need beside its rows.
+    pub(crate) fn context(&self) -> QueryContext<'_> {
+        QueryContext {
+            collation: &self.meta.collation,
+            temp_files: Some(self),
+            plan_cache: Some(&self.meta.plans),
+        }
+    }
+}
+
+impl<R: Reads> TempFiles for View<'_, R> {
+    fn create(&self) -> Result<Option<Box<dyn TempFile>>> {
+        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn TempFile>))
+    }
+}
+
 impl<R: Reads> Source for View<'_, R> {
     fn indexes(&self) -> &[IndexInfo] {
         &self.meta.infos
@@ -256,14 +272,6 @@ impl<R: Reads> Source for View<'_, R> {
         self.reads.len(&self.meta.rows).unwrap_or(0)
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
-        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
-    }
-
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        Some(&self.meta.plans)
-    }
-
     fn known_rows(&self) -> Result<Option<u64>> {
         Ok(Some(self.reads.len(&self.meta.rows)?))
     }
@@ -271,10 +279,6 @@ impl<R: Reads> Source for View<'_, R> {
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         let index = self.meta.indexes.get(index)?;
         self.reads.estimate(&index.table, StoredRange::of(&index.def, range).bounds()).ok()
-    }
-
-    fn collation(&self) -> &Collation {
-        &self.meta.collation
     }
 
     fn entries_are_exact(&self) -> bool {

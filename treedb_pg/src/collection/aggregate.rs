@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use ::bson::{RawDocumentBuf, rawdoc};
-use treedb_query::access::{Flow, Scratch, Source};
+use treedb_query::access::{Flow, QueryContext, Source, TempFile};
 use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, VecStream, Visitor,
     WriteBody,
@@ -96,7 +96,9 @@ impl Tables {
     }
 
     fn plan(namespace: &str, query: &Query) -> Result<Option<Plan>> {
-        Self::reader(namespace)?.map(|reader| Plan::choose(&reader, query)).transpose()
+        Self::reader(namespace)?
+            .map(|reader| Plan::choose(&reader, &QueryContext::default(), query))
+            .transpose()
     }
 
     fn existing(namespace: &str) -> Result<Reader> {
@@ -110,7 +112,7 @@ impl Tables {
 impl Collections for Tables {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
-        let execution = Execution::new(&reader, query)?;
+        let execution = Execution::new(&reader, &QueryContext::default(), query)?;
         let found = Found { reader, execution, ready: VecDeque::new(), more: true };
         Ok(Box::new(FoundHere(ServerThread::new(found))))
     }
@@ -144,7 +146,7 @@ impl Collections for Tables {
         Ok(shown.collect())
     }
 
-    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
+    fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>> {
         Ok(None)
     }
 }
@@ -185,7 +187,7 @@ impl Found {
             let Found { reader, execution, ready, more } = self;
             // Nothing is returned after an error.
             *more = false;
-            *more = execution.run(reader, &mut |document| {
+            *more = execution.run(reader, &QueryContext::default(), &mut |document| {
                 ready.push_back(document);
                 if ready.len() < BATCH { Flow::Continue(()) } else { Flow::Break(()) }
             })?;
@@ -201,7 +203,7 @@ impl Found {
         }
         if self.more {
             self.more = false;
-            self.execution.lend(&self.reader, visit)?;
+            self.execution.lend(&self.reader, &QueryContext::default(), visit)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
-use treedb_query::access::{Direction, Flow, Source};
+use treedb_query::access::{Direction, Flow, QueryContext, Source};
 use treedb_query::query::{Execution, Path, Query, count};
 
 use super::options::Options;
@@ -27,8 +27,8 @@ pg_function! {
     fn treedb_find(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
         let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
-        let mut execution = accept(Execution::new(&reader, query));
-        accept(execution.run(&reader, &mut |document| {
+        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
+        accept(execution.run(&reader, &QueryContext::default(), &mut |document| {
             rows.put(document.as_bytes());
             Flow::Continue(())
         }));
@@ -40,7 +40,7 @@ pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
         let (reader, query) = parse_call(args, &["skip", "limit", "hint"]);
-        accept(count(&reader, &query)) as i64
+        accept(count(&reader, &QueryContext::default(), &query)) as i64
     }
 }
 
@@ -48,8 +48,8 @@ pg_function! {
     /// `treedb.explain(collection, filter, options)`: how the query is carried out, and the work it took.
     fn treedb_explain(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
         let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
-        let mut execution = accept(Execution::new(&reader, query));
-        accept(execution.run(&reader, &mut |_| Flow::Continue(())));
+        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
+        accept(execution.run(&reader, &QueryContext::default(), &mut |_| Flow::Continue(())));
         let plan = execution.plan();
         let mut shown = match &plan.path {
             Path::Nothing => rawdoc! { "path": "nothing" },

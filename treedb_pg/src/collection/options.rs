@@ -2,7 +2,7 @@
 
 use ::bson::{RawDocument, RawDocumentBuf};
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::{Query, Result};
+use treedb_query::query::{Hint, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
 
 /// What may follow a filter.
@@ -12,7 +12,7 @@ pub(super) struct Options {
     pub(super) projection: Option<RawDocumentBuf>,
     pub(super) skip: u64,
     pub(super) limit: u64,
-    pub(super) hint: Option<String>,
+    pub(super) hint: Option<Hint>,
     pub(super) upsert: bool,
     pub(super) array_filters: Vec<RawDocumentBuf>,
     pub(super) name: Option<String>,
@@ -36,7 +36,7 @@ impl Options {
                 "projection" => read.projection = document(name, value)?,
                 "skip" => read.skip = count(name, value)?,
                 "limit" => read.limit = count(name, value)?,
-                "hint" => read.hint = Some(text(name, value)?),
+                "hint" => read.hint = Some(hint(name, value)?),
                 "name" => read.name = Some(text(name, value)?),
                 "arrayFilters" => read.array_filters = documents(name, value)?,
                 "upsert" => read.upsert = value.truthy(),
@@ -82,6 +82,14 @@ fn count(name: &str, value: Value<'_>) -> Result<u64> {
         .as_integer()
         .and_then(|value| u64::try_from(value).ok())
         .ok_or_else(|| wrong(name, "a number that is not negative", value))
+}
+
+/// The name or the key pattern of an index.
+fn hint(name: &str, value: Value<'_>) -> Result<Hint> {
+    match document(name, value) {
+        Ok(Some(pattern)) => Ok(Hint::from(pattern)),
+        _ => text(name, value).map(Hint::from),
+    }
 }
 
 fn text(name: &str, value: Value<'_>) -> Result<String> {

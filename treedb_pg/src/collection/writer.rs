@@ -9,9 +9,7 @@
 use std::ffi::CStr;
 
 use ::bson::RawDocument;
-use treedb_query::access::{
-    Change, Direction, IndexInfo, KeyRange, RowId, Sink, Source, VisitEntry, VisitRow,
-};
+use treedb_query::access::{Change, QueryContext, ReadWritten, RowId, Sink};
 use treedb_query::query::Result;
 
 use super::reader::{Reader, address, document, row_id};
@@ -62,36 +60,11 @@ impl Writer {
     }
 }
 
-impl Source for Writer {
-    fn indexes(&self) -> &[IndexInfo] {
-        self.reader.indexes()
-    }
-
-    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        self.reader.fetch(id, visit)
-    }
-
-    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
-        self.reader.scan(direction, after, visit)
-    }
-
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        self.reader.index_range(index, range, direction, after, visit)
-    }
-
-    fn estimated_rows(&self) -> u64 {
-        self.reader.estimated_rows()
-    }
-}
-
 impl Sink for Writer {
+    fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
+        read(&self.reader, &QueryContext::default())
+    }
+
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         match self.rows.insert(doc.as_bytes()) {
             Ok(tid) => Ok(row_id(tid)),
@@ -113,7 +86,7 @@ impl Sink for Writer {
         };
         match change {
             Change::Keep => {}
-            Change::Replace(document) => {
+            Change::Replace(document) | Change::Update(document) => {
                 if let Err(violation) = self.rows.update(&mut self.old, document.as_bytes()) {
                     self.duplicate(&document, violation);
                 }

@@ -32,13 +32,6 @@ pub(crate) struct Outcome {
 }
 
 impl Place<'_> {
-    /// The collection as it is.
-    pub(crate) fn collection(&self) -> &Collection {
-        match self {
-            Place::Now(collection) | Place::In(_, collection) | Place::With(_, collection) => collection,
-        }
-    }
-
     /// Inserts a document.
     pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
         match self {

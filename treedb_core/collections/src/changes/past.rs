@@ -282,13 +282,14 @@ impl Collection {
         let query = Query::new(filter).collated(&meta.collation)?;
         let mut rows = BTreeSet::new();
         let view = View { reads: &reads, meta: &meta };
-        let mut search = Execution::new(&view, query.clone())?;
+        let mut search = Execution::new(&view, &view.context(), query.clone())?;
         let mut current = None;
-        search.run(&view, &mut |document| {
+        search.run(&view, &view.context(), &mut |document| {
             current = Some(document);
             Flow::Continue(())
         })?;
-        rows.extend(treedb_query::query::find_rows(&view, &query, 0)?.into_iter().map(|row| row.0));
+        let found = treedb_query::query::find_rows(&view, &view.context(), &query, 0)?;
+        rows.extend(found.into_iter().map(|row| row.0));
         let mut revisions = Vec::new();
         let mut names = HashMap::new();
         let mut collections = Collections::new(&db.inner.catalog, &mut names);

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use bson::{RawArray, RawDocument, RawDocumentBuf, Timestamp};
 
-use treedb_query::aggregate::{
-    BoxedStream, Context, DEFAULT_MEMORY_LIMIT, Pipeline, Scratch, VecStream, WriteBody,
-};
+use treedb_query::aggregate::{BoxedStream, Context, DEFAULT_MEMORY_LIMIT, Pipeline, VecStream, WriteBody};
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::{Globals, Names};
@@ -440,7 +438,7 @@ impl treedb_query::aggregate::Collections for NoCollections {
         Ok(Vec::new())
     }
 
-    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>> {
+    fn temp_file(&self) -> Result<Option<Box<dyn treedb_query::aggregate::TempFile>>> {
         Ok(None)
     }
 }

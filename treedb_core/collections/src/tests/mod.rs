@@ -2,7 +2,6 @@
 
 mod aggregate;
 mod builds;
-mod by_key;
 mod collation;
 mod crash;
 mod damage;
@@ -12,6 +11,7 @@ mod long_keys;
 mod lookups;
 mod pipelines;
 mod planner;
+mod point_lookup;
 mod top_k;
 mod transactions;
 mod twins;

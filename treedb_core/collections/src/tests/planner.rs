@@ -5,7 +5,7 @@ use bson::{Bson, doc};
 use super::*;
 use crate::view::View;
 use crate::{Collection, UpdateRequest};
-use treedb_query::access::{Flow, Source};
+use treedb_query::access::Flow;
 use treedb_query::query::{Counters, Execution, Filter, Path, Plan, Query, RowSet};
 
 const COUNT: i32 = 2000;
@@ -142,7 +142,7 @@ fn the_index_with_fewer_entries_is_chosen_and_the_choice_remembered_until_it_pro
     assert_eq!(used(with(5)), ("n_1".to_owned(), 5));
     let remembered = || {
         let (reads, meta) = numbers.snapshot().unwrap().unwrap();
-        View { reads: &reads, meta: &meta }.plan_memory().unwrap().len()
+        View { reads: &reads, meta: &meta }.context().plan_cache.unwrap().len()
     };
     assert_eq!(remembered(), 1);
     // The same shape: the same index, whatever the value; ten times as many keys as expected, and it is planned anew.
@@ -197,11 +197,11 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
         query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
         (query.skip, query.limit) = (skip, limit);
         query.projection = treedb_query::query::Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
-        let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
+        let mut execution = Execution::new(&view, &view.context(), query).unwrap().with_sort_memory(40_000);
         let mut found = Vec::new();
         // In batches.
         while execution
-            .run(&view, &mut |doc| {
+            .run(&view, &view.context(), &mut |doc| {
                 found.push(doc.get_i32("_id").unwrap());
                 if found.len() % 100 == 0 { Flow::Break(()) } else { Flow::Continue(()) }
             })
@@ -214,8 +214,8 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
     let mut query = Query::new(Filter::all());
     query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "key": 1 })).unwrap();
     query.spill = false;
-    let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(40_000);
-    let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
+    let mut execution = Execution::new(&view, &view.context(), query).unwrap().with_sort_memory(40_000);
+    let error = execution.run(&view, &view.context(), &mut |_| Flow::Continue(())).unwrap_err();
     assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
     // The simulated disk has no place for scratch files.
     let (_db, numbers) = numbers(&[]);
@@ -223,8 +223,8 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
     let view = View { reads: &reads, meta: &meta };
     let mut query = Query::new(Filter::all());
     query.sort = treedb_query::query::Sort::parse(&raw(&doc! { "last": 1 })).unwrap();
-    let mut execution = Execution::new(&view, query).unwrap().with_sort_memory(1000);
-    let error = execution.run(&view, &mut |_| Flow::Continue(())).unwrap_err();
+    let mut execution = Execution::new(&view, &view.context(), query).unwrap().with_sort_memory(1000);
+    let error = execution.run(&view, &view.context(), &mut |_| Flow::Continue(())).unwrap_err();
     assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
 }
 
@@ -265,5 +265,5 @@ fn a_hint_of_an_index_that_is_not_there_is_refused() {
     let (reads, meta) = numbers.snapshot().unwrap().unwrap();
     let view = View { reads: &reads, meta: &meta };
     let query = Query { hint: Some("$natural".into()), ..Query::new(Filter::all()) };
-    assert_eq!(Plan::choose(&view, &query).unwrap().path, Path::Rows);
+    assert_eq!(Plan::choose(&view, &view.context(), &query).unwrap().path, Path::Rows);
 }

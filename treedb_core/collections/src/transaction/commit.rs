@@ -53,8 +53,8 @@ impl Transaction {
                     }),
                     Op::Replace { row, document, whole } => match real(row) {
                         Some(row) => {
-                            edit.replacing(*whole);
-                            edit.modify(row, &mut |_| Ok(Change::Replace(document.clone())))
+                            let change = if *whole { Change::Replace } else { Change::Update };
+                            edit.modify(row, &mut |_| Ok(change(document.clone())))
                         }
                         None => Ok(false),
                     },

@@ -9,7 +9,7 @@ use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
 };
 use crate::statement::{Deleting, FindingAndModifying, Updating, id_of, parse};
-use treedb_query::access::{Sink, Source};
+use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Counters, Execution, Plan, count};
@@ -71,7 +71,7 @@ impl<'t> TransactionCollection<'t> {
         let query = parse(request)?;
         let seen = self.txn.seen(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
-        let execution = Execution::new(&layer, query.of(&layer)?)?;
+        let execution = Execution::new(&layer, &layer.context(), query.under(layer.context().collation)?)?;
         let namespace = self.namespace.clone();
         Ok(TransactionCursor { namespace, execution, batch: Batch::begun() })
     }
@@ -93,13 +93,13 @@ impl<'t> TransactionCollection<'t> {
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
         let seen = self.txn.seen(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
-        count(&layer, &query.of(&layer)?)
+        count(&layer, &layer.context(), &query.under(layer.context().collation)?)
     }
 
     /// How strings compare in what does not say it.
     pub(crate) fn collation(&self) -> Result<Collation> {
         let seen = self.txn.seen(&self.namespace)?;
-        Ok(seen.through(&self.txn.reads).collation().clone())
+        Ok(seen.through(&self.txn.reads).context().collation.clone())
     }
 
     /// Runs a pipeline over the collection. It sees what the transaction does, in other collections too; what the
@@ -166,7 +166,8 @@ impl TransactionCursor {
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
         while self.batch.is_wanting() {
             let seen = txn.seen(&self.namespace)?;
-            self.batch.fetch(&mut self.execution, &seen.through(&txn.reads))?;
+            let layer = seen.through(&txn.reads);
+            self.batch.fetch(&mut self.execution, &layer, &layer.context())?;
         }
         Ok(self.batch.ready.pop_front())
     }

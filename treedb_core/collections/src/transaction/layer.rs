@@ -10,8 +10,8 @@ use crate::meta::Meta;
 use crate::namespace::Namespace;
 use crate::view::View;
 use treedb_query::access::{
-    Change, Direction, Flow, IndexInfo, KeyRange, PlanMemory, Row, RowId, Scratch, Sink, Source, VisitEntry,
-    VisitLent, VisitRow, VisitTypedEntry, forward_source,
+    Change, Direction, Flow, IndexInfo, KeyRange, QueryContext, ReadWritten, Row, RowId, Sink, Source,
+    TempFile, TempFiles, VisitEntry, VisitLent, VisitRow, VisitTypedEntry,
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -100,6 +100,23 @@ fn new_rows<'r>(
         }
     }
     Ok(Flow::Continue(()))
+}
+
+impl<R: Reads> Layer<'_, R> {
+    /// What queries of the collection need beside its rows.
+    pub(crate) fn context(&self) -> QueryContext<'_> {
+        QueryContext {
+            collation: self.meta.map_or(&Collation::Simple, |meta| &meta.collation),
+            temp_files: Some(self),
+            plan_cache: self.meta.map(|meta| &*meta.plans),
+        }
+    }
+}
+
+impl<R: Reads> TempFiles for Layer<'_, R> {
+    fn create(&self) -> Result<Option<Box<dyn TempFile>>> {
+        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn TempFile>))
+    }
 }
 
 impl<R: Reads> Source for Layer<'_, R> {
@@ -225,14 +242,6 @@ impl<R: Reads> Source for Layer<'_, R> {
         base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
     }
 
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
-        Ok(self.reads.scratch()?.map(|file| Box::new(file) as Box<dyn Scratch>))
-    }
-
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        Some(&self.meta?.plans)
-    }
-
     fn known_rows(&self) -> Result<Option<u64>> {
         let base = self.view().map_or(Ok(Some(0)), |view| view.known_rows())?;
         Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))))
@@ -244,10 +253,6 @@ impl<R: Reads> Source for Layer<'_, R> {
         let own =
             entries.map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(COUNTED).count());
         Some(base.saturating_add(own as u64))
-    }
-
-    fn collation(&self) -> &Collation {
-        self.meta.map_or(&Collation::Simple, |meta| &meta.collation)
     }
 
     fn entries_are_exact(&self) -> bool {
@@ -262,8 +267,6 @@ pub(super) struct Writing<'a> {
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
     pub(super) bytes: &'a mut usize,
-    /// See [`Sink::replacing`].
-    pub(super) replaces: bool,
 }
 
 impl Writing<'_> {
@@ -332,23 +335,12 @@ impl Writing<'_> {
     }
 }
 
-impl Source for Writing<'_> {
-    fn indexes(&self) -> &[IndexInfo] {
-        &self.overlay.infos
-    }
-
-    forward_source!(self => self.layer());
-
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        Some(&self.overlay.base.as_ref()?.plans)
-    }
-
-    fn collation(&self) -> &Collation {
-        self.overlay.base.as_ref().map_or(&Collation::Simple, |meta| &meta.collation)
-    }
-}
-
 impl Sink for Writing<'_> {
+    fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
+        let layer = self.layer();
+        read(&layer, &layer.context())
+    }
+
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.validator_of(), None, doc)?;
         let defs = self.overlay.infos.iter().map(|info| &info.def);
@@ -363,10 +355,6 @@ impl Sink for Writing<'_> {
         Ok(row)
     }
 
-    fn replacing(&mut self, whole: bool) {
-        self.replaces = whole;
-    }
-
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
         let mut old: Option<RawDocumentBuf> = None;
         self.layer().fetch(id, &mut |document| {
@@ -374,9 +362,11 @@ impl Sink for Writing<'_> {
             Ok(())
         })?;
         let Some(old) = old else { return Ok(false) };
-        let new = match change(&old)? {
+        let change = change(&old)?;
+        let whole = matches!(change, Change::Replace(_));
+        let new = match change {
             Change::Keep => return Ok(true),
-            Change::Replace(new) => Some(new),
+            Change::Replace(new) | Change::Update(new) => Some(new),
             Change::Delete => None,
         };
         if !self.overlay.rows.contains_key(&id.0) {
@@ -398,7 +388,6 @@ impl Sink for Writing<'_> {
         self.overlay.rows.insert(id.0, new.clone());
         match new {
             Some(new) => {
-                let whole = self.replaces;
                 self.note(entries + 2 * new.as_bytes().len(), Op::Replace { row: id, document: new, whole })?;
             }
             None => {

@@ -191,7 +191,7 @@ impl Transaction {
             return Err(Database::missing(namespace));
         };
         let overlay = Arc::make_mut(overlay);
-        let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes, replaces: false })?;
+        let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes })?;
         self.failed = false;
         Ok(done)
     }

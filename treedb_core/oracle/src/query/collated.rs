@@ -100,7 +100,7 @@ fn a_collation_finds_and_orders_as_if_strings_had_been_replaced_by_their_ranks()
                 .filter(|doc| naive::matches(doc, &ranked_filter))
                 .map(|doc| doc.get_i32("_id").unwrap())
                 .collect();
-            let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
+            let plan = Execution::new(&source, &source.context(), query.clone()).unwrap().plan().clone();
             let context = || format!("{filter} {collation:?}\n{plan:?}\n{:?}", source.indexes());
             let found = run(&source, query.clone(), &mut rng).unwrap();
             assert_eq!(ids(&found), wanted, "{}", context());
@@ -117,7 +117,7 @@ fn a_collation_finds_and_orders_as_if_strings_had_been_replaced_by_their_ranks()
                 );
             }
             by_index += usize::from(matches!(plan.path, Path::Index { .. }));
-            query.hint = Some("$natural".to_owned());
+            query.hint = Some("$natural".into());
             assert_eq!(ids(&run(&source, query, &mut rng).unwrap()), wanted, "{}", context());
         }
     }

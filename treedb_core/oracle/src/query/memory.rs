@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, PlanMemory, RowId, Source, VisitEntry, VisitRow, VisitTypedEntry,
+    Direction, Flow, IndexInfo, KeyRange, PlanCache, QueryContext, RowId, Source, VisitEntry, VisitRow,
+    VisitTypedEntry,
 };
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
@@ -16,7 +17,7 @@ pub(super) struct Memory {
     rows: BTreeMap<u64, RawDocumentBuf>,
     infos: Vec<IndexInfo>,
     entries: Vec<BTreeSet<(Vec<u8>, u64)>>,
-    plans: PlanMemory,
+    pub(super) plans: PlanCache,
     /// How many times as large as it is the source says that it is: plans for large collections are worth it then.
     pub(super) scale: u64,
 }
@@ -54,6 +55,12 @@ fn show<T>(items: impl Iterator<Item = T>, mut visit: impl FnMut(T) -> Result<Fl
         }
     }
     Ok(())
+}
+
+impl Memory {
+    pub(super) fn context(&self) -> QueryContext<'_> {
+        QueryContext { plan_cache: Some(&self.plans), ..QueryContext::default() }
+    }
 }
 
 impl Source for Memory {
@@ -118,10 +125,6 @@ impl Source for Memory {
             let type_bits = self.rows.get(&row.0).map(|doc| self.infos[index].def.type_bits(doc));
             visit(row, key, &type_bits.unwrap_or_default())
         })
-    }
-
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        Some(&self.plans)
     }
 
     fn entries_are_exact(&self) -> bool {

@@ -329,7 +329,7 @@ fn by_hint(
 ) {
     let info = &source.indexes()[index];
     let (def, mut forced) = (info.def.clone(), query.clone());
-    forced.hint = Some(def.name.clone());
+    forced.hint = Some(def.name.clone().into());
     let found = match run(source, forced, rng) {
         Ok(found) => ids(&found),
         Err(error) => {
@@ -349,11 +349,11 @@ fn by_hint(
 }
 
 fn run(source: &Memory, query: Query, rng: &mut Rng) -> treedb_query::error::Result<Vec<Document>> {
-    let mut execution = Execution::new(source, query)?;
+    let mut execution = Execution::new(source, &source.context(), query)?;
     let mut all = Vec::new();
     loop {
         let mut left = 1 + rng.below(5);
-        let more = execution.run(source, &mut |doc| {
+        let more = execution.run(source, &source.context(), &mut |doc| {
             all.push(Document::try_from(&*doc).unwrap());
             left -= 1;
             if left == 0 { Flow::Break(()) } else { Flow::Continue(()) }
@@ -405,12 +405,12 @@ fn projected(
     query.projection = projection.clone();
     // A hint makes a sparse or partial index serve what it does not hold.
     if rng.below(2) == 0 && !index.options.sparse && index.options.partial.is_none() {
-        query.hint = Some(index.name);
+        query.hint = Some(index.name.into());
     }
-    let mut execution = Execution::new(source, query).unwrap();
+    let mut execution = Execution::new(source, &source.context(), query).unwrap();
     let mut found = Vec::new();
     execution
-        .run(source, &mut |doc| {
+        .run(source, &source.context(), &mut |doc| {
             found.push(unordered(&Document::try_from(&*doc).unwrap()));
             Flow::Continue(())
         })
@@ -484,23 +484,23 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
 
         let mut query = Query::new(parsed);
         if rng.below(4) == 0 {
-            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name.clone());
+            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name.clone().into());
         }
         let plain = run(&source, query.clone(), rng).unwrap();
-        let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
+        let plan = Execution::new(&source, &source.context(), query.clone()).unwrap().plan().clone();
         let context = || format!("{filter}\nplan {plan:?}\nindexes {:?}", source.indexes());
         assert_eq!(ids(&plain), wanted_ids, "{}", context());
-        assert_eq!(count(&source, &query).unwrap(), wanted.len() as u64, "{}", context());
+        assert_eq!(count(&source, &source.context(), &query).unwrap(), wanted.len() as u64, "{}", context());
         // The same without any index, and by one that may be of no use.
         by_hint(&source, &query, rng.below(source.indexes().len()), &wanted_ids, rng, &context);
         for hint in ["$natural", rng.pick(&source.indexes()[..whole]).def.name.as_str()] {
             let mut forced = query.clone();
-            forced.hint = Some(hint.to_owned());
+            forced.hint = Some(hint.into());
             assert_eq!(ids(&run(&source, forced, rng).unwrap()), wanted_ids, "{hint}: {}", context());
         }
         projected(&source, &query, &wanted, rng, seen, &context);
         let limit = rng.below(4) as u64;
-        let rows = find_rows(&source, &query, limit).unwrap();
+        let rows = find_rows(&source, &source.context(), &query, limit).unwrap();
         let most = if limit == 0 { usize::MAX } else { limit as usize };
         assert_eq!(rows.len(), wanted.len().min(most), "{}", context());
         match plan.path {
@@ -528,7 +528,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         if rng.below(3) == 0 {
             query.projection = Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
         }
-        let plan = Execution::new(&source, query.clone()).unwrap().plan().clone();
+        let plan = Execution::new(&source, &source.context(), query.clone()).unwrap().plan().clone();
         let context = || format!("{filter} sort {sort} {} {}\nplan {plan:?}", query.skip, query.limit);
         let sorted = match run(&source, query.clone(), rng) {
             Ok(sorted) => sorted,
@@ -626,14 +626,14 @@ fn sets_of_rows_from_several_indexes_hold_what_a_naive_evaluation_finds() {
                 .map(|doc| doc.get_i32("_id").unwrap())
                 .collect();
             let query = Query::new(Filter::parse(&raw(&filter)).unwrap());
-            match Execution::new(&source, query.clone()).unwrap().plan().path {
+            match Execution::new(&source, &source.context(), query.clone()).unwrap().plan().path {
                 Path::Sets(RowSet::Intersection(_)) => intersected += 1,
                 Path::Sets(_) => united += 1,
                 _ => {}
             }
             assert_eq!(ids(&run(&source, query.clone(), &mut rng).unwrap()), wanted, "{filter}");
-            assert_eq!(count(&source, &query).unwrap(), wanted.len() as u64, "{filter}");
-            let mut rows = find_rows(&source, &query, 0).unwrap();
+            assert_eq!(count(&source, &source.context(), &query).unwrap(), wanted.len() as u64, "{filter}");
+            let mut rows = find_rows(&source, &source.context(), &query, 0).unwrap();
             rows.sort_unstable();
             assert_eq!(rows.iter().map(|row| row.0 as i32).collect::<Vec<_>>(), wanted, "{filter}");
         }

@@ -17,22 +17,21 @@
 //! turns conditions into [`KeyRange`]s over those bytes; it always applies the whole filter again to the fetched
 //! row, so an owner may yield *more* entries than the range holds (a lossy or coarser index), never fewer.
 
-mod forward;
-mod memory;
+mod context;
+mod plan_cache;
 
-use std::io::{Read, Seek, Write};
 use std::ops::ControlFlow;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::doc::{Collation, Doc, Fields, Glance};
+use crate::doc::{Doc, Fields, Glance};
 use crate::error::Result;
 use crate::index::ordered::{IndexDef, Kind};
 
 pub use treedb_formats::key::after_prefix;
 
-pub use forward::forward_source;
-pub use memory::{PlanMemory, Remembered};
+pub use context::{QueryContext, TempFile, TempFiles};
+pub use plan_cache::{CachedPlan, PlanCache};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,11 +93,6 @@ pub enum Direction {
     /// From the greatest down.
     Backward,
 }
-
-/// A file that vanishes when it is dropped: what does not fit in memory goes there.
-pub trait Scratch: Read + Write + Seek + Send {}
-
-impl<T: Read + Write + Seek + Send> Scratch for T {}
 
 /// Whether a walk goes on: what its callback returns.
 pub type Flow = ControlFlow<()>;
@@ -208,19 +202,6 @@ pub trait Source {
     /// Rows in the snapshot: exact or a good estimate; only the choice of a plan rests on it.
     fn estimated_rows(&self) -> u64;
 
-    /// A new scratch file; `None` where nothing may leave the memory.
-    ///
-    /// # Errors
-    /// `OutOfDiskSpace` and others of the device.
-    fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
-        Ok(None)
-    }
-
-    /// Where the planner may remember which index serves which queries; `None` where nothing outlives a query.
-    fn plan_memory(&self) -> Option<&PlanMemory> {
-        None
-    }
-
     /// How many rows the snapshot has, if that is known without counting.
     fn known_rows(&self) -> Result<Option<u64>> {
         Ok(None)
@@ -230,11 +211,6 @@ pub trait Source {
     /// of a plan rests on it.
     fn estimate(&self, _index: usize, _range: &KeyRange) -> Option<u64> {
         None
-    }
-
-    /// How texts compare in what is asked without saying it.
-    fn collation(&self) -> &Collation {
-        &Collation::Simple
     }
 
     /// True if a walk shows just the entries that are in the range and belong to rows of the snapshot: then an entry
@@ -249,18 +225,30 @@ pub trait Source {
 pub enum Change {
     /// Leave it.
     Keep,
-    /// Store this document in its place. It has the same `_id`.
+    /// Store this document in its place: the request replaced the whole document. It has the same `_id`.
     Replace(RawDocumentBuf),
+    /// Store this document in its place: the request changed some of its fields. It has the same `_id`. An owner that
+    /// keeps a log of changes records the two kinds differently.
+    Update(RawDocumentBuf),
     /// Delete it.
     Delete,
 }
 
-/// A collection being written. Its [`Source`] side sees its own writes.
+/// Reads a collection that is being written: see [`Sink::read`].
+pub type ReadWritten<'a> = dyn FnMut(&dyn Source, &QueryContext<'_>) -> Result<()> + 'a;
+
+/// A collection being written.
 ///
 /// Each call is all or nothing: when it returns an error, the row and every index are as they were. A key that a
 /// unique index has already is [`crate::error::ErrorCode::DuplicateKey`] with
 /// [`crate::error::QueryError::duplicate`] filled in.
-pub trait Sink: Source {
+pub trait Sink {
+    /// Calls `read` once with the collection as the writes so far have made it.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    fn read(&self, read: &mut ReadWritten<'_>) -> Result<()>;
+
     /// Inserts `doc`, which is valid BSON with an `_id` first.
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId>;
 
@@ -269,10 +257,6 @@ pub trait Sink: Source {
     fn insert_all(&mut self, _docs: &[&RawDocument]) -> Result<bool> {
         Ok(false)
     }
-
-    /// Tells whether the documents that take the place of others from now on were asked for as a whole, and not as
-    /// changes of parts: an owner that keeps a log of changes tells the two apart.
-    fn replacing(&mut self, _whole: bool) {}
 
     /// Shows the current version of the row at `id` to `change` and carries out what it returns. False if there is
     /// no such row (any more). Where others may have changed the row since the snapshot, the owner locks it and

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::{Flow, Scratch, Sink};
+use crate::access::{Flow, Sink, TempFile};
 use crate::doc::{Fields, Path, Value};
 use crate::error::Result;
 use crate::query::Query;
@@ -16,7 +16,7 @@ use super::stream::BoxedStream;
 pub type WriteBody<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;
 
 /// Looks documents up by the value of one field, through an index.
-pub trait PointLookup: Send {
+pub trait EqualityLookup: Send {
     /// Calls `visit` with each document in which a value of the field equals `value`. If `fields` is given, the
     /// documents may lack other fields. Returns false, without a call, if the index cannot answer for this value.
     ///
@@ -89,7 +89,7 @@ pub trait Collections: Send + Sync {
     ///
     /// # Errors
     /// Those of the catalog.
-    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn PointLookup>>> {
+    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn EqualityLookup>>> {
         let _ = (namespace, path);
         Ok(None)
     }
@@ -131,5 +131,5 @@ pub trait Collections: Send + Sync {
     ///
     /// # Errors
     /// `OutOfDiskSpace` and others of the device.
-    fn scratch_file(&self) -> Result<Option<Box<dyn Scratch>>>;
+    fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>>;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::access::Scratch;
+use crate::access::TempFile;
 use crate::error::Result;
 use crate::query::expr::Globals;
 
@@ -40,12 +40,12 @@ impl std::fmt::Debug for Context {
 
 impl Context {
     /// A scratch file; an error that names `stage` where scratch files are not allowed or not available.
-    pub(crate) fn scratch_file(&self, stage: &str) -> Result<Box<dyn Scratch>> {
+    pub(crate) fn temp_file(&self, stage: &str) -> Result<Box<dyn TempFile>> {
         let refused = || memory_exceeded(stage, self.memory_limit);
         if !self.allow_disk_use {
             return Err(refused());
         }
-        self.collections.scratch_file()?.ok_or_else(refused)
+        self.collections.temp_file()?.ok_or_else(refused)
     }
 
     /// The same context with other variables.

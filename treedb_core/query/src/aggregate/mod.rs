@@ -42,8 +42,8 @@ mod stages;
 mod stream;
 mod threads;
 
-pub use crate::access::Scratch;
-pub use collections::{Collections, PointLookup, WriteBody};
+pub use crate::access::TempFile;
+pub use collections::{Collections, EqualityLookup, WriteBody};
 pub use context::Context;
 pub use deadline::Deadline;
 pub use parser::MAX_STAGES;

@@ -6,7 +6,7 @@ use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
 use crate::doc::{Collation, Value};
 use crate::error::Result;
-use crate::query::{Filter, Projection, Query, Used};
+use crate::query::{Filter, Hint, Projection, Query, Used};
 
 use super::context::Context;
 use super::deadline::with_deadline;
@@ -127,7 +127,7 @@ impl Pipeline {
     pub fn open_with_hint(
         &self,
         namespace: &str,
-        hint: Option<String>,
+        hint: Option<Hint>,
         context: &Context,
     ) -> Result<BoxedStream> {
         if let Some((first, following)) = self.stages.split_first()
@@ -155,7 +155,7 @@ impl Pipeline {
     }
 
     /// The query that the pipeline begins with, and how many stages that covers.
-    fn front(&self, namespace: &str, hint: Option<String>, context: &Context) -> Result<(Query, usize)> {
+    fn front(&self, namespace: &str, hint: Option<Hint>, context: &Context) -> Result<(Query, usize)> {
         let (mut query, mut covered) = self.query(context)?;
         query.hint = hint;
         // Without an index for the order, `$sort` stays a stage: it can use scratch files.
@@ -175,7 +175,7 @@ impl Pipeline {
     pub fn explain(
         &self,
         namespace: &str,
-        hint: Option<String>,
+        hint: Option<Hint>,
         context: &Context,
     ) -> Result<(Option<Query>, Vec<RawDocumentBuf>)> {
         let (query, covered) = if self.begins_with_source() {

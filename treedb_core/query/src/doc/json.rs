@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
-use super::owned::OwnedValue;
+use super::owned_value::OwnedValue;
 use super::value::{Doc, Element, Value};
 use super::write::Writer;
 use crate::error::{ErrorCode, QueryError, Result};

@@ -7,25 +7,25 @@
 
 pub mod collation;
 pub mod compare;
-mod glance;
-mod identity;
+mod display;
+mod field_peek;
+mod id;
 pub mod json;
 pub mod key;
-pub(crate) mod key_parts;
+pub(crate) mod key_decode;
 pub(crate) mod number;
-mod owned;
+mod owned_value;
 pub mod path;
-mod show;
 pub mod template;
 mod validate;
 pub(crate) mod value;
 pub mod write;
 
 pub use collation::Collation;
-pub use glance::Glance;
-pub use identity::with_id;
+pub use field_peek::Glance;
+pub use id::with_id;
 pub(crate) use number::{Decimal, Rounding};
-pub use owned::OwnedValue;
+pub use owned_value::OwnedValue;
 pub use path::Path;
 pub use template::Fields;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, MESSAGE, validate, validate_with};
@@ -33,5 +33,5 @@ pub use value::{Doc, Element, Elements, Value};
 
 /// A value in the notation of MongoDB's shell, for messages; long ones are cut.
 pub fn shown(value: Value<'_>) -> String {
-    show::Shown(value).to_string()
+    display::Shown(value).to_string()
 }

@@ -204,7 +204,7 @@ fn walk_array<'a, V: FnMut(Option<Value<'a>>, Option<usize>) -> bool>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doc::show::Shown;
+    use crate::doc::display::Shown;
     use bson::{RawDocumentBuf, rawdoc};
 
     fn found(doc: &RawDocumentBuf, path: &str) -> String {

@@ -96,7 +96,7 @@ pub struct Element<'a> {
 
 impl std::fmt::Debug for Doc<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", super::show::Shown(Value::Document(*self)))
+        write!(f, "{}", super::display::Shown(Value::Document(*self)))
     }
 }
 

@@ -27,10 +27,9 @@ struct Asked {
     explain: bool,
 }
 
-/// Reads the arguments; `collection` is the one the command is about, if there is one.
+/// Reads the arguments.
 fn read<'a>(
     args: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
-    collection: Option<&Collection>,
 ) -> std::result::Result<Asked, CommandError> {
     let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
@@ -40,7 +39,7 @@ fn read<'a>(
         match arg.name {
             "pipeline" => stages = Some(arg.array()?),
             "cursor" => batch = batch_size(arg.document()?, batch)?,
-            "hint" => by = Some(arg),
+            "hint" => by = hint(&arg)?,
             "maxTimeMS" => until = Deadline::after(arg.count()?),
             "collation" => collation = arg.some_document()?,
             "let" => variables = arg.some_document()?,
@@ -61,15 +60,13 @@ fn read<'a>(
     pipeline.collation = collation;
     pipeline.until = until.instant();
     pipeline.durability = durability;
-    if let (Some(arg), Some(collection)) = (by, collection) {
-        pipeline.hint = hint(collection, &arg)?;
-    }
+    pipeline.hint = by;
     Ok(Asked { pipeline, batch, until, explain })
 }
 
 /// Explains the pipeline of `command`, an `aggregate` of `collection`; carries it out too if `execute`.
 pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
-    let asked = read(args("aggregate", command).skip(1), Some(collection))?;
+    let asked = read(args("aggregate", command).skip(1))?;
     explain_pipeline(collection, &asked.pipeline, command, execute)
 }
 
@@ -125,8 +122,7 @@ fn explain_pipeline(
 }
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let named = request.subject()?.as_str().map(|_| request.collection()).transpose()?;
-    let Asked { mut pipeline, batch, until, explain } = read(request.args(), named.as_ref())?;
+    let Asked { mut pipeline, batch, until, explain } = read(request.args())?;
     if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
         return watch(request, asked, batch);
     }

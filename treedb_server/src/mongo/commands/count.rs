@@ -19,7 +19,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "skip" => find.skip = arg.count()?,
             // A negative limit means the same here, as in MongoDB.
             "limit" => find.limit = arg.integer()?.unsigned_abs(),
-            "hint" => find.hint = hint(&collection, &arg)?,
+            "hint" => find.hint = hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
             "fields" => {}
             _ => arg.generic()?,

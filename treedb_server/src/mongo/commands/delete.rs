@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use treedb_collections::{Collection, DeleteRequest};
+use treedb_collections::DeleteRequest;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -14,7 +14,7 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let tally = each_statement(request, "deletes", &mut |_, statement, place| {
-        let asked = parse(place.collection(), statement)?;
+        let asked = parse(statement)?;
         not_many(request, asked.limit == 0)?;
         place.delete(asked)
     })?;
@@ -24,7 +24,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(collection: &Collection, statement: &RawDocument) -> Result<DeleteRequest> {
+fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
     check_statement(statement)?;
     let (mut filter, mut limit, mut by, mut collation) = (None, None, None, None);
     for arg in args("delete.deletes", statement) {
@@ -32,7 +32,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<DeleteReque
         match arg.name {
             "q" => filter = Some(arg.document()?.to_owned()),
             "limit" => limit = Some(arg.integer()?),
-            "hint" => by = hint(collection, &arg)?,
+            "hint" => by = hint(&arg)?,
             "collation" => collation = arg.some_document()?,
             _ => arg.generic()?,
         }

@@ -18,7 +18,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         match arg.name {
             "key" => path = Some(arg.str()?),
             "query" => find.filter = arg.some_document()?,
-            "hint" => find.hint = hint(&collection, &arg)?,
+            "hint" => find.hint = hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
             _ => arg.generic()?,
         }

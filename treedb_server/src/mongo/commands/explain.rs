@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_collections::{Collection, FindRequest};
+use treedb_collections::FindRequest;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -41,8 +41,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     })?;
     let collection = request.context.database.collection(&format!("{}.{target}", request.database))?;
     let find = match name {
-        "find" => find::parse(&collection, "find", command)?.request,
-        "count" => count(&collection, command)?,
+        "find" => find::parse("find", command)?.request,
+        "count" => count(command)?,
         "aggregate" => return super::aggregate::explain(&collection, command, verbosity != "queryPlanner"),
         other => {
             return Err(CommandError::not_implemented(format!(
@@ -55,7 +55,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> {
+fn count(command: &RawDocument) -> Result<FindRequest> {
     let mut find = FindRequest::default();
     for arg in args("count", command).skip(1) {
         let arg = arg?;
@@ -63,7 +63,7 @@ fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> 
             "query" => find.filter = arg.some_document()?,
             "skip" => find.skip = arg.count()?,
             "limit" => find.limit = arg.integer()?.unsigned_abs(),
-            "hint" => find.hint = find::hint(collection, &arg)?,
+            "hint" => find.hint = find::hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
             _ => arg.generic()?,
         }

@@ -1,8 +1,9 @@
 //! `find`: the first batch of a result.
 
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_collections::{Collection, FindRequest};
-use treedb_query::query::ErrorCode;
+use treedb_collections::FindRequest;
+use treedb_query::index::ordered::same_key_pattern;
+use treedb_query::query::Hint;
 
 use super::Result;
 use super::request::Request;
@@ -23,7 +24,7 @@ pub(super) struct Find {
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let mut find = parse(&collection, "find", request.body())?;
+    let mut find = parse("find", request.body())?;
     let namespace = collection.namespace().to_string();
     let cursors = &request.context.cursors;
     if let Some(mut open) = request.transaction() {
@@ -38,7 +39,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 }
 
 /// Reads the arguments of a `find`.
-pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument) -> Result<Find> {
+pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
     let mut find = Find {
         request: FindRequest::default(),
         batch: FIRST_BATCH,
@@ -52,7 +53,7 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
             "filter" => find.request.filter = arg.some_document()?,
             "sort" => find.request.sort = arg.some_document()?,
             "projection" => find.request.projection = arg.some_document()?,
-            "hint" => find.request.hint = hint(collection, &arg)?,
+            "hint" => find.request.hint = hint(&arg)?,
             "skip" => find.request.skip = arg.count()?,
             "limit" => find.request.limit = arg.count()?,
             "batchSize" => find.batch = usize::try_from(arg.count()?).unwrap_or(usize::MAX),
@@ -71,64 +72,18 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
     Ok(find)
 }
 
-/// The name of the index that a hint asks for: by name, or by key pattern.
-pub(super) fn hint(collection: &Collection, arg: &Arg<'_>) -> Result<Option<String>> {
-    let pattern = match arg.value() {
-        RawBsonRef::String(name) => return Ok(Some(name.to_owned())),
-        _ => arg.some_document()?,
-    };
-    let Some(pattern) = pattern else { return Ok(None) };
-    if pattern.get("$natural")?.is_some() {
-        return Ok(Some("$natural".to_owned()));
-    }
-    // A collection that does not exist is empty whatever the hint.
-    let Some(indexes) = collection.indexes()? else { return Ok(None) };
-    match index_with_pattern(&indexes, &pattern) {
-        Some(name) => Ok(Some(name.to_owned())),
-        None => Err(CommandError::new(
-            ErrorCode::BadValue,
-            "error processing query: hint provided does not correspond to an existing index",
-        )),
-    }
+/// The hint of a command: the name or the key pattern of an index.
+pub(super) fn hint(arg: &Arg<'_>) -> Result<Option<Hint>> {
+    Ok(match arg.value() {
+        RawBsonRef::String(name) => Some(Hint::from(name)),
+        _ => arg.some_document()?.map(Hint::from),
+    })
 }
 
 /// The name of the index with a key pattern.
 pub(super) fn index_with_pattern<'a>(indexes: &'a [Document], pattern: &RawDocument) -> Option<&'a str> {
     indexes.iter().find_map(|index| {
         let keys = RawDocumentBuf::try_from(index.get_document("key").ok()?).ok()?;
-        if same_pattern(&keys, pattern) { index.get_str("name").ok() } else { None }
+        if same_key_pattern(&keys, pattern) { index.get_str("name").ok() } else { None }
     })
-}
-
-/// True if two key patterns have the same fields in the same order and direction; `1`, `1.0` and `NumberLong(1)` are
-/// the same direction.
-fn same_pattern(a: &RawDocument, b: &RawDocument) -> bool {
-    let fields = |pattern: &RawDocument| -> Option<Vec<(String, String)>> {
-        pattern
-            .iter()
-            .map(|element| {
-                let (name, value) = element.ok()?;
-                let direction = match crate::mongo::args::number(value) {
-                    Some(number) => if number < 0.0 { "-1" } else { "1" }.to_owned(),
-                    None => value.as_str()?.to_owned(),
-                };
-                Some((name.as_str().to_owned(), direction))
-            })
-            .collect()
-    };
-    fields(a).is_some_and(|a| fields(b) == Some(a))
-}
-
-#[cfg(test)]
-mod tests {
-    use bson::rawdoc;
-
-    use super::*;
-
-    #[test]
-    fn key_patterns_are_the_same_whatever_number_says_the_direction() {
-        assert!(same_pattern(&rawdoc! { "a": 1, "b": -1 }, &rawdoc! { "a": 1.0, "b": -1_i64 }));
-        assert!(!same_pattern(&rawdoc! { "a": 1, "b": 1 }, &rawdoc! { "b": 1, "a": 1 }));
-        assert!(!same_pattern(&rawdoc! { "a": 1 }, &rawdoc! { "a": -1 }));
-    }
 }

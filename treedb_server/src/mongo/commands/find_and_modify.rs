@@ -26,7 +26,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "query" => find.filter = arg.some_document()?,
             "sort" => find.sort = arg.some_document()?,
             "fields" => find.projection = arg.some_document()?,
-            "hint" => find.hint = hint(&collection, &arg)?,
+            "hint" => find.hint = hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
             "remove" => remove = arg.bool()?,
             "update" => update = Some(changes(&arg)?),

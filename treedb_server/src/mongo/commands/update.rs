@@ -2,7 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_collections::{Collection, UpdateRequest};
+use treedb_collections::UpdateRequest;
 use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;
@@ -14,7 +14,7 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let tally = each_statement(request, "updates", &mut |_, statement, place| {
-        let asked = parse(place.collection(), statement)?;
+        let asked = parse(statement)?;
         not_many(request, asked.multi)?;
         place.update(asked)
     })?;
@@ -28,7 +28,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateRequest> {
+fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut by) = (None, None, false, false, None);
     let (mut array_filters, mut collation) = (Vec::new(), None);
@@ -41,7 +41,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
             }
             "multi" => multi = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
-            "hint" => by = hint(collection, &arg)?,
+            "hint" => by = hint(&arg)?,
             "collation" => collation = arg.some_document()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "c" | "sort" | "upsertSupplied" => arg.unsupported()?,

@@ -181,7 +181,11 @@ impl Write {
             filter.close(open);
         }
         let query = Query::new(Filter::parse(&filter.finish())?).collated(collation)?;
-        let rows = find_rows(sink, &query, 2)?;
+        let mut rows = Vec::new();
+        sink.read(&mut |source, context| {
+            rows = find_rows(source, context, &query, 2)?;
+            Ok(())
+        })?;
         let row = match rows.as_slice() {
             [] => {
                 return match when_not_matched {
@@ -236,7 +240,7 @@ fn change_keeping_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
         }
     }
     let new = crate::query::finished(out)?;
-    Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Replace(new) })
+    Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Update(new) })
 }
 
 /// The document that the pipeline of `whenMatched` makes of `old`.

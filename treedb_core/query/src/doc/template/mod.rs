@@ -52,18 +52,18 @@
 //! ```
 
 mod decode;
+mod derive;
 mod encode;
-mod learn;
+mod fields;
 mod number;
-mod part;
 mod shape;
 mod shapes;
 #[cfg(test)]
 mod tests;
 
 pub use decode::Stored;
-pub use part::Fields;
-pub use part::Picks;
+pub use fields::Fields;
+pub use fields::Picks;
 pub use shapes::Shapes;
 
 /// Deepest nesting of rows in rows, and of documents in a shape.

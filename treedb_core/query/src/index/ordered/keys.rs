@@ -12,12 +12,12 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::def::{IndexDef, KeyPart, SortOrder};
+use super::definition::{IndexDef, KeyPart, SortOrder};
 use sha2::{Digest, Sha256};
 
 use super::options::Kind;
 use crate::doc::key::invert;
-use crate::doc::key_parts::encoded_length;
+use crate::doc::key_decode::encoded_length;
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, Value};
 use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};

@@ -18,14 +18,14 @@
 //! value's encoding, not inverted; under a wildcard the encoding of the path (as a text) in front of the value's; under
 //! a collation the encoding of the value with its strings replaced by their sort keys ([`crate::doc::Collation`]).
 
-mod def;
+mod definition;
 mod keys;
 mod options;
-mod single;
+mod single_key;
 mod type_bits;
 mod wildcard;
 
-pub use def::{IndexDef, KeyPart, MAX_KEY_PARTS, SortOrder, expiry, pattern_of};
+pub use definition::{IndexDef, KeyPart, MAX_KEY_PARTS, SortOrder, expiry, pattern_of, same_key_pattern};
 pub use keys::{KeySet, hashed, keys_of};
 pub use options::{Covers, IndexOptions, Kind, Partial};
 pub(crate) use type_bits::restored;

@@ -17,8 +17,8 @@
 
 use bson::RawDocument;
 
-use super::def::IndexDef;
-use crate::doc::key_parts::decode;
+use super::definition::IndexDef;
+use crate::doc::key_decode::decode;
 use crate::doc::{Doc, Value};
 
 const PLAIN: u8 = 0;

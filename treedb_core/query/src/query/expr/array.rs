@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use crate::doc::write::ArrayWriter;
 use crate::doc::{Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::query::sort::Sort;
+use crate::query::Sort;
 
 use super::number::wrong_type;
 use super::stats::{Deviation, Sum, part, percentile as rank};
@@ -134,7 +134,7 @@ pub(super) fn index_of<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
     }
     let input = array("$indexOfArray", input)?;
     let value = args.get(1).copied().flatten().unwrap_or(Value::Undefined);
-    let Some((start, end)) = super::text::window("$indexOfArray", args, input.elements().count())? else {
+    let Some((start, end)) = super::string::window("$indexOfArray", args, input.elements().count())? else {
         return Ok(Some(Value::Int32(-1)));
     };
     let mut within = values(input).enumerate().take(end).skip(start);

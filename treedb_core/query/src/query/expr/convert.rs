@@ -67,7 +67,7 @@ fn double_text(value: f64) -> String {
 /// A number, date, truth value, object id or string as text.
 pub(super) fn text_of(value: Value<'_>) -> Result<String> {
     Ok(match value {
-        Value::String(text) | Value::Symbol(text) => super::text::utf8(text).to_owned(),
+        Value::String(text) | Value::Symbol(text) => super::string::utf8(text).to_owned(),
         Value::Int32(value) => value.to_string(),
         Value::Int64(value) => value.to_string(),
         Value::Double(value) => double_text(value),
@@ -96,7 +96,7 @@ fn long_of(value: Value<'_>, to: To) -> Result<i64> {
             .ok_or_else(|| failure(value, to, "the number does not fit")),
         Value::Double(_) => Err(failure(value, to, "the number does not fit")),
         Value::String(text) => {
-            let text = super::text::utf8(text);
+            let text = super::string::utf8(text);
             let digits = text.strip_prefix('+').unwrap_or(text);
             match digits.parse() {
                 Ok(number) if !digits.starts_with('+') => Ok(number),
@@ -138,7 +138,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
             (Value::Bool(value), _) => Value::Double(f64::from(u8::from(value))),
             (Value::Date(millis), _) => Value::Double(millis as f64),
             (Value::String(text), _) => {
-                let text = super::text::utf8(text);
+                let text = super::string::utf8(text);
                 match text.parse::<f64>() {
                     Ok(number) if !text.starts_with('+') || text.len() > 1 => Value::Double(number),
                     _ => {
@@ -155,7 +155,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
             (Value::Bool(value), _) => Num::Decimal(Decimal::from_integer(value.into())).value(),
             (Value::Date(millis), _) => Num::Decimal(Decimal::from_integer(millis)).value(),
             (Value::String(text), _) => {
-                let text = super::text::utf8(text);
+                let text = super::string::utf8(text);
                 match text.parse::<bson::Decimal128>() {
                     Ok(number) => Value::Decimal(number.bytes()),
                     Err(_) => {
@@ -176,14 +176,15 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
             }
             Value::Timestamp(bits) => Value::Date(i64::try_from(bits >> 32).unwrap_or(0) * 1000),
             Value::String(text) => Value::Date(
-                date::parse(super::text::utf8(text), None, "UTC").map_err(|error| refused(error.message))?,
+                date::parse(super::string::utf8(text), None, "UTC")
+                    .map_err(|error| refused(error.message))?,
             ),
             _ => return Err(unsupported(value, to)),
         },
         To::ObjectId => match value {
             Value::ObjectId(_) => value,
             Value::String(text) => {
-                let id = bson::oid::ObjectId::parse_str(super::text::utf8(text)).map_err(|_| {
+                let id = bson::oid::ObjectId::parse_str(super::string::utf8(text)).map_err(|_| {
                     refused(format!(
                         "Failed to parse objectId {} in $convert with no onError value: it must be 24 hexadecimal digits",
                         crate::doc::shown(value)

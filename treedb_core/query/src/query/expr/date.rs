@@ -11,9 +11,9 @@ use crate::doc::Value;
 use crate::doc::write::Writer;
 use crate::error::{ErrorCode, QueryError, Result};
 
-use super::local::Local;
+use super::local_time::Local;
 use super::number::wrong_type;
-use super::text::utf8;
+use super::string::utf8;
 use super::{Found, Scope, nullish, truthy};
 
 const DAY: i64 = 86_400_000;

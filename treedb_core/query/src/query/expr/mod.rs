@@ -17,19 +17,20 @@ mod array;
 mod convert;
 pub(crate) mod date;
 mod eval;
-mod local;
+mod local_time;
 mod logic;
 pub(crate) mod number;
 mod object;
 mod parse;
 mod pattern;
 mod reads;
+pub(in crate::query) mod regex;
 mod scope;
 pub(crate) mod stats;
+mod string;
 mod table;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub(crate) use array::positive;
 pub(crate) use logic::random;
@@ -82,7 +83,7 @@ enum Node {
     Map { input: Box<Node>, body: Box<Node> },
     Filter { input: Box<Node>, condition: Box<Node>, limit: Option<Box<Node>> },
     Reduce { input: Box<Node>, initial: Box<Node>, body: Box<Node> },
-    SortArray { input: Box<Node>, sort: Option<super::sort::Sort>, down: bool },
+    SortArray { input: Box<Node>, sort: Option<crate::query::Sort>, down: bool },
 }
 
 impl Expr {

@@ -2,7 +2,7 @@
 
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::query::sort::Sort;
+use crate::query::Sort;
 
 use super::scope::{Arena, Globals, Names, Scope};
 use super::table::{self, Operands};

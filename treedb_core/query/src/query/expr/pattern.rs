@@ -10,10 +10,10 @@ use regex::Regex;
 use crate::doc::Value;
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::error::{QueryError, Result};
-use crate::query::regular::Regular;
+use crate::query::expr::regex::Regular;
 
 use super::number::wrong_type;
-use super::text::utf8;
+use super::string::utf8;
 use super::{Found, Scope, nullish};
 
 /// Compiled patterns kept.

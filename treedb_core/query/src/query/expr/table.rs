@@ -4,7 +4,7 @@ use crate::doc::Value;
 use crate::error::Result;
 
 use super::{Found, Scope};
-use super::{array, convert, date, logic, number, object, pattern, text};
+use super::{array, convert, date, logic, number, object, pattern, string};
 
 /// A function of evaluated operands.
 type Run = for<'a> fn(&Scope<'a>, &[Found<'a>]) -> Result<Found<'a>>;
@@ -133,23 +133,23 @@ static TABLE: &[Def] = &[
     def("$bitXor", List(0, ANY), number::bit_xor),
     strict("$bitNot", List(1, 1), number::bit_not),
     // Strings.
-    def("$concat", List(0, ANY), text::concat),
-    def("$toLower", List(1, 1), text::to_lower),
-    def("$toUpper", List(1, 1), text::to_upper),
-    def("$strcasecmp", List(2, 2), text::strcasecmp),
-    def("$substr", List(3, 3), text::substr_bytes),
-    def("$substrBytes", List(3, 3), text::substr_bytes),
-    def("$substrCP", List(3, 3), text::substr_cp),
-    def("$strLenBytes", List(1, 1), text::len_bytes),
-    def("$strLenCP", List(1, 1), text::len_cp),
-    def("$indexOfBytes", List(2, 4), text::index_of_bytes),
-    def("$indexOfCP", List(2, 4), text::index_of_cp),
-    strict("$split", List(2, 2), text::split),
-    strict("$trim", Named(TRIM), text::trim),
-    strict("$ltrim", Named(TRIM), text::ltrim),
-    strict("$rtrim", Named(TRIM), text::rtrim),
-    strict("$replaceOne", Named(REPLACE), text::replace_one),
-    strict("$replaceAll", Named(REPLACE), text::replace_all),
+    def("$concat", List(0, ANY), string::concat),
+    def("$toLower", List(1, 1), string::to_lower),
+    def("$toUpper", List(1, 1), string::to_upper),
+    def("$strcasecmp", List(2, 2), string::strcasecmp),
+    def("$substr", List(3, 3), string::substr_bytes),
+    def("$substrBytes", List(3, 3), string::substr_bytes),
+    def("$substrCP", List(3, 3), string::substr_cp),
+    def("$strLenBytes", List(1, 1), string::len_bytes),
+    def("$strLenCP", List(1, 1), string::len_cp),
+    def("$indexOfBytes", List(2, 4), string::index_of_bytes),
+    def("$indexOfCP", List(2, 4), string::index_of_cp),
+    strict("$split", List(2, 2), string::split),
+    strict("$trim", Named(TRIM), string::trim),
+    strict("$ltrim", Named(TRIM), string::ltrim),
+    strict("$rtrim", Named(TRIM), string::rtrim),
+    strict("$replaceOne", Named(REPLACE), string::replace_one),
+    strict("$replaceAll", Named(REPLACE), string::replace_all),
     def("$regexMatch", Named(REGEX), pattern::regex_match),
     def("$regexFind", Named(REGEX), pattern::regex_find),
     def("$regexFindAll", Named(REGEX), pattern::regex_find_all),

@@ -6,7 +6,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::doc::Value;
 use crate::error::Result;
-use crate::query::regular::Regular;
+use crate::query::expr::regex::Regular;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]

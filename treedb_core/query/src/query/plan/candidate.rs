@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use super::eligible_indexes::{Use, uses};
+use super::interval::{Interval, MAX_POINTS, MAX_RANGES};
 use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::index::ordered::{Kind, SortOrder, hashed};
-use crate::query::bounds::{Interval, MAX_POINTS, MAX_RANGES};
-use crate::query::exec::Query;
+use crate::query::Query;
 use crate::query::filter::Node;
-use crate::query::usable::{Use, uses};
 
-use super::cover::cover;
+use super::covering::cover;
+use super::field_bounds::left_by;
 use super::index_filter::{IndexFilter, index_filter};
-use super::intervals::left_by;
-use super::order::gives_order;
+use super::index_order::gives_order;
 use super::{OnKeys, Path, Plan};
 
 /// A plan with what speaks for it.

@@ -4,7 +4,7 @@
 //! branches of its tree; where it cannot, the number of rows and the kind of the conditions have to do.
 
 use crate::access::Source;
-use crate::query::exec::Query;
+use crate::query::Query;
 
 use super::candidate::Candidate;
 use super::{Path, Plan};

@@ -12,7 +12,7 @@ use crate::access::IndexInfo;
 use crate::doc::Value;
 use crate::doc::compare::class;
 use crate::doc::key::encode_value;
-use crate::doc::key_parts::{ARRAY, class_of, decode, encoded_length};
+use crate::doc::key_decode::{ARRAY, class_of, decode, encoded_length};
 use crate::index::ordered::SortOrder;
 use crate::query::filter::{Node, Op, Test, Types};
 

@@ -8,37 +8,57 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `intervals` | from conditions to the values they leave at a path |
+//! | `query` | [`Query`]: what is planned |
+//! | `sort` | [`Sort`]: the order a query asks for |
+//! | `point_lookup` | [`PointLookup`]: finds that one key of an index answers |
+//! | `hint` | [`Hint`]: the index that a request wants to be used |
+//! | `index_spec` | [`index_of`]: reads the specification of an index |
+//! | `eligible_indexes` | which indexes can serve a query, and how |
+//! | `implication` | what follows from conditions |
+//! | `interval` | intervals of encoded values, and the key ranges they become |
+//! | `field_bounds` | the intervals that conditions leave for a field of an index |
 //! | `candidate` | the best use of one index |
 //! | `index_filter` | conditions tested on keys |
-//! | `cover` | documents made of keys |
-//! | `order` | whether a walk gives the order asked for |
+//! | `covering` | documents built from keys alone |
+//! | `index_order` | whether a walk of an index gives the order asked for |
 //! | `cost` | which candidate is cheapest |
-//! | `sets` | rows found by several indexes |
-//! | `cache` | choices remembered by the shape of queries |
+//! | `bitmap` | rows found by several indexes |
+//! | `query_shape` | the plan cache: choices remembered by the shape of queries |
 
-mod cache;
+mod bitmap;
 mod candidate;
 mod cost;
-mod cover;
+mod covering;
+mod eligible_indexes;
+mod field_bounds;
+mod hint;
+mod implication;
 mod index_filter;
-mod intervals;
-mod order;
-mod sets;
+mod index_order;
+mod index_spec;
+mod interval;
+mod point_lookup;
+mod query;
+mod query_shape;
+mod sort;
 
-use crate::access::{Direction, IndexInfo, KeyRange, Source};
+use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::filter::Node;
 
-use super::bounds::Interval;
-use super::exec::Query;
-use super::filter::Node;
-use cache::Expected;
-pub(super) use cache::review;
 use candidate::{Candidate, candidates, concerned};
 use cost::Weighed;
-pub(super) use cover::Cover;
+pub(super) use covering::Cover;
+pub use hint::Hint;
 pub use index_filter::IndexFilter;
 pub(super) use index_filter::{Room, Truth};
+pub use index_spec::index_of;
+use interval::Interval;
+pub use point_lookup::{PointLookup, PointQuery};
+pub use query::Query;
+use query_shape::Expected;
+pub(super) use query_shape::review;
+pub use sort::Sort;
 
 /// How a query is carried out.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +118,7 @@ fn keys_are_values(index: &IndexInfo) -> bool {
 
 /// The intervals of values of each field of an index that conditions leave, as `explain` shows them.
 pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
-    let left = |part| match intervals::left_by(part, conditions, index) {
+    let left = |part| match field_bounds::left_by(part, conditions, index) {
         Some(left) => left.intervals.iter().map(Interval::shown).collect(),
         None => vec!["[MinKey, MaxKey]".to_owned()],
     };
@@ -144,16 +164,19 @@ impl Plan {
     ///
     /// # Errors
     /// `BadValue` if the hint names an index that does not exist, or cannot be used for the query.
-    pub fn choose(source: &dyn Source, query: &Query) -> Result<Plan> {
+    pub fn choose(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<Plan> {
         let conditions = query.filter.conjuncts();
-        if let Some(hint) = query.hint.as_deref() {
+        if let Some(hint) = &query.hint {
             return Self::hinted(source, query, &conditions, hint);
+        }
+        if let Some(plan) = point_lookup::choose(source, query, &conditions) {
+            return Ok(plan);
         }
         let concerned = concerned(source, query, &conditions);
         // With one index to choose from there is nothing to remember.
-        let shape = (concerned.len() > 1).then(|| cache::shape(query, &conditions));
+        let shape = (concerned.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
-            shape.and_then(|shape| cache::recall(source, query, &conditions, shape))
+            shape.and_then(|shape| query_shape::recall(source, context, query, &conditions, shape))
         {
             return Ok(Plan { expected: Some(expected), ..found.plan });
         }
@@ -174,12 +197,13 @@ impl Plan {
         let weighed = cost::weigh(source, query, found);
         let best = cost::cheapest(weighed.clone());
         let least = best.as_ref().map(|best| best.cost.whole);
-        if let Some(plan) = sets::by_sets(source, query, &conditions, &weighed, least) {
+        if let Some(plan) = bitmap::by_sets(source, query, &conditions, &weighed, least) {
             return Ok(plan);
         }
         let Some(Weighed { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
         let mut plan = best.plan;
-        plan.expected = shape.and_then(|shape| cache::remember(source, &plan, cost.keys, shape));
+        plan.expected =
+            shape.and_then(|shape| query_shape::remember(source, context, &plan, cost.keys, shape));
         Ok(plan)
     }
 
@@ -208,16 +232,15 @@ impl Plan {
     }
 
     /// The plan by the index that a hint names.
-    fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &str) -> Result<Plan> {
-        if hint == "$natural" {
+    fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &Hint) -> Result<Plan> {
+        if *hint == Hint::Natural {
             return Ok(Self::rows(query));
         }
         let missing = |why: &str| {
             let message = format!("hint provided does not correspond to an existing index: {hint}{why}");
             Err(QueryError::new(ErrorCode::BadValue, message))
         };
-        let mut indexes = source.indexes().iter().enumerate();
-        let Some((number, index)) = indexes.find(|(_, index)| index.def.name == hint) else {
+        let Some((number, index)) = hint.find(source.indexes()) else {
             return missing("");
         };
         if index.def.options.hidden {

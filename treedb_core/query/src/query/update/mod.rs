@@ -18,9 +18,9 @@
 //! | `upsert` | what an upsert takes from its filter |
 
 mod action;
+mod in_place;
 mod number;
 mod parse;
-mod patch;
 mod path;
 mod pipeline;
 mod positional;

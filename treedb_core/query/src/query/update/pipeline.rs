@@ -4,8 +4,8 @@ use bson::{Document, RawDocument, RawDocumentBuf};
 
 use crate::doc::{Collation, Doc, MESSAGE, validate_with};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::Reshape;
 use crate::query::expr::{Arena, Globals, Names};
-use crate::query::reshape::Reshape;
 
 /// Stages, each of which makes a document of the one before.
 #[derive(Debug, Clone)]

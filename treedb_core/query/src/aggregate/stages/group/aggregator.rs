@@ -334,7 +334,7 @@ impl<'p> Aggregator<'p> {
             let (value, key) = accumulator.argument(scope)?;
             record.argument(value, key.as_deref());
         }
-        self.spill.put(hash, &self.key, &record.into_bytes(), || context.scratch_file("$group"))
+        self.spill.put(hash, &self.key, &record.into_bytes(), || context.temp_file("$group"))
     }
 
     /// Adds the records of an earlier pass to their groups.
@@ -347,7 +347,7 @@ impl<'p> Aggregator<'p> {
                 Found::Group(group) => group,
                 Found::New { table, hash } => self.add_group(table, hash, &id)?,
                 Found::NotInMemory(hash) => {
-                    self.spill.put(hash, &self.key, &record, || context.scratch_file("$group"))?;
+                    self.spill.put(hash, &self.key, &record, || context.temp_file("$group"))?;
                     continue;
                 }
             };

@@ -5,7 +5,7 @@
 //! accumulator `k`, its sort key, if it sorts, and its argument: `v`, or `m` if it is missing. The records of a key are all
 //! in one file, in the order of the documents.
 
-use crate::access::Scratch;
+use crate::access::TempFile;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Elements, Value};
 use crate::error::Result;
@@ -24,20 +24,20 @@ pub(super) struct SpillFiles {
 }
 
 impl SpillFiles {
-    /// Appends a record to the file that `hash` chooses; `scratch_file` creates it.
+    /// Appends a record to the file that `hash` chooses; `temp_file` creates it.
     pub(super) fn put(
         &mut self,
         hash: u64,
         key: &[u8],
         record: &[u8],
-        scratch_file: impl FnOnce() -> Result<Box<dyn Scratch>>,
+        temp_file: impl FnOnce() -> Result<Box<dyn TempFile>>,
     ) -> Result<()> {
         self.files.resize_with(FILES as usize, || None);
         // Other bits than those that choose the slot in a hash table, except in very large ones.
         let file = self.files.get_mut((hash >> 32 & (FILES - 1)) as usize);
         let Some(file) = file else { return Ok(()) };
         if file.is_none() {
-            *file = Some(SpillWriter::new(scratch_file()?));
+            *file = Some(SpillWriter::new(temp_file()?));
         }
         file.as_mut().map_or(Ok(()), |file| file.put(key, record))
     }

@@ -15,7 +15,7 @@ use crate::doc::{Collation, Doc, Fields, OwnedValue, Path, Value};
 use crate::error::Result;
 use crate::query::{Filter, Query};
 
-use crate::aggregate::collections::PointLookup;
+use crate::aggregate::collections::EqualityLookup;
 use crate::aggregate::context::Context;
 
 /// Queries without an index before a hash table is made, which does not pay off for one or two.
@@ -73,7 +73,7 @@ enum Strategy {
     /// By queries.
     Query,
     /// By an index; with the number of look-ups after which a hash table is made.
-    Index(Box<dyn PointLookup>, u64),
+    Index(Box<dyn EqualityLookup>, u64),
     HashTable(HashTable),
 }
 

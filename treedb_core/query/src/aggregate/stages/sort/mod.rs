@@ -12,7 +12,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Doc, Element};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
-use crate::query::runs::{Keyed, Runs, size};
+use crate::query::external_sort::{Keyed, Runs, size};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::following::{documents_needed, fields_needed_by_sort};
@@ -142,7 +142,7 @@ impl SortStream {
                 bytes = buffer.iter().map(|(key, document)| size(key, document)).sum();
             }
             if bytes > context.memory_limit {
-                let file = context.scratch_file("$sort")?;
+                let file = context.temp_file("$sort")?;
                 buffer.sort_by(|a, b| a.0.cmp(&b.0));
                 runs.spill(buffer.drain(..), file)?;
                 bytes = 0;

@@ -1,0 +1,575 @@
+//! The definition of an ordered index: name, key pattern, uniqueness, options.
+
+use bson::raw::{CString, cstr};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+use super::options::{IndexOptions, Kind, Partial};
+use super::wildcard::Wildcard;
+use crate::doc::compare::compare;
+use crate::doc::key::{encode_value, invert};
+use crate::doc::{Collation, Doc, Path, Value};
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// Most fields a key pattern may have.
+pub const MAX_KEY_PARTS: usize = 32;
+
+/// Order of one field in an index or a sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SortOrder {
+    /// 1: least first.
+    Ascending,
+    /// -1: greatest first.
+    Descending,
+}
+
+impl SortOrder {
+    /// The other one.
+    pub fn reversed(self) -> Self {
+        match self {
+            SortOrder::Ascending => SortOrder::Descending,
+            SortOrder::Descending => SortOrder::Ascending,
+        }
+    }
+
+    /// 1 or -1.
+    pub fn sign(self) -> i32 {
+        match self {
+            SortOrder::Ascending => 1,
+            SortOrder::Descending => -1,
+        }
+    }
+}
+
+/// One field of a key pattern or a sort.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyPart {
+    /// Dotted path: `author.name`.
+    pub path: Path,
+    /// Its order.
+    pub direction: SortOrder,
+}
+
+impl KeyPart {
+    /// Puts what a key has of `value` behind what `out` holds.
+    #[inline]
+    pub fn encode(&self, value: Value<'_>, out: &mut Vec<u8>) {
+        let from = out.len();
+        encode_value(value, out);
+        if self.direction == SortOrder::Descending {
+            out.get_mut(from..).map(invert);
+        }
+    }
+}
+
+/// An ordered index: what it is called, what it orders by, whether keys are unique.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexDef {
+    /// Unique in its collection; `_id_` is the index on `_id`.
+    pub name: String,
+    /// The key pattern, 1 to [`MAX_KEY_PARTS`] fields.
+    pub keys: Vec<KeyPart>,
+    /// True if no two rows may have the same key.
+    pub unique: bool,
+    /// What else.
+    pub options: IndexOptions,
+}
+
+/// Longest time until documents expire, in seconds.
+const MAX_EXPIRY: i64 = i32::MAX as i64;
+
+fn refused(message: String) -> QueryError {
+    QueryError::new(ErrorCode::CannotCreateIndex, message)
+}
+
+impl IndexDef {
+    /// The index on `_id` that every collection has.
+    pub fn id() -> Self {
+        let path = Path::new("_id");
+        IndexDef {
+            name: "_id_".to_owned(),
+            keys: vec![KeyPart { path, direction: SortOrder::Ascending }],
+            unique: true,
+            options: IndexOptions::default(),
+        }
+    }
+
+    /// Reads a key pattern (`{ a: 1, "b.c": -1 }`). Without a name the index gets MongoDB's: `a_1_b.c_-1`.
+    ///
+    /// Errors: `CannotCreateIndex` naming the field, for an empty or too long pattern, an empty or `$` name, a
+    /// direction that is not a number or 0, a kind of index other than by values.
+    pub fn parse(pattern: &RawDocument, name: Option<&str>, unique: bool) -> Result<Self> {
+        let def = Self::read(pattern, name, unique)?;
+        match def.options.kind {
+            Kind::Values => Ok(def),
+            _ => Err(refused(format!(
+                "An index of the kind {} is not supported here",
+                crate::doc::shown(Value::Document(pattern.into()))
+            ))),
+        }
+    }
+
+    /// Reads the specification of an index as `createIndexes` has it and `listIndexes` shows it:
+    /// `{ key: { a: 1 }, name: "a_1", sparse: true }`. `partial` reads a `partialFilterExpression`, whose texts
+    /// compare by the collation. Fields that are no options are left alone.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`], and MongoDB's for options that are impossible or do not go together.
+    pub fn from_spec(
+        spec: &RawDocument,
+        partial: &dyn Fn(&RawDocument, &Collation) -> Result<Partial>,
+    ) -> Result<Self> {
+        let spec = Doc::from(spec);
+        let document = |name: &str| match spec.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Document(doc)) => Ok(Some(RawDocument::from_bytes(doc.as_bytes())?)),
+            Some(value) => Err(QueryError::new(
+                ErrorCode::TypeMismatch,
+                format!("The field '{name}' must be an object, but got {}", value.type_name()),
+            )),
+        };
+        let flag = |name: &str| match spec.get(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(value) if value.is_number() || matches!(value, Value::Bool(_)) => Ok(value.truthy()),
+            Some(value) => Err(QueryError::new(
+                ErrorCode::TypeMismatch,
+                format!("The field '{name}' must be a bool, but got {}", value.type_name()),
+            )),
+        };
+        let name = match spec.get("name") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(name)) => Some(String::from_utf8_lossy(name)),
+            Some(value) => {
+                return Err(QueryError::new(
+                    ErrorCode::TypeMismatch,
+                    format!("The field 'name' must be a string, but got {}", value.type_name()),
+                ));
+            }
+        };
+        let Some(pattern) = document("key")? else {
+            return Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                "The 'key' field is a required property of an index specification",
+            ));
+        };
+        let mut def = Self::read(pattern, name.as_deref(), flag("unique")?)?;
+        let options = &mut def.options;
+        options.sparse = flag("sparse")?;
+        options.hidden = flag("hidden")?;
+        if let Some(collation) = document("collation")? {
+            options.collation = Collation::parse(collation)?;
+        }
+        if let Some(filter) = document("partialFilterExpression")? {
+            options.partial = Some(partial(filter, &options.collation)?);
+        }
+        match spec.get("expireAfterSeconds") {
+            None | Some(Value::Null) => {}
+            Some(value) => options.expire_after = Some(expiry(value)?),
+        }
+        if let Some(projection) = document("wildcardProjection")? {
+            match &mut options.kind {
+                Kind::Wildcard(wildcard) => wildcard.narrow(projection)?,
+                _ => {
+                    return Err(QueryError::bad_value(
+                        "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
+                    ));
+                }
+            }
+        }
+        def.check()?;
+        Ok(def)
+    }
+
+    /// Refuses options that do not go together.
+    fn check(&self) -> Result<()> {
+        let IndexOptions { kind, sparse, partial, expire_after, hidden, .. } = &self.options;
+        if *sparse && partial.is_some() {
+            return Err(refused(
+                "cannot mix \"partialFilterExpression\" and \"sparse\" options: the filter can say { $exists: true }"
+                    .to_owned(),
+            ));
+        }
+        if expire_after.is_some() && self.keys.len() > 1 {
+            return Err(refused(
+                "TTL indexes are single-field indexes, compound indexes do not support TTL".to_owned(),
+            ));
+        }
+        match kind {
+            Kind::Values => {}
+            Kind::Hashed(_) if self.unique => {
+                return Err(QueryError::new(
+                    ErrorCode::Location16764,
+                    "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.",
+                ));
+            }
+            Kind::Hashed(_) if expire_after.is_some() => {
+                return Err(refused("a hashed index cannot be a TTL index: it has no order".to_owned()));
+            }
+            Kind::Hashed(_) => {}
+            Kind::Wildcard(_) => {
+                let not = [
+                    (self.unique, "unique"),
+                    (*sparse, "sparse"),
+                    (expire_after.is_some(), "expireAfterSeconds"),
+                ];
+                if let Some((_, option)) = not.iter().find(|(asked, _)| *asked) {
+                    return Err(refused(format!(
+                        "Index type 'wildcard' does not support the {option} option"
+                    )));
+                }
+            }
+        }
+        if self.is_id_pattern() {
+            if *hidden {
+                return Err(QueryError::bad_value("can't hide _id index"));
+            }
+            let not = [
+                (*sparse, "sparse"),
+                (partial.is_some(), "partialFilterExpression"),
+                (expire_after.is_some(), "expireAfterSeconds"),
+            ];
+            if let Some((_, option)) = not.iter().find(|(asked, _)| *asked) {
+                return Err(QueryError::new(
+                    ErrorCode::InvalidOptions,
+                    format!("The field '{option}' is not valid for an _id index specification."),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_id_pattern(&self) -> bool {
+        matches!(self.keys.as_slice(), [KeyPart { path, direction: SortOrder::Ascending }] if path.as_str() == "_id")
+            && self.options.kind == Kind::Values
+    }
+
+    /// Reads a key pattern of any kind.
+    fn read(pattern: &RawDocument, name: Option<&str>, unique: bool) -> Result<Self> {
+        let mut keys: Vec<KeyPart> = Vec::new();
+        let mut kind = Kind::Values;
+        for element in Doc::from(pattern).elements() {
+            let path = element.name_str();
+            let direction = match element.value() {
+                Value::String(b"hashed") => {
+                    if kind != Kind::Values {
+                        return Err(QueryError::new(
+                            ErrorCode::Location31303,
+                            "A maximum of one index field is allowed to be hashed",
+                        ));
+                    }
+                    kind = Kind::Hashed(keys.len());
+                    SortOrder::Ascending
+                }
+                Value::String(kind) => {
+                    let kind = String::from_utf8_lossy(kind);
+                    return Err(refused(format!("Index type '{kind}' of field '{path}' is not supported")));
+                }
+                value if !value.is_number() => {
+                    return Err(refused(format!(
+                        "Values in v:2 index key pattern cannot be of type {} (field '{path}'). Only numbers > 0, \
+                         numbers < 0, and strings are allowed.",
+                        value.type_name()
+                    )));
+                }
+                value => match crate::doc::compare::compare(value, Value::Int32(0)) {
+                    std::cmp::Ordering::Greater => SortOrder::Ascending,
+                    std::cmp::Ordering::Less if !matches!(value, Value::Double(value) if value.is_nan()) => {
+                        SortOrder::Descending
+                    }
+                    _ => {
+                        let message =
+                            format!("Values in the index key pattern cannot be 0 (field '{path}').");
+                        return Err(refused(message));
+                    }
+                },
+            };
+            if path.split('.').any(str::is_empty) {
+                return Err(refused(format!("Index keys cannot contain an empty field: '{path}'.")));
+            }
+            let wildcard = Wildcard::of(path);
+            let named = wildcard.as_ref().map_or(path, Wildcard::root);
+            if named.split('.').any(|part| part.starts_with('$')) {
+                return Err(refused(format!(
+                    "Index key contains an illegal field name: field name starts with '$': '{path}'."
+                )));
+            }
+            if keys.iter().any(|key| key.path.as_str() == path) {
+                return Err(refused(format!("Index keys cannot name the field '{path}' twice.")));
+            }
+            if let Some(wildcard) = wildcard {
+                if kind != Kind::Values {
+                    return Err(refused(format!("A wildcard index cannot be hashed (field '{path}')")));
+                }
+                kind = Kind::Wildcard(wildcard);
+            }
+            keys.push(KeyPart { path: Path::new(path), direction });
+        }
+        if keys.is_empty() {
+            return Err(refused("Index keys cannot be an empty object.".to_owned()));
+        }
+        if keys.len() > MAX_KEY_PARTS {
+            return Err(refused(format!("Index keys cannot have more than {MAX_KEY_PARTS} fields.")));
+        }
+        if keys.len() > 1 && matches!(kind, Kind::Wildcard(_)) {
+            return Err(refused("wildcard indexes do not allow compounding".to_owned()));
+        }
+        let name = match name {
+            Some("") => return Err(refused("index names cannot be empty".to_owned())),
+            Some(name) => name.to_owned(),
+            None => default_name(&keys, &kind),
+        };
+        Ok(IndexDef { name, keys, unique, options: IndexOptions { kind, ..IndexOptions::default() } })
+    }
+
+    /// The key pattern as a document: `{ a: 1, "b.c": -1 }`.
+    pub fn key_pattern(&self) -> RawDocumentBuf {
+        let Kind::Hashed(hashed) = self.options.kind else { return pattern_of(&self.keys) };
+        let mut pattern = RawDocumentBuf::new();
+        for (at, key) in self.keys.iter().enumerate() {
+            let Ok(name) = CString::try_from(key.path.as_str()) else { continue };
+            match at == hashed {
+                true => pattern.append(name, "hashed"),
+                false => pattern.append(name, key.direction.sign()),
+            }
+        }
+        pattern
+    }
+
+    /// The definition as `listIndexes` shows it, which [`Self::from_spec`] reads.
+    pub fn spec(&self) -> RawDocumentBuf {
+        let IndexOptions { kind, sparse, partial, expire_after, hidden, collation } = &self.options;
+        let mut spec = rawdoc! { "v": 2, "key": self.key_pattern(), "name": self.name.as_str() };
+        for (name, is) in [
+            (cstr!("unique"), self.unique && !self.is_id()),
+            (cstr!("sparse"), *sparse),
+            (cstr!("hidden"), *hidden),
+        ] {
+            if is {
+                spec.append(name, true);
+            }
+        }
+        if let Some(partial) = partial {
+            spec.append(cstr!("partialFilterExpression"), partial.source());
+        }
+        if let Some(seconds) = expire_after {
+            spec.append(cstr!("expireAfterSeconds"), i32::try_from(*seconds).unwrap_or(i32::MAX));
+        }
+        if let Some(collation) = collation.document() {
+            spec.append(cstr!("collation"), collation);
+        }
+        if let Kind::Wildcard(wildcard) = kind
+            && let Some(projection) = wildcard.projection()
+        {
+            spec.append(cstr!("wildcardProjection"), projection);
+        }
+        spec
+    }
+
+    /// Whether `existing`, an index of the same collection, is what this definition asks for.
+    ///
+    /// # Errors
+    /// `IndexKeySpecsConflict` or `IndexOptionsConflict` if the two cannot be in one collection.
+    pub fn is_same_as(&self, existing: &IndexDef) -> Result<bool> {
+        let (asked, there) = (&self.options, &existing.options);
+        // Indexes that differ in one of these hold different things, and may be in one collection.
+        let equivalent = existing.keys == self.keys
+            && existing.unique == self.unique
+            && (&there.kind, there.sparse, &there.partial, &there.collation)
+                == (&asked.kind, asked.sparse, &asked.partial, &asked.collation);
+        let conflict = |code, what: &str| {
+            let shown = |def: &IndexDef| crate::doc::shown(Value::Document((&def.spec()).into()));
+            let message =
+                format!("{what} Requested index: {}, existing index: {}", shown(self), shown(existing));
+            Err(QueryError::new(code, message))
+        };
+        match (existing.name == self.name, equivalent) {
+            (true, true) if asked.expire_after == there.expire_after && asked.hidden == there.hidden => {
+                Ok(true)
+            }
+            (true, true) => conflict(
+                ErrorCode::IndexOptionsConflict,
+                "An equivalent index already exists with the same name but different options (collMod changes them).",
+            ),
+            (true, false) => conflict(
+                ErrorCode::IndexKeySpecsConflict,
+                "An existing index has the same name as the requested index: drop it first, or choose another name.",
+            ),
+            (false, true) => Err(QueryError::new(
+                ErrorCode::IndexOptionsConflict,
+                format!("Index already exists with a different name: {}", existing.name),
+            )),
+            (false, false) => Ok(false),
+        }
+    }
+
+    /// True if a key is nothing but the encodings of the fields' values, one after the other.
+    pub fn holds_values(&self) -> bool {
+        self.options.kind == Kind::Values && self.options.collation.is_simple()
+    }
+
+    /// The top-level fields that keys are made of; `None` if it may be any.
+    pub fn fields(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let any = self.options.partial.is_some() || matches!(self.options.kind, Kind::Wildcard(_));
+        (!any).then(|| self.keys.iter().map(|key| key.path.first().as_bytes()))
+    }
+
+    /// True for the index on `_id`.
+    pub fn is_id(&self) -> bool {
+        self.name == "_id_"
+    }
+}
+
+/// A list of fields with their directions as a document.
+pub fn pattern_of(keys: &[KeyPart]) -> RawDocumentBuf {
+    let mut pattern = RawDocumentBuf::new();
+    for key in keys {
+        // A path came out of a document, where a name cannot hold a NUL.
+        if let Ok(name) = CString::try_from(key.path.as_str()) {
+            pattern.append(name, key.direction.sign());
+        }
+    }
+    pattern
+}
+
+/// True if two key patterns have the same fields in the same order and of the same kind; `1`, `1.0` and
+/// `NumberLong(1)` are the same direction.
+pub fn same_key_pattern(a: &RawDocument, b: &RawDocument) -> bool {
+    let same = |one: Value<'_>, other: Value<'_>| match (one, other) {
+        (Value::String(one), Value::String(other)) => one == other,
+        _ => one.is_number() && other.is_number() && descends(one) == descends(other),
+    };
+    let (mut a, mut b) = (Doc::from(a).elements(), Doc::from(b).elements());
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return true,
+            (Some(a), Some(b)) if a.name == b.name && same(a.value(), b.value()) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn descends(direction: Value<'_>) -> bool {
+    compare(direction, Value::Int32(0)).is_lt()
+}
+
+fn default_name(keys: &[KeyPart], kind: &Kind) -> String {
+    let part = |(at, key): (usize, &KeyPart)| match kind {
+        Kind::Hashed(hashed) if *hashed == at => format!("{}_hashed", key.path),
+        _ => format!("{}_{}", key.path, key.direction.sign()),
+    };
+    keys.iter().enumerate().map(part).collect::<Vec<_>>().join("_")
+}
+
+/// Reads `expireAfterSeconds`; a fraction is cut.
+///
+/// # Errors
+/// `TypeMismatch`; `CannotCreateIndex` for a time that is negative or too long.
+pub fn expiry(value: Value<'_>) -> Result<i64> {
+    let seconds = match value {
+        Value::Double(seconds) if seconds.is_nan() => None,
+        // `as` stops at the ends of the range.
+        Value::Double(seconds) => Some(seconds as i64),
+        value if value.is_number() => value.as_integer(),
+        value => {
+            return Err(QueryError::new(
+                ErrorCode::TypeMismatch,
+                format!("The field 'expireAfterSeconds' must be numeric, but got {}", value.type_name()),
+            ));
+        }
+    };
+    seconds.filter(|seconds| (0..=MAX_EXPIRY).contains(seconds)).ok_or_else(|| {
+        refused(format!(
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a number between 0 and \
+             {MAX_EXPIRY}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::rawdoc;
+
+    #[test]
+    fn a_pattern_gets_mongodbs_name_and_comes_back_as_it_was() {
+        let def = IndexDef::parse(&rawdoc! { "a": 1, "b.c": -1.0 }, None, false).unwrap();
+        assert_eq!(def.name, "a_1_b.c_-1");
+        assert_eq!(def.key_pattern(), rawdoc! { "a": 1, "b.c": -1 });
+    }
+
+    #[test]
+    fn bad_patterns_are_refused_naming_the_field() {
+        for (pattern, part) in [
+            (rawdoc! {}, "empty object"),
+            (rawdoc! { "a": 0 }, "'a'"),
+            (rawdoc! { "a": "text" }, "'text'"),
+            (rawdoc! { "a": true }, "type bool"),
+            (rawdoc! { "a..b": 1 }, "'a..b'"),
+            (rawdoc! { "$**": 1 }, "$**"),
+            (rawdoc! { "a": "hashed" }, "hashed"),
+        ] {
+            let error = IndexDef::parse(&pattern, None, false).unwrap_err();
+            assert_eq!(error.code, ErrorCode::CannotCreateIndex);
+            assert!(error.message.contains(part), "{error}");
+        }
+    }
+
+    fn spec(spec: RawDocumentBuf) -> Result<IndexDef> {
+        IndexDef::from_spec(&spec, &|_, _| Err(refused("no filters here".to_owned())))
+    }
+
+    #[test]
+    fn a_specification_of_every_kind_comes_back_as_it_was() {
+        for (given, name) in [
+            (rawdoc! { "key": { "a": 1 }, "sparse": true, "unique": true }, "a_1"),
+            (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": 3600, "hidden": true }, "a_1"),
+            (rawdoc! { "key": { "a": 1, "b": "hashed" } }, "a_1_b_hashed"),
+            (rawdoc! { "key": { "a.$**": -1 } }, "a.$**_-1"),
+            (rawdoc! { "key": { "$**": 1 }, "wildcardProjection": { "a.b": 1 } }, "$**_1"),
+            (rawdoc! { "key": { "a": 1 }, "collation": { "locale": "en", "strength": 2 } }, "a_1"),
+        ] {
+            let def = spec(given.clone()).unwrap();
+            assert_eq!(def.name, name);
+            let shown = def.spec();
+            assert_eq!(spec(shown.clone()).unwrap(), def);
+            for element in Doc::from(&given).elements().filter(|element| element.name != b"collation") {
+                assert_eq!(Doc::from(&shown).get(element.name_str()), Some(element.value()), "{shown:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_refused() {
+        for (given, code) in [
+            (rawdoc! { "name": "x" }, ErrorCode::FailedToParse),
+            (rawdoc! { "key": { "a": 1 }, "sparse": "yes" }, ErrorCode::TypeMismatch),
+            (rawdoc! { "key": { "a": 1, "b": 1 }, "expireAfterSeconds": 1 }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": -1 }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": "1" }, ErrorCode::TypeMismatch),
+            (rawdoc! { "key": { "a": "hashed" }, "unique": true }, ErrorCode::Location16764),
+            (rawdoc! { "key": { "a": "hashed", "b": "hashed" } }, ErrorCode::Location31303),
+            (rawdoc! { "key": { "$**": 1 }, "sparse": true }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "$**": 1 }, "unique": true }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "$**": 1, "a": 1 } }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": 1 }, "wildcardProjection": { "a": 1 } }, ErrorCode::BadValue),
+            (rawdoc! { "key": { "_id": 1 }, "sparse": true }, ErrorCode::InvalidOptions),
+            (rawdoc! { "key": { "_id": 1 }, "hidden": true }, ErrorCode::BadValue),
+        ] {
+            assert_eq!(spec(given.clone()).unwrap_err().code, code, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn indexes_that_hold_different_things_may_be_in_one_collection() {
+        let plain = spec(rawdoc! { "key": { "a": 1 } }).unwrap();
+        let same = |given: RawDocumentBuf| spec(given).unwrap().is_same_as(&plain);
+        assert!(same(rawdoc! { "key": { "a": 1.0 } }).unwrap());
+        assert!(!same(rawdoc! { "key": { "a": 1 }, "name": "b", "sparse": true }).unwrap());
+        for (given, code) in [
+            (rawdoc! { "key": { "a": 1 }, "sparse": true }, ErrorCode::IndexKeySpecsConflict),
+            (rawdoc! { "key": { "a": 1 }, "name": "b" }, ErrorCode::IndexOptionsConflict),
+            (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": 5 }, ErrorCode::IndexOptionsConflict),
+        ] {
+            assert_eq!(same(given.clone()).unwrap_err().code, code, "{given:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Counting the documents that match, and collecting the ids of their rows.
+
+use crate::access::{Flow, QueryContext, RowId, Source};
+use crate::error::Result;
+use crate::query::Query;
+use crate::query::plan::{Plan, review};
+
+use super::Counters;
+use super::walk::{Show, Walk};
+
+/// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
+/// first, so that a change cannot bring a row into the walk again.
+pub fn find_rows(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    query: &Query,
+    limit: u64,
+) -> Result<Vec<RowId>> {
+    let plan = Plan::choose(source, context, query)?;
+    let mut rows = Vec::new();
+    let mut walk = Walk::default();
+    walk.run(source, &plan, &query.filter, &mut Counters::default(), Show::Rows, &mut |row, _| {
+        rows.push(row);
+        Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
+    })?;
+    Ok(rows)
+}
+
+/// How many documents `query` finds, its skip and limit applied.
+pub fn count(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<u64> {
+    counted(source, context, query).map(|(_, counters)| counters.returned)
+}
+
+/// [`count`], with how they are found and the work it took. Documents are looked at only where the keys of an index do
+/// not answer for them.
+///
+/// # Errors
+/// As [`Plan::choose`].
+pub fn counted(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<(Plan, Counters)> {
+    let query = Query { sort: None, projection: None, ..query.clone() };
+    let plan = Plan::choose(source, context, &query)?;
+    let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
+    let (mut found, mut counters) = (0_u64, Counters::default());
+    let all = if query.filter.is_all() && query.hint.is_none() { source.known_rows()? } else { None };
+    if let Some(rows) = all {
+        found = rows.min(most);
+    } else {
+        Walk::default().run(source, &plan, &query.filter, &mut counters, Show::Rows, &mut |_, _| {
+            found += 1;
+            Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
+        })?;
+    }
+    review(context, &plan, &counters);
+    counters.returned = found.saturating_sub(query.skip);
+    Ok((plan, counters))
+}

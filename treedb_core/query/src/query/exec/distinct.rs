@@ -1,0 +1,75 @@
+//! The different values of a field, by steps through an index on it instead of a look at every document.
+
+use crate::access::{Direction, Flow, IndexInfo, KeyRange, Source, after_prefix};
+use crate::doc::key_decode::encoded_length;
+use crate::doc::{Doc, OwnedValue, Path};
+use crate::error::Result;
+use crate::index::ordered::{SortOrder, restored};
+
+/// Entries with the same value that are passed by one by one; of more the end is sought.
+const PASSED: usize = 8;
+
+/// The different values at `path` among all documents, in the order of an index; `None` if there is no index whose keys tell
+/// them.
+///
+/// # Errors
+/// Those of the index and of rows that have to be looked at.
+pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<OwnedValue>>> {
+    let tells = |info: &IndexInfo| {
+        let options = &info.def.options;
+        let whole = !options.sparse && options.partial.is_none() && !options.hidden;
+        whole
+            && info.ordered
+            && !info.multikey
+            && info.def.holds_values()
+            && info.def.keys.first().is_some_and(|part| part.path.as_str() == path)
+    };
+    let found = source.indexes().iter().enumerate().find(|(_, info)| tells(info));
+    let Some((index, info)) = found.filter(|_| source.entries_are_exact()) else { return Ok(None) };
+    let descending = info.def.keys.first().is_some_and(|part| part.direction == SortOrder::Descending);
+    let path = Path::new(path);
+    let mut values: Vec<OwnedValue> = Vec::new();
+    // The encoding of the value at hand, whether it is among the values, and how many of its entries were passed by.
+    let (mut last, mut taken, mut passed) = (Vec::new(), false, 0);
+    let mut range = KeyRange::ALL;
+    loop {
+        let mut sought = false;
+        source.index_range_typed(index, &range, Direction::Forward, None, &mut |row, key, type_bits| {
+            let first = encoded_length(key, descending).and_then(|length| key.get(..length));
+            let first = first.unwrap_or(key);
+            if first != last {
+                last = first.to_vec();
+                (taken, passed) = (false, 0);
+            } else {
+                passed += 1;
+            }
+            if taken {
+                sought = passed >= PASSED;
+                return Ok(if sought { Flow::Break(()) } else { Flow::Continue(()) });
+            }
+            let (mut plain, mut text) = (first.to_vec(), Vec::new());
+            if descending {
+                crate::doc::key::invert(&mut plain);
+            }
+            // A missing field has the key of null: there may be a null behind it.
+            let value = match restored(&plain, type_bits, 0, &mut text) {
+                Some(value) => value.map(OwnedValue::from_value),
+                None => {
+                    let mut value = None;
+                    source.fetch(row, &mut |document| {
+                        value = path.get(Doc::from(document)).map(OwnedValue::from_value);
+                        Ok(())
+                    })?;
+                    value
+                }
+            };
+            taken = value.is_some();
+            values.extend(value);
+            Ok(Flow::Continue(()))
+        })?;
+        match after_prefix(&last).filter(|_| sought) {
+            Some(low) => range = KeyRange { low, high: None },
+            None => return Ok(Some(values)),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Carrying out a plan: walking rows or index entries, filtering, sorting, and handing out documents in batches.
+//!
+//! An [`Execution`] owns its query, its plan and its place, and borrows the [`Source`] only while it runs, so that a
+//! cursor can keep one between two batches without holding on to anything but its snapshot. It stops behind the row
+//! it handed out last and goes on from there.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::access::{Direction, Flow, QueryContext, Row, RowId, Source};
+use crate::error::{ErrorCode, QueryError, Result};
+
+use super::Counters;
+use super::external_sort::{Keyed, Runs, size};
+use super::top_k::Top;
+use super::walk::{Show, Walk};
+use crate::query::Projection;
+use crate::query::Query;
+use crate::query::filter::Filter;
+use crate::query::plan::{Path, Plan, review};
+
+/// Bytes a sort may hold: MongoDB's limit for a sort in memory.
+const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
+
+/// Documents that are sorted as quickly as thrown away.
+const FEW: usize = 500;
+
+/// Rows between looks at the clock.
+const OFTEN: u64 = 64;
+
+/// A query on its way through a source.
+#[derive(Debug)]
+pub struct Execution {
+    query: Query,
+    plan: Plan,
+    walk: Walk,
+    to_skip: u64,
+    /// The answer of a sort, once it is there.
+    sorted: Option<Runs>,
+    /// Bytes a sort may hold.
+    sort_memory: usize,
+    counters: Counters,
+}
+
+impl Execution {
+    /// Plans `query` over `source`.
+    pub fn new(source: &dyn Source, context: &QueryContext<'_>, query: Query) -> Result<Self> {
+        let plan = Plan::choose(source, context, &query)?;
+        let to_skip = query.skip;
+        Ok(Execution {
+            query,
+            plan,
+            walk: Walk::default(),
+            to_skip,
+            sorted: None,
+            sort_memory: MAX_SORT_BYTES,
+            counters: Counters::default(),
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Work done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Hands documents to `take` until it says stop or there are no more. True if there may be more.
+    ///
+    /// `source` is the one the execution was made over, or another view of the same snapshot.
+    pub fn run(
+        &mut self,
+        source: &dyn Source,
+        context: &QueryContext<'_>,
+        take: &mut dyn FnMut(RawDocumentBuf) -> Flow,
+    ) -> Result<bool> {
+        if self.plan.sort_in_memory {
+            return self.run_sorted(source, context, take);
+        }
+        let Execution { query, plan, walk, to_skip, counters, .. } = self;
+        if query.limit > 0 && counters.returned >= query.limit {
+            return Ok(false);
+        }
+        let mut returned = counters.returned;
+        walk.documents(source, plan, query, counters, &mut |document| {
+            if *to_skip > 0 {
+                *to_skip -= 1;
+                return Ok(Flow::Continue(()));
+            }
+            returned += 1;
+            let flow = take(project(query.projection.as_ref(), document)?);
+            Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
+        })?;
+        counters.returned = returned;
+        review(context, plan, counters);
+        Ok(!walk.done && (query.limit == 0 || returned < query.limit))
+    }
+
+    /// Lends the remaining documents to `visit` until it says stop. Those that need no change are lent where they lie.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and those of `visit`.
+    pub fn lend(
+        &mut self,
+        source: &dyn Source,
+        context: &QueryContext<'_>,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    ) -> Result<()> {
+        if self.plan.sort_in_memory || self.query.projection.is_some() {
+            let mut failed = None;
+            self.run(source, context, &mut |document| {
+                visit(&document).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    Flow::Break(())
+                })
+            })?;
+            return failed.map_or(Ok(()), Err);
+        }
+        let Execution { query, plan, walk, to_skip, counters, .. } = self;
+        if query.limit > 0 && counters.returned >= query.limit {
+            return Ok(());
+        }
+        let mut returned = counters.returned;
+        walk.documents(source, plan, query, counters, &mut |document| {
+            if *to_skip > 0 {
+                *to_skip -= 1;
+                return Ok(Flow::Continue(()));
+            }
+            returned += 1;
+            let flow = visit(document)?;
+            Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
+        })?;
+        counters.returned = returned;
+        review(context, plan, counters);
+        Ok(())
+    }
+
+    /// The same, a sort holding at most `bytes` in memory.
+    pub fn with_sort_memory(self, bytes: usize) -> Self {
+        Execution { sort_memory: bytes, ..self }
+    }
+
+    fn run_sorted(
+        &mut self,
+        source: &dyn Source,
+        context: &QueryContext<'_>,
+        take: &mut dyn FnMut(RawDocumentBuf) -> Flow,
+    ) -> Result<bool> {
+        let mut sorted = match self.sorted.take() {
+            Some(sorted) => sorted,
+            None => self.sort(source, context)?,
+        };
+        let Execution { query, counters, .. } = self;
+        let wanted = |returned: u64| query.limit == 0 || returned < query.limit;
+        while wanted(counters.returned)
+            && let Some(document) = sorted.next()?
+        {
+            counters.returned += 1;
+            if take(project(query.projection.as_ref(), &document)?) == Flow::Break(()) {
+                break;
+            }
+        }
+        let more = wanted(counters.returned) && !sorted.is_empty();
+        self.sorted = Some(sorted);
+        Ok(more)
+    }
+
+    /// The answer in order, without what is skipped.
+    fn sort(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
+        let mut runs = match self.first(source, context, &mut || Ok(()))? {
+            Some(first) => {
+                let mut runs = Runs::default();
+                runs.end(first)?;
+                runs
+            }
+            None => self.all(source, context)?,
+        };
+        for _ in 0..self.query.skip {
+            if runs.next()?.is_none() {
+                break;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// What the answer begins with, up to the last that is handed out: with keys, in order. `None` if all documents are
+    /// asked for, if those take more than the memory, or if there is a better way to them. `tick` may stop it.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and those of `tick`.
+    pub fn first(
+        &mut self,
+        source: &dyn Source,
+        context: &QueryContext<'_>,
+        tick: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Vec<Keyed>>> {
+        let Execution { query, plan, walk, counters, sort_memory, .. } = self;
+        // What an index knows without the rows is not fetched.
+        if query.limit == 0 || plan.covered().is_some() {
+            return Ok(None);
+        }
+        let Some(mut top) = Top::new(query, *sort_memory) else { return Ok(None) };
+        let (begun, mut number, mut fits) = (*counters, 0_u64, true);
+        let mut see = |id: RowId, row: &mut dyn Row| {
+            number += 1;
+            if number.is_multiple_of(OFTEN) {
+                tick()?;
+            }
+            fits = top.see(id, number, row)?;
+            Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
+        };
+        match &plan.path {
+            Path::Rows => {
+                source.scan_rows(Direction::Forward, None, &mut see)?;
+                counters.docs_examined += number;
+            }
+            _ => walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| match row {
+                Some(row) => see(id, row),
+                None => Ok(Flow::Continue(())),
+            })?,
+        }
+        let found = if fits { top.documents(source, *sort_memory)? } else { None };
+        match &found {
+            Some(_) => review(context, plan, counters),
+            None => (*walk, *counters) = (Walk::default(), begun),
+        }
+        Ok(found)
+    }
+
+    /// All documents of the answer; beyond the memory there is they go to scratch files.
+    fn all(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
+        let Execution { query, plan, walk, counters, sort_memory, .. } = self;
+        let mut runs = Runs::default();
+        let Some(sort) = &query.sort else { return Ok(runs) };
+        let (mut all, mut bytes, keep) = (Vec::<Keyed>::new(), 0_usize, query.wanted());
+        // Documents that are equal in the order asked for keep the order they were found in.
+        let in_order = |all: &mut Vec<Keyed>| all.sort_by(|a, b| a.0.cmp(&b.0));
+        walk.documents(source, plan, query, counters, &mut |document| {
+            let key = sort.key(document)?;
+            bytes += size(&key, document);
+            all.push((key, document.to_owned()));
+            // Now and then what cannot be among the first is let go.
+            if all.len() / 2 > keep.saturating_add(FEW) {
+                in_order(&mut all);
+                all.truncate(keep);
+                bytes = all.iter().map(|(key, document)| size(key, document)).sum();
+            }
+            if bytes > *sort_memory {
+                let file = if query.spill { context.temp_file()? } else { None };
+                let Some(file) = file else {
+                    return Err(QueryError::new(
+                        ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                        format!(
+                            "Sort exceeded memory limit of {sort_memory} bytes, but did not opt in to external sorting: \
+                             add an index on the sort's fields or a limit, or pass allowDiskUse: true"
+                        ),
+                    ));
+                };
+                in_order(&mut all);
+                runs.spill(all.drain(..), file)?;
+                bytes = 0;
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        review(context, plan, counters);
+        in_order(&mut all);
+        runs.end(all)?;
+        Ok(runs)
+    }
+}
+
+/// What is handed out of a document: the fields of `projection`, or all of it.
+pub fn project(projection: Option<&Projection>, document: &RawDocument) -> Result<RawDocumentBuf> {
+    match projection {
+        Some(projection) => projection.apply(document),
+        None => Ok(document.to_owned()),
+    }
+}

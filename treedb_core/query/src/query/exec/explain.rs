@@ -1,0 +1,239 @@
+//! Plans in MongoDB's words: what `explain` shows.
+//!
+//! A plan is a tree of stages, the last to work first: `PROJECTION_COVERED` over `SORT` over `FETCH` over `IXSCAN`. Beside what MongoDB shows,
+//! each plan tells what it was estimated to take: `keys` to walk, `rows` to fetch, and `cost` in fetches of a row.
+
+use std::time::Duration;
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+
+use crate::access::{Direction, IndexInfo, KeyRange, Source};
+use crate::doc::key_decode::encoded_length;
+use crate::index::ordered::{SortOrder, pattern_of};
+
+use crate::query::plan::{Alternative, Path, Plan, RowSet, bounds_of};
+use crate::query::{Counters, Query};
+
+/// What the documents a plan leads to are wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// To be handed out.
+    Documents,
+    /// To be counted.
+    Count,
+}
+
+/// The `queryPlanner` of a query: the plan that was chosen and the others.
+pub fn query_planner(
+    source: &dyn Source,
+    namespace: &str,
+    query: &Query,
+    plan: &Plan,
+    wanted: Wanted,
+) -> RawDocumentBuf {
+    let alternatives = Plan::alternatives(source, query);
+    let estimate = |of: &Plan| alternatives.iter().find(|one| one.plan.path == of.path);
+    let mut rejected = RawArrayBuf::new();
+    for other in alternatives.iter().filter(|other| other.plan.path != plan.path) {
+        rejected.push(estimated(stages(source, query, &other.plan, wanted), Some(other)));
+    }
+    let winning = estimated(stages(source, query, plan, wanted), estimate(plan));
+    planner(namespace, query, winning, rejected)
+}
+
+fn planner(namespace: &str, query: &Query, winning: RawDocumentBuf, rejected: RawArrayBuf) -> RawDocumentBuf {
+    rawdoc! {
+        "namespace": namespace,
+        "parsedQuery": query.filter.source().to_owned(),
+        "indexFilterSet": false,
+        "winningPlan": winning,
+        "rejectedPlans": rejected,
+    }
+}
+
+/// The `queryPlanner` where there is no collection.
+pub fn planner_of_nothing(namespace: &str, query: &Query) -> RawDocumentBuf {
+    planner(namespace, query, rawdoc! { "stage": "EOF" }, RawArrayBuf::new())
+}
+
+/// What `explain` shows where there is no collection.
+pub fn of_nothing(namespace: &str, query: &Query, execute: bool) -> RawDocumentBuf {
+    let planner = planner_of_nothing(namespace, query);
+    let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    if execute {
+        let stats = execution_stats(Counters::default(), Duration::ZERO, rawdoc! { "stage": "EOF" });
+        shown.append(cstr!("executionStats"), stats);
+    }
+    shown
+}
+
+/// The work a query took, and the stages that did it.
+pub fn execution_stats(counters: Counters, took: Duration, stages: RawDocumentBuf) -> RawDocumentBuf {
+    let mut stats = rawdoc! { "executionSuccess": true };
+    for (name, count) in [
+        (cstr!("nReturned"), counters.returned),
+        (cstr!("executionTimeMillis"), u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+        (cstr!("totalKeysExamined"), counters.keys_examined),
+        (cstr!("totalDocsExamined"), counters.docs_examined),
+    ] {
+        stats.append(name, number(count));
+    }
+    stats.append(cstr!("executionStages"), stages);
+    stats
+}
+
+/// A number as MongoDB sends it: 32 bits if they are enough.
+fn number(count: u64) -> bson::RawBson {
+    match i32::try_from(count) {
+        Ok(count) => bson::RawBson::Int32(count),
+        Err(_) => bson::RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
+}
+
+fn estimated(mut stages: RawDocumentBuf, estimate: Option<&Alternative>) -> RawDocumentBuf {
+    if let Some(Alternative { keys, rows, cost, .. }) = estimate {
+        let estimate =
+            rawdoc! { "keys": keys.round(), "rows": rows.round(), "cost": (cost * 10.0).round() / 10.0 };
+        stages.append(cstr!("estimate"), estimate);
+    }
+    stages
+}
+
+/// A stage over another.
+fn over(mut stage: RawDocumentBuf, input: RawDocumentBuf) -> RawDocumentBuf {
+    stage.append(cstr!("inputStage"), input);
+    stage
+}
+
+/// The plan's stages: see the module's header.
+pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -> RawDocumentBuf {
+    let counting = wanted == Wanted::Count;
+    let filter = query.filter.source();
+    let mut found = match &plan.path {
+        Path::Nothing => return rawdoc! { "stage": "EOF" },
+        Path::Rows if counting && query.filter.is_all() && query.hint.is_none() => {
+            return rawdoc! { "stage": "RECORD_STORE_FAST_COUNT" };
+        }
+        Path::Rows => {
+            let mut scan = rawdoc! { "stage": "COLLSCAN" };
+            if !query.filter.is_all() {
+                scan.append(cstr!("filter"), filter.to_owned());
+            }
+            scan.append(cstr!("direction"), "forward");
+            scan
+        }
+        Path::Index { index, ranges, direction, keys, .. } => {
+            let Some(info) = source.indexes().get(*index) else { return rawdoc! { "stage": "EOF" } };
+            let complete = keys.complete && source.entries_are_exact();
+            if is_id_look_up(info, ranges) && !counting && plan.covered().is_none() {
+                rawdoc! { "stage": "IDHACK" }
+            } else {
+                let name = if counting && complete && keys.test.is_none() { "COUNT_SCAN" } else { "IXSCAN" };
+                let scan = index_scan(name, info, query, ranges, *direction, keys.test.is_some());
+                if counting && complete || plan.covered().is_some() {
+                    scan
+                } else {
+                    let mut fetch = rawdoc! { "stage": "FETCH" };
+                    if !complete {
+                        fetch.append(cstr!("filter"), filter.to_owned());
+                    }
+                    over(fetch, scan)
+                }
+            }
+        }
+        Path::Sets(set) => {
+            over(rawdoc! { "stage": "FETCH", "filter": filter.to_owned() }, sets(source, query, set))
+        }
+    };
+    if plan.sort_in_memory
+        && let Some(sort) = &query.sort
+    {
+        let mut stage = rawdoc! { "stage": "SORT", "sortPattern": pattern_of(&sort.keys) };
+        if query.limit > 0 {
+            stage.append(cstr!("limitAmount"), number(query.skip.saturating_add(query.limit)));
+        }
+        found = over(stage, found);
+    }
+    if counting {
+        return over(rawdoc! { "stage": "COUNT" }, found);
+    }
+    if query.projection.is_some() {
+        let stage = if plan.covered().is_some() { "PROJECTION_COVERED" } else { "PROJECTION_DEFAULT" };
+        found = over(rawdoc! { "stage": stage }, found);
+    }
+    if query.skip > 0 {
+        found = over(rawdoc! { "stage": "SKIP", "skipAmount": number(query.skip) }, found);
+    }
+    if query.limit > 0 && !plan.sort_in_memory {
+        found = over(rawdoc! { "stage": "LIMIT", "limitAmount": number(query.limit) }, found);
+    }
+    found
+}
+
+/// True for the search for one `_id`.
+fn is_id_look_up(info: &IndexInfo, ranges: &[KeyRange]) -> bool {
+    let [range] = ranges else { return false };
+    info.def.is_id()
+        && encoded_length(&range.low, false) == Some(range.low.len())
+        && KeyRange::prefix(range.low.clone()) == *range
+}
+
+fn index_scan(
+    stage: &str,
+    info: &IndexInfo,
+    query: &Query,
+    ranges: &[KeyRange],
+    direction: Direction,
+    tested: bool,
+) -> RawDocumentBuf {
+    let mut scan = rawdoc! {
+        "stage": stage,
+        "keyPattern": info.def.key_pattern(),
+        "indexName": info.def.name.as_str(),
+        "isMultiKey": info.multikey,
+        "isUnique": info.def.unique,
+        "direction": if direction == Direction::Forward { "forward" } else { "backward" },
+        "indexBounds": index_bounds(info, query, direction),
+        "ranges": i32::try_from(ranges.len()).unwrap_or(i32::MAX),
+    };
+    if tested {
+        // What of the filter is decided by the keys.
+        scan.append(cstr!("keysTested"), true);
+    }
+    scan
+}
+
+/// The values that are walked of each field.
+fn index_bounds(info: &IndexInfo, query: &Query, direction: Direction) -> RawDocumentBuf {
+    let conditions = query.filter.conjuncts();
+    let mut shown = RawDocumentBuf::new();
+    for (part, mut intervals) in info.def.keys.iter().zip(bounds_of(info, &conditions)) {
+        // As they are walked.
+        if (part.direction == SortOrder::Descending) != (direction == Direction::Backward) {
+            intervals.reverse();
+        }
+        let mut list = RawArrayBuf::new();
+        intervals.iter().for_each(|interval| list.push(interval.as_str()));
+        if let Ok(name) = bson::raw::CString::try_from(part.path.as_str()) {
+            shown.append(name, list);
+        }
+    }
+    shown
+}
+
+fn sets(source: &dyn Source, query: &Query, set: &RowSet) -> RawDocumentBuf {
+    let several = |stage: &str, sets: &[RowSet]| {
+        let mut inputs = RawArrayBuf::new();
+        sets.iter().for_each(|set| inputs.push(self::sets(source, query, set)));
+        rawdoc! { "stage": stage, "inputStages": inputs }
+    };
+    match set {
+        RowSet::Entries { index, ranges, keys, .. } => match source.indexes().get(*index) {
+            Some(info) => index_scan("IXSCAN", info, query, ranges, Direction::Forward, keys.test.is_some()),
+            None => rawdoc! { "stage": "EOF" },
+        },
+        RowSet::Union(sets) => several("OR", sets),
+        RowSet::Intersection(sets) => several("AND_SORTED", sets),
+    }
+}

@@ -1,0 +1,32 @@
+//! Execution of plans.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `execution` | [`Execution`]: runs a plan, batch by batch |
+//! | `walk` | the rows that a plan leads to, one after the other |
+//! | `counters` | [`Counters`]: keys and documents examined |
+//! | `count` | [`count`], [`find_rows`]: queries that need no documents |
+//! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
+//! | `top_k` | [`Top`]: the first rows of a sort order with a limit |
+//! | `external_sort` | sorted runs, merged |
+//! | `spill` | records in temporary files |
+//! | `write` | [`update()`], [`delete`]: finds rows and changes them |
+//! | `explain` | what MongoDB's `explain` shows of a plan |
+
+mod count;
+mod counters;
+mod distinct;
+mod execution;
+pub mod explain;
+pub(crate) mod external_sort;
+pub(crate) mod spill;
+mod top_k;
+mod walk;
+mod write;
+
+pub use count::{count, counted, find_rows};
+pub use counters::Counters;
+pub use distinct::distinct_by_index;
+pub use execution::{Execution, project};
+pub use top_k::Top;
+pub use write::{Updated, delete, update};

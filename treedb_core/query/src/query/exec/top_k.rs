@@ -1,0 +1,230 @@
+//! The first rows of an order, found without sorting the others and without decoding them.
+//!
+//! Of each row the first field of the order is looked at where it lies; what comes behind the last of those kept so far is
+//! let go at that. A row that is kept is its key and its address: the documents are fetched when it is known which.
+//! Rows with equal keys keep the order they are seen in.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::access::{Row, RowId, Source};
+use crate::doc::compare::compare;
+use crate::doc::key::invert;
+use crate::doc::key_decode::{decode, encoded_length};
+use crate::doc::{Fields, Glance, OwnedValue, Value};
+use crate::error::Result;
+use crate::index::ordered::SortOrder;
+
+use super::external_sort::{Keyed, size};
+use crate::query::Query;
+use crate::query::Sort;
+use crate::query::Used;
+
+/// The first rows so far.
+pub struct Top<'q> {
+    query: &'q Query,
+    sort: &'q Sort,
+    /// The fields of the order.
+    fields: Fields,
+    /// The first of them, where its value alone may tell that a row is not among the first.
+    first: Option<Fields>,
+    /// Rows that come behind the last are not asked whether they match: that cannot fail.
+    early: bool,
+    /// The order begins with the greatest value.
+    descends: bool,
+    keep: usize,
+    heap: BinaryHeap<Place>,
+    /// The first value of the last row kept, once there are as many as wanted.
+    last: Option<Last>,
+    /// Room for a key.
+    key: Vec<u8>,
+    /// Bytes that are held, and may be.
+    bytes: usize,
+    room: usize,
+}
+
+/// A row that is kept. The greatest of a heap of these is the last.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    key: Vec<u8>,
+    /// How many were seen before.
+    number: u64,
+    row: RowId,
+}
+
+impl Place {
+    fn size(&self) -> usize {
+        self.key.len() + size_of::<Place>()
+    }
+}
+
+/// A value to compare with.
+enum Last {
+    Number(f64),
+    Text(Box<[u8]>),
+    Other(OwnedValue),
+}
+
+impl Last {
+    /// How `value` compares with it, if that is seen at once.
+    #[inline]
+    fn compared(&self, value: Value<'_>) -> Option<Ordering> {
+        const EXACT: i64 = 1 << 53;
+        match (self, value) {
+            (Last::Text(last), Value::String(value)) => Some(value.cmp(last)),
+            (Last::Number(last), Value::Int32(value)) => f64::from(value).partial_cmp(last),
+            (Last::Number(last), Value::Int64(value)) if (-EXACT..=EXACT).contains(&value) => {
+                (value as f64).partial_cmp(last)
+            }
+            (Last::Number(last), Value::Double(value)) => value.partial_cmp(last),
+            (Last::Number(last), value) => Some(compare(value, Value::Double(*last))),
+            (Last::Text(last), value) => Some(compare(value, Value::String(last))),
+            (Last::Other(last), value) => Some(compare(value, last.value())),
+        }
+    }
+}
+
+impl<'q> Top<'q> {
+    /// For the rows that `query` needs, which may take `room` bytes. `None` if it has no order.
+    pub fn new(query: &'q Query, room: usize) -> Option<Self> {
+        let sort = query.sort.as_ref()?;
+        let mut keys = sort.keys.iter();
+        let fields = Fields::new(keys.clone().map(|part| part.path.first().as_bytes()));
+        // With a third field the other two could be parallel arrays, which are an error.
+        let first = keys.next().filter(|part| {
+            sort.collation.is_simple() && part.path.parts().len() == 1 && sort.keys.len() <= 2
+        });
+        Some(Top {
+            query,
+            sort,
+            fields,
+            first: first.map(|part| Fields::new([part.path.first().as_bytes()])),
+            early: query.filter.reads().is_some(),
+            descends: sort.keys.first().is_some_and(|part| part.direction == SortOrder::Descending),
+            keep: query.wanted(),
+            heap: BinaryHeap::new(),
+            last: None,
+            key: Vec::new(),
+            bytes: 0,
+            room,
+        })
+    }
+
+    /// Takes a row into account, if it matches; `number` is greater than those of the rows before. False if there is no
+    /// more room.
+    #[inline]
+    pub fn see(&mut self, row: RowId, number: u64, lent: &mut dyn Row) -> Result<bool> {
+        if self.early && self.is_behind(lent)? || !self.query.filter.admits(lent)? {
+            return Ok(true);
+        }
+        if !self.early && self.is_behind(lent)? {
+            return Ok(true);
+        }
+        if !self.glanced_key(lent)? {
+            self.sort.key_into(lent.part(&self.fields)?, &mut self.key)?;
+        }
+        self.keep(row, number);
+        Ok(self.bytes <= self.room)
+    }
+
+    /// True if the row's first field tells that it comes behind all that are kept.
+    #[inline]
+    fn is_behind(&self, lent: &mut dyn Row) -> Result<bool> {
+        let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(false) };
+        let order = match lent.glance(first)? {
+            Glance::Value(value) => last.compared(value),
+            Glance::Missing => last.compared(Value::Null),
+            Glance::Unclear => None,
+        };
+        Ok(match order {
+            Some(Ordering::Greater) => !self.descends,
+            Some(Ordering::Less) => self.descends,
+            // Those that are equal keep their order.
+            Some(Ordering::Equal) => self.sort.keys.len() == 1,
+            None => false,
+        })
+    }
+
+    /// Makes the key of a row if a glance is enough.
+    fn glanced_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
+        let (Some(first), [part]) = (&self.first, self.sort.keys.as_slice()) else { return Ok(false) };
+        let value = match lent.glance(first)? {
+            Glance::Value(value) => value,
+            Glance::Missing => Value::Null,
+            Glance::Unclear => return Ok(false),
+        };
+        self.key.clear();
+        part.encode(value, &mut self.key);
+        Ok(true)
+    }
+
+    /// Keeps the row of the key that was made last, if it is among the first.
+    fn keep(&mut self, row: RowId, number: u64) {
+        if self.heap.len() < self.keep {
+            let place = Place { key: std::mem::take(&mut self.key), number, row };
+            self.bytes += place.size();
+            self.heap.push(place);
+            return;
+        }
+        let descends = self.descends;
+        let Some(mut last) = self.heap.peek_mut() else { return };
+        if (&self.key, number) < (&last.key, last.number) {
+            self.bytes = self.bytes - last.key.len() + self.key.len();
+            std::mem::swap(&mut last.key, &mut self.key);
+            (last.number, last.row) = (number, row);
+            // Where every row comes before those seen, nobody asks for it.
+            self.last = None;
+        } else if self.last.is_none() {
+            self.last = first_value(&last.key, descends);
+        }
+    }
+
+    /// Adds the rows of another that saw those behind.
+    pub fn merge(&mut self, other: Top<'_>) {
+        for place in other.heap.into_sorted_vec() {
+            self.key = place.key;
+            self.keep(place.row, place.number);
+        }
+    }
+
+    /// The keys and documents of the rows, in order, of which no more is decoded than the query uses; `None` if they take
+    /// more than `room` bytes.
+    pub fn documents(self, source: &dyn Source, room: usize) -> Result<Option<Vec<Keyed>>> {
+        let used = self.query.used.as_ref().map(Used::fields);
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        for Place { key, row, .. } in self.heap.into_sorted_vec() {
+            let mut found = None;
+            source.fetch_row(row, &mut |row| {
+                let document = match used {
+                    Some(used) => row.part(used)?,
+                    None => row.document()?,
+                };
+                found = Some(document.to_owned());
+                Ok(())
+            })?;
+            if let Some(found) = found {
+                bytes += size(&key, &found);
+                all.push((key, found));
+            }
+            if bytes > room {
+                return Ok(None);
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+/// The value of a key's first field.
+fn first_value(key: &[u8], descending: bool) -> Option<Last> {
+    let mut first = key.get(..encoded_length(key, descending)?)?.to_vec();
+    if descending {
+        invert(&mut first);
+    }
+    let mut text = Vec::new();
+    match decode(&first, &mut text)? {
+        Value::Double(number) if number.is_nan() => None,
+        Value::Double(number) => Some(Last::Number(number)),
+        Value::String(text) => Some(Last::Text(text.into())),
+        value => Some(Last::Other(OwnedValue::from_value(value))),
+    }
+}

@@ -1,0 +1,320 @@
+//! Walking rows or index entries and showing those that match.
+
+use std::collections::HashSet;
+
+use bson::RawDocument;
+use roaring::RoaringTreemap;
+
+use crate::access::{Direction, Flow, KeyRange, Row, RowId, Source};
+use crate::error::Result;
+
+use crate::query::filter::Filter;
+use crate::query::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
+use crate::query::{Counters, Query};
+use crate::query::{Tally, Used};
+
+/// The place of a walk between two batches.
+#[derive(Debug, Default)]
+pub(in crate::query) struct Walk {
+    /// The range that is being walked.
+    range: usize,
+    /// The entry or row that was looked at last.
+    last_key: Vec<u8>,
+    last_row: Option<RowId>,
+    /// Rows met already, where a row can be met twice.
+    seen: HashSet<RowId>,
+    /// There is nothing behind it.
+    pub(in crate::query) done: bool,
+    room: Room,
+    tally: Tally,
+    /// What is left of a plan by sets of rows, once they are made.
+    sets: Option<Left>,
+}
+
+/// Rows of sets that have not been shown.
+struct Left {
+    rows: roaring::treemap::IntoIter,
+    /// Those of them that match for certain.
+    sure: RoaringTreemap,
+}
+
+impl std::fmt::Debug for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Left").field("sure", &self.sure.len()).finish_non_exhaustive()
+    }
+}
+
+/// Rows that indexes gave.
+#[derive(Default)]
+struct Rows {
+    /// Those whose documents must be looked at.
+    maybe: RoaringTreemap,
+    /// Those whose keys said that they match.
+    sure: RoaringTreemap,
+}
+
+/// What a walk shows of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::query) enum Show<'f> {
+    /// Where it is.
+    Rows,
+    /// Its document.
+    Documents,
+    /// At least these fields of it.
+    Part(&'f Used),
+    /// It as it lies.
+    Lent,
+}
+
+impl Show<'_> {
+    fn row(self, id: RowId, row: &mut dyn Row, visit: &mut VisitMatch<'_>) -> Result<Flow> {
+        match self {
+            Show::Rows => visit(id, None),
+            Show::Documents => visit(id, Some(&mut row.document()?)),
+            Show::Part(used) => visit(id, Some(&mut row.part(used.fields())?)),
+            Show::Lent => visit(id, Some(row)),
+        }
+    }
+}
+
+/// What is shown of each matching row.
+pub(in crate::query) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
+
+impl Walk {
+    /// [`Walk::run`] for those who want the documents.
+    pub(in crate::query) fn documents(
+        &mut self,
+        source: &dyn Source,
+        plan: &Plan,
+        query: &Query,
+        counters: &mut Counters,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    ) -> Result<()> {
+        let show = query.used.as_ref().map_or(Show::Documents, Show::Part);
+        self.run(source, plan, &query.filter, counters, show, &mut |_, row| match row {
+            Some(row) => visit(row.document()?),
+            None => Ok(Flow::Continue(())),
+        })
+    }
+
+    /// Shows `visit` the matching rows from the place of the last call on, in the plan's order, until it says stop.
+    pub(in crate::query) fn run(
+        &mut self,
+        source: &dyn Source,
+        plan: &Plan,
+        filter: &Filter,
+        counters: &mut Counters,
+        show: Show<'_>,
+        visit: &mut VisitMatch<'_>,
+    ) -> Result<()> {
+        match &plan.path {
+            Path::Nothing => self.done = true,
+            Path::Rows => self.rows(source, filter, counters, show, visit)?,
+            Path::Sets(set) => self.sets(source, set, filter, counters, show, visit)?,
+            Path::Index { ranges, .. } => {
+                while self.range < ranges.len() {
+                    if self.index(source, plan, filter, counters, show, visit)? == Flow::Break(()) {
+                        return Ok(());
+                    }
+                    self.range += 1;
+                    self.last_row = None;
+                }
+                self.done = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(
+        &mut self,
+        source: &dyn Source,
+        filter: &Filter,
+        counters: &mut Counters,
+        show: Show<'_>,
+        visit: &mut VisitMatch<'_>,
+    ) -> Result<()> {
+        let mut stopped = false;
+        let Walk { last_row: last, tally, .. } = self;
+        source.scan_rows(Direction::Forward, *last, &mut |id, row| {
+            counters.docs_examined += 1;
+            *last = Some(id);
+            let flow = match show {
+                Show::Part(used) => match used.of(filter, row, tally)? {
+                    Some(mut part) => visit(id, Some(&mut part))?,
+                    None => Flow::Continue(()),
+                },
+                _ if filter.admits(row)? => show.row(id, row, visit)?,
+                _ => Flow::Continue(()),
+            };
+            if flow == Flow::Break(()) {
+                stopped = true;
+                return Ok(Flow::Break(()));
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        self.done = !stopped;
+        Ok(())
+    }
+
+    /// The rest of the range that the walk is in.
+    fn index(
+        &mut self,
+        source: &dyn Source,
+        plan: &Plan,
+        filter: &Filter,
+        counters: &mut Counters,
+        show: Show<'_>,
+        visit: &mut VisitMatch<'_>,
+    ) -> Result<Flow> {
+        let Path::Index { index, ranges, direction, distinct, keys, .. } = &plan.path else {
+            return Ok(Flow::Continue(()));
+        };
+        let Walk { range, last_key, last_row, seen, room, .. } = self;
+        let Some(range) = ranges.get(*range) else { return Ok(Flow::Continue(())) };
+        let complete = keys.complete && source.entries_are_exact();
+        let from = last_row.map(|row| (last_key.clone(), row));
+        let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
+        let mut ended = Flow::Continue(());
+        let cover = if show == Show::Documents && complete { plan.covered() } else { None };
+        source.index_range_typed(*index, range, *direction, after, &mut |row, key, type_bits| {
+            counters.keys_examined += 1;
+            let truth = keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room));
+            if truth == Truth::No || !*distinct && !seen.insert(row) {
+                return Ok(Flow::Continue(()));
+            }
+            let known = complete && truth == Truth::Yes;
+            let flow = if known && show == Show::Rows {
+                visit(row, None)?
+            } else if known
+                && let Some(cover) = cover
+                && let Some(document) = cover.document(key, type_bits, room)
+            {
+                visit(row, Some(&mut &*document))?
+            } else {
+                fetched(source, row, (!known).then_some(filter), show, counters, visit)?
+            };
+            if flow == Flow::Break(()) {
+                ended = flow;
+                last_key.clear();
+                last_key.extend_from_slice(key);
+                *last_row = Some(row);
+            }
+            Ok(flow)
+        })?;
+        Ok(ended)
+    }
+
+    /// The rest of the rows of a set.
+    fn sets(
+        &mut self,
+        source: &dyn Source,
+        set: &RowSet,
+        filter: &Filter,
+        counters: &mut Counters,
+        show: Show,
+        visit: &mut VisitMatch<'_>,
+    ) -> Result<()> {
+        let left = match &mut self.sets {
+            Some(left) => left,
+            None => {
+                let Rows { maybe, sure } = rows_of(source, set, counters, &mut self.room)?;
+                self.sets.insert(Left { rows: (maybe | &sure).into_iter(), sure })
+            }
+        };
+        for id in left.rows.by_ref() {
+            let (row, known) = (RowId(id), left.sure.contains(id));
+            let flow = if known && show == Show::Rows {
+                visit(row, None)?
+            } else {
+                fetched(source, row, (!known).then_some(filter), show, counters, visit)?
+            };
+            if flow == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+/// Fetches a row and shows it, if `filter`, where there is something left to be asked, admits it.
+fn fetched(
+    source: &dyn Source,
+    row: RowId,
+    filter: Option<&Filter>,
+    show: Show,
+    counters: &mut Counters,
+    visit: &mut VisitMatch<'_>,
+) -> Result<Flow> {
+    let mut flow = Flow::Continue(());
+    source.fetch_row(row, &mut |found| {
+        counters.docs_examined += 1;
+        if filter.map_or(Ok(true), |filter| filter.admits(found))? {
+            flow = show.row(row, found, visit)?;
+        }
+        Ok(())
+    })?;
+    Ok(flow)
+}
+
+/// The rows of a set.
+fn rows_of(source: &dyn Source, set: &RowSet, counters: &mut Counters, room: &mut Room) -> Result<Rows> {
+    match set {
+        RowSet::Entries { index, ranges, keys, .. } => entries(source, *index, ranges, keys, counters, room),
+        RowSet::Union(sets) => {
+            let mut all = Rows::default();
+            for set in sets {
+                let Rows { maybe, sure } = rows_of(source, set, counters, room)?;
+                all.maybe |= maybe;
+                all.sure |= sure;
+            }
+            Ok(all)
+        }
+        RowSet::Intersection(sets) => {
+            let mut common: Option<RoaringTreemap> = None;
+            for set in sets {
+                // Nothing is in common with nothing.
+                if common.as_ref().is_some_and(RoaringTreemap::is_empty) {
+                    break;
+                }
+                let Rows { maybe, sure } = rows_of(source, set, counters, room)?;
+                let rows = maybe | sure;
+                common = Some(match common {
+                    Some(common) => common & rows,
+                    None => rows,
+                });
+            }
+            // Each set knows of its own conditions only.
+            Ok(Rows { maybe: common.unwrap_or_default(), sure: RoaringTreemap::new() })
+        }
+    }
+}
+
+/// The rows of an index's entries.
+fn entries(
+    source: &dyn Source,
+    index: usize,
+    ranges: &[KeyRange],
+    keys: &OnKeys,
+    counters: &mut Counters,
+    room: &mut Room,
+) -> Result<Rows> {
+    let complete = keys.complete && source.entries_are_exact();
+    let mut rows = Rows::default();
+    for range in ranges {
+        source.index_range(index, range, Direction::Forward, None, &mut |row, key| {
+            counters.keys_examined += 1;
+            match keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room)) {
+                Truth::No => {}
+                Truth::Yes if complete => {
+                    rows.sure.insert(row.0);
+                }
+                _ => {
+                    rows.maybe.insert(row.0);
+                }
+            }
+            Ok(Flow::Continue(()))
+        })?;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,104 @@
+//! Updates and deletes: finding rows and changing them, over any [`Sink`].
+//!
+//! The rows are collected first, so that a change cannot bring a row into the walk again. Each is then shown in its
+//! current version, which may be another than the one that was found: it must still match.
+
+use bson::RawDocumentBuf;
+
+use crate::access::{Change, Sink};
+use crate::doc::with_id;
+use crate::error::{ErrorCode, QueryError, Result};
+
+use crate::query::update::Update;
+use crate::query::{Query, find_rows};
+
+/// What an update did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Updated {
+    /// Rows the filter matched.
+    pub matched: u64,
+    /// Rows that are different now.
+    pub modified: u64,
+    /// The document that was inserted because none matched.
+    pub upserted: Option<RawDocumentBuf>,
+}
+
+/// Applies `update` to the rows `query` finds: all of them, or the first if not `multi`. With `upsert` a document
+/// made of filter and update is inserted when there is none. Texts compare by the query's collation.
+///
+/// # Errors
+/// Those of the update's parts, each naming the field; of a replacement with `multi`, `FailedToParse`.
+pub fn update(
+    sink: &mut dyn Sink,
+    query: &Query,
+    update: &Update,
+    multi: bool,
+    upsert: bool,
+) -> Result<Updated> {
+    if multi && update.is_replacement() {
+        return Err(QueryError::new(
+            ErrorCode::FailedToParse,
+            "multi update is not supported for replacement-style update",
+        ));
+    }
+    let collated = match query.collation.is_simple() {
+        true => None,
+        false => Some(update.clone().collated(&query.collation)?),
+    };
+    let update = collated.as_ref().unwrap_or(update);
+    let mut done = Updated::default();
+    let change = if update.is_replacement() { Change::Replace } else { Change::Update };
+    done.matched =
+        change_rows(sink, query, u64::from(!multi), &mut |old| match update.apply(old, &query.filter)? {
+            Some(new) => {
+                done.modified += 1;
+                Ok(change(new))
+            }
+            None => Ok(Change::Keep),
+        })?;
+    if done.matched == 0 && upsert {
+        let new = update.upsert(&query.filter)?;
+        let new = with_id(&new)?.into_owned();
+        sink.insert(&new)?;
+        done.upserted = Some(new);
+    }
+    Ok(done)
+}
+
+/// Deletes the rows `query` finds, `limit` at most (0: all), and returns how many they were.
+pub fn delete(sink: &mut dyn Sink, query: &Query, limit: u64) -> Result<u64> {
+    change_rows(sink, query, limit, &mut |_| Ok(Change::Delete))
+}
+
+/// Shows the rows that match to `change`, `limit` at most, and returns how many they were.
+fn change_rows(
+    sink: &mut dyn Sink,
+    query: &Query,
+    limit: u64,
+    change: &mut dyn FnMut(&bson::RawDocument) -> Result<Change>,
+) -> Result<u64> {
+    let (mut changed, mut tried) = (0_u64, 0_u64);
+    loop {
+        let most = if limit == 0 { 0 } else { tried + (limit - changed) };
+        let mut rows = Vec::new();
+        sink.read(&mut |source, context| {
+            rows = find_rows(source, context, query, most)?;
+            Ok(())
+        })?;
+        let found = rows.len() as u64;
+        for row in rows.into_iter().skip(usize::try_from(tried).unwrap_or(usize::MAX)) {
+            let mut matches = false;
+            sink.modify(row, &mut |old| {
+                matches = query.filter.matches(old)?;
+                if matches { change(old) } else { Ok(Change::Keep) }
+            })?;
+            changed += u64::from(matches);
+        }
+        // Others were quicker with some of the rows, and there may be more than were asked for: go on behind them.
+        // (Where nobody else writes every row found still matches, and this is the end.)
+        if limit == 0 || changed >= limit || found < most || found <= tried {
+            return Ok(changed);
+        }
+        tried = found;
+    }
+}

@@ -1,0 +1,87 @@
+//! How regular expressions are compiled, in filters and in expressions alike: options, limits, errors.
+//!
+//! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which is what makes their
+//! time linear in the text. The options `i m s x` mean what they mean in MongoDB, and `u` nothing.
+
+use regex_syntax::hir::Hir;
+
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// Longest pattern, in bytes: MongoDB's limit.
+const MAX_PATTERN: usize = 32_764;
+/// Bytes a compiled pattern may take.
+const MAX_COMPILED: usize = 10 << 20;
+
+/// A pattern and its options, checked.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::query) struct Regular<'p> {
+    pattern: &'p str,
+    options: &'p str,
+}
+
+/// The builders have these methods of the same names, but no trait in common.
+macro_rules! with_options {
+    ($self:expr, $builder:expr) => {
+        $builder
+            .case_insensitive($self.has('i'))
+            .multi_line($self.has('m'))
+            .dot_matches_new_line($self.has('s'))
+            .ignore_whitespace($self.has('x'))
+    };
+}
+
+impl<'p> Regular<'p> {
+    /// Checks pattern and options; `operator` is who has them, for messages.
+    ///
+    /// # Errors
+    /// `Location51108` for an unknown option, `Location51091` for a pattern that is too long.
+    pub(in crate::query) fn new(operator: &str, pattern: &'p str, options: &'p str) -> Result<Self> {
+        if let Some(flag) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
+            return Err(QueryError::new(
+                ErrorCode::Location51108,
+                format!("{operator} invalid flag in regex options: {flag}"),
+            ));
+        }
+        if pattern.len() > MAX_PATTERN {
+            return Err(invalid(&format!("it is longer than {MAX_PATTERN} bytes")));
+        }
+        Ok(Regular { pattern, options })
+    }
+
+    fn has(self, flag: char) -> bool {
+        self.options.contains(flag)
+    }
+
+    /// Compiled, for any bytes.
+    ///
+    /// # Errors
+    /// `Location51091` for a pattern that cannot be understood, or takes too much memory.
+    pub(in crate::query) fn for_bytes(self) -> Result<regex::bytes::Regex> {
+        let mut builder = regex::bytes::RegexBuilder::new(self.pattern);
+        let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
+        built.map_err(|error| invalid(&error.to_string()))
+    }
+
+    /// Compiled, for texts.
+    ///
+    /// # Errors
+    /// As [`Self::for_bytes`].
+    pub(in crate::query) fn for_text(self) -> Result<regex::Regex> {
+        let mut builder = regex::RegexBuilder::new(self.pattern);
+        let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
+        built.map_err(|error| invalid(&error.to_string()))
+    }
+
+    /// What the pattern is made of; `None` for one that cannot be understood.
+    pub(in crate::query) fn tree(self) -> Option<Hir> {
+        let mut builder = regex_syntax::ParserBuilder::new();
+        with_options!(self, builder).utf8(false).build().parse(self.pattern).ok()
+    }
+}
+
+fn invalid(why: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::Location51091,
+        format!("Regular expression is invalid: {why} (look-around and back-references are not supported)"),
+    )
+}

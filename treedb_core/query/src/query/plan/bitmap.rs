@@ -1,0 +1,145 @@
+//! Rows found by several indexes: an `$or` whose parts each have an index of their own, and conditions of which none
+//! is selective but several together are.
+//!
+//! Each index gives a set of rows; the sets are united or intersected, and what is left is fetched in the order of
+//! the rows.
+
+use crate::access::Source;
+use crate::query::Query;
+use crate::query::filter::Node;
+
+use super::candidate::{Candidate, candidates, concerned};
+use super::cost::{self, SET, Weighed};
+use super::{Path, Plan, RowSet};
+
+/// Parts of an `$or` that are looked at.
+const MAX_PARTS: usize = 64;
+/// Indexes whose sets are intersected.
+const MAX_INTERSECTED: usize = 3;
+/// Below this cost a plan is good enough, in fetches of a row.
+const GOOD_ENOUGH: f64 = 32.0;
+
+/// A plan by sets of rows that is cheaper than `least`, if there is one.
+pub(super) fn by_sets(
+    source: &dyn Source,
+    query: &Query,
+    conditions: &[&Node],
+    found: &[Weighed],
+    least: Option<f64>,
+) -> Option<Plan> {
+    if least.is_some_and(|least| least < GOOD_ENOUGH) {
+        return None;
+    }
+    let mut least = least.unwrap_or(f64::INFINITY);
+    let mut best = None;
+    for found in [union(source, query, conditions), intersection(source, query, found)] {
+        if let Some((set, cost)) = found
+            && cost < least
+        {
+            least = cost;
+            best = Some(set);
+        }
+    }
+    let path = match best? {
+        RowSet::Union(parts) if parts.is_empty() => Path::Nothing,
+        set => Path::Sets(set),
+    };
+    Some(Plan::new(path, query.sort.is_some()))
+}
+
+/// The set that a candidate's index gives.
+fn set_of(candidate: Candidate) -> Option<RowSet> {
+    match candidate.plan.path {
+        Path::Index { index, name, ranges, keys, .. } => Some(RowSet::Entries { index, name, ranges, keys }),
+        _ => None,
+    }
+}
+
+/// The rows of an `$or` among the conditions, part by part, each by the index that is best for it.
+fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(RowSet, f64)> {
+    let mut best: Option<(RowSet, f64)> = None;
+    for (at, condition) in conditions.iter().enumerate() {
+        let Node::Or(parts) = condition else { continue };
+        if parts.len() > MAX_PARTS {
+            continue;
+        }
+        let others =
+            || conditions.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, node)| *node);
+        if let Some((set, cost)) = united(source, query, parts, &others().collect::<Vec<_>>())
+            && best.as_ref().is_none_or(|(_, least)| cost < *least)
+        {
+            best = Some((set, cost));
+        }
+    }
+    best
+}
+
+fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) -> Option<(RowSet, f64)> {
+    // A set has no order, so none is asked for.
+    let unordered = Query { sort: None, limit: 0, skip: 0, ..query.clone() };
+    let (mut sets, mut whole, mut rows) = (Vec::with_capacity(parts.len()), 0.0, 0.0);
+    for part in parts {
+        let mut conditions = Vec::new();
+        open(part, &mut conditions);
+        conditions.extend(others);
+        let found: Vec<Candidate> = concerned(source, &unordered, &conditions)
+            .into_iter()
+            .flat_map(|number| candidates(source, number, &unordered, &conditions))
+            .filter(|one| one.unique || one.helps(&unordered))
+            .collect();
+        if found.iter().any(|one| one.plan.path == Path::Nothing) {
+            continue;
+        }
+        let weighed = cost::weigh(source, &unordered, found);
+        let best = cost::cheapest(weighed)?;
+        (whole, rows) = (whole + best.cost.keys * (cost::KEY + SET), rows + best.cost.rows);
+        sets.push(set_of(best.candidate)?);
+    }
+    Some((RowSet::Union(sets), whole + rows + cost::sorting(query, rows)))
+}
+
+/// The conditions that a part of an `$or` stands for.
+fn open<'n>(node: &'n Node, all: &mut Vec<&'n Node>) {
+    match node {
+        Node::And(nodes) => nodes.iter().for_each(|node| open(node, all)),
+        node => all.push(node),
+    }
+}
+
+/// The rows that several of the candidates have in common.
+fn intersection(source: &dyn Source, query: &Query, found: &[Weighed]) -> Option<(RowSet, f64)> {
+    let all = (source.estimated_rows() as f64).max(1.0);
+    let mut bounded: Vec<&Weighed> =
+        found.iter().filter(|one| one.candidate.equalities + one.candidate.bounds > 0).collect();
+    bounded.sort_by(|a, b| (a.keys * a.candidate.passing).total_cmp(&(b.keys * b.candidate.passing)));
+    let first_path = |one: &Weighed| match &one.candidate.plan.path {
+        Path::Index { index, .. } => {
+            Some(source.indexes().get(*index)?.def.keys.first()?.path.as_str().to_owned())
+        }
+        _ => None,
+    };
+    let mut chosen: Vec<&Weighed> = Vec::new();
+    let mut paths = Vec::new();
+    let mut best: Option<(usize, f64)> = None;
+    let (mut walked, mut part) = (0.0, 1.0);
+    for one in bounded {
+        let Some(path) = first_path(one) else { continue };
+        // Two indexes that begin alike say the same about a row.
+        if paths.contains(&path) || chosen.len() == MAX_INTERSECTED {
+            continue;
+        }
+        paths.push(path);
+        chosen.push(one);
+        walked += one.keys * (cost::KEY + SET);
+        part *= (one.keys * one.candidate.passing / all).min(1.0);
+        // Conditions are seldom as independent of each other as this has it.
+        let rows = all * part.powf(0.75);
+        let whole = walked + rows + cost::sorting(query, rows);
+        if chosen.len() > 1 && best.is_none_or(|(_, least)| whole < least) {
+            best = Some((chosen.len(), whole));
+        }
+    }
+    let (count, whole) = best?;
+    let sets = chosen.into_iter().take(count).map(|one| set_of(one.candidate.clone()));
+    Some((RowSet::Intersection(sets.collect::<Option<_>>()?), whole))
+}

@@ -1,0 +1,101 @@
+//! Documents made of an index's keys, where these hold all that a query hands out.
+//!
+//! The kinds of numbers, and whether a field is missing or null, are not in the keys but in the entries' marks
+//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)). Where they are not known, or say that the key has lost the value, the row is fetched.
+//! Fields come in the order of the index, `_id` first.
+
+use bson::RawDocumentBuf;
+
+use crate::access::IndexInfo;
+use crate::doc::write::Writer;
+use crate::index::ordered::{SortOrder, restored};
+use crate::query::Query;
+
+use super::index_filter::Room;
+
+/// How documents are made of the keys of an index.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::query) struct Cover {
+    /// The fields that are handed out and their positions in the index.
+    fields: Vec<(Vec<String>, usize)>,
+    descending: Vec<bool>,
+}
+
+/// How the documents of `query` are made of the keys of `index`; `None` if these do not hold all of them.
+pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
+    // The index of an array's elements does not tell the array.
+    if index.multikey || !super::keys_are_values(index) {
+        return None;
+    }
+    let mut wanted = query.projection.as_ref()?.kept()?;
+    for key in query.sort.iter().flat_map(|sort| &sort.keys) {
+        if !wanted.iter().any(|path| path == key.path.as_str()) {
+            wanted.push(key.path.as_str().to_owned());
+        }
+    }
+    let position = |path: &str| index.def.keys.iter().position(|part| part.path.as_str() == path);
+    let mut fields = wanted
+        .iter()
+        .map(|path| Some((path.split('.').map(str::to_owned).collect(), position(path)?)))
+        .collect::<Option<Vec<(Vec<String>, usize)>>>()?;
+    fields.sort_by_key(|(path, at)| (path.first().map(String::as_str) != Some("_id"), *at));
+    // The fields of one document must follow each other to be written as one.
+    for (at, (path, _)) in fields.iter().enumerate() {
+        let behind = fields.iter().skip(at + 1);
+        let inside = behind.clone().any(|(other, _)| path.len() == 1 && other.first() == path.first());
+        let mut apart = behind.skip_while(|(other, _)| other.first() == path.first());
+        if path.len() > 2 || inside || apart.any(|(other, _)| other.first() == path.first()) {
+            return None;
+        }
+    }
+    let last = fields.iter().map(|(_, at)| *at).max().unwrap_or(0);
+    let parts = index.def.keys.iter().take(last + 1);
+    let descending = parts.map(|part| part.direction == SortOrder::Descending).collect();
+    Some(Cover { fields, descending })
+}
+
+impl Cover {
+    /// The document of the entry with this key and these marks; `None` if they do not tell it.
+    pub(in crate::query) fn document(
+        &self,
+        key: &[u8],
+        type_bits: &[u8],
+        room: &mut Room,
+    ) -> Option<RawDocumentBuf> {
+        room.split(key, &self.descending)?;
+        let mut out = Writer::new(key.len() + 16 * self.fields.len());
+        let mut open = None;
+        for (path, at) in &self.fields {
+            let (encoding, text) = room.part(key, *at)?;
+            let value = restored(encoding, type_bits, *at, text)?;
+            match (path.as_slice(), value) {
+                ([name], value) => {
+                    if let Some((_, document)) = open.take() {
+                        out.close(document);
+                    }
+                    if let Some(value) = value {
+                        out.value(name.as_bytes(), value);
+                    }
+                }
+                ([outer, name], Some(value)) => {
+                    match &open {
+                        Some((before, _)) if *before == outer => {}
+                        _ => {
+                            if let Some((_, document)) = open.take() {
+                                out.close(document);
+                            }
+                            open = Some((outer, out.open_document(outer.as_bytes())));
+                        }
+                    }
+                    out.value(name.as_bytes(), value);
+                }
+                // What lies around a missing field of a document is not known.
+                _ => return None,
+            }
+        }
+        if let Some((_, document)) = open.take() {
+            out.close(document);
+        }
+        Some(out.finish())
+    }
+}

@@ -1,0 +1,222 @@
+//! Which indexes may serve a query, and how.
+//!
+//! | kind | serves |
+//! |---|---|
+//! | sparse | queries from which it follows that one of its fields is there |
+//! | partial | queries from which its filter follows ([`super::implication`]) |
+//! | hashed | points of the hashed field; gives no order |
+//! | with a collation | conditions and orders of texts under the same collation; those without texts always |
+//! | wildcard | conditions on one path that nothing, null, documents and arrays do not meet; `$exists: true` |
+//! | hidden | nothing |
+//!
+//! A hint overrules the first two, as in MongoDB: what has no entry is then not found.
+
+use std::borrow::Cow;
+
+use crate::access::{IndexInfo, KeyRange};
+use crate::doc::collation::holds_text;
+use crate::doc::{Collation, Path, Value};
+use crate::index::ordered::{IndexDef, KeyPart, Kind, SortOrder, Wildcard, path_prefix};
+
+use super::implication::{exists, implied};
+use crate::query::Query;
+use crate::query::filter::{Node, Test};
+
+/// Most paths of one query that are looked up in a wildcard index.
+const MAX_PATHS: usize = 8;
+
+/// One way to use an index.
+#[derive(Debug)]
+pub(in crate::query) struct Use<'q> {
+    /// The index as it is to be planned with: of a wildcard, that of one path.
+    pub(in crate::query) index: Cow<'q, IndexInfo>,
+    /// The conditions that may bound it.
+    pub(in crate::query) conditions: Vec<&'q Node>,
+    /// True if those are all that there are.
+    pub(in crate::query) all: bool,
+    /// The bytes in front of each of its keys.
+    pub(in crate::query) prefix: Vec<u8>,
+    /// The ranges to walk, where the conditions are such that they name no values.
+    pub(in crate::query) ranges: Option<Vec<KeyRange>>,
+}
+
+/// The ways to use `index` for `query`, whose conditions are `conditions`; none if it would hide documents.
+pub(in crate::query) fn uses<'q>(
+    index: &'q IndexInfo,
+    query: &'q Query,
+    conditions: &[&'q Node],
+) -> Vec<Use<'q>> {
+    let options = &index.def.options;
+    if options.hidden {
+        return Vec::new();
+    }
+    let collation = &options.collation;
+    // Where a row has several entries, the one without any of the fields is left out: what is met by nothing there
+    // does not lead to the row.
+    let there = |node: &Node| {
+        !(options.sparse && index.multikey)
+            || index.def.keys.iter().any(|part| exists(node, part.path.as_str()))
+    };
+    let fitting: Vec<&Node> =
+        conditions.iter().copied().filter(|node| fits(node, collation) && there(node)).collect();
+    let hinted = query.hint.as_ref().is_some_and(|hint| hint.names(&index.def));
+    if !hinted && !holds_all(&index.def, query, conditions) {
+        return Vec::new();
+    }
+    if let Kind::Wildcard(wildcard) = &options.kind {
+        return by_path(index, wildcard, query, &fitting);
+    }
+    // A row may lie under the greater of its keys alone where the least has been left out.
+    let ordered = index.ordered && *collation == query.collation && !(options.sparse && index.multikey);
+    let index_as_used = match ordered == index.ordered {
+        true => Cow::Borrowed(index),
+        false => Cow::Owned(IndexInfo { ordered, ..index.clone() }),
+    };
+    let all = fitting.len() == conditions.len();
+    vec![Use { index: index_as_used, conditions: fitting, all, prefix: Vec::new(), ranges: None }]
+}
+
+/// True if every document that meets the conditions has an entry, as far as sparse and partial indexes go.
+fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
+    let options = &def.options;
+    let there = |part: &KeyPart| conditions.iter().any(|condition| exists(condition, part.path.as_str()));
+    if options.sparse && !def.keys.iter().any(there) {
+        return false;
+    }
+    options.partial.as_ref().is_none_or(|partial| {
+        // The filter was read for the index's collation.
+        options.collation == query.collation
+            && partial
+                .condition::<crate::query::Filter>()
+                .is_some_and(|filter| implied(conditions, filter.root()))
+    })
+}
+
+/// True if what a condition says about values holds in the keys of an index with this collation.
+fn fits(condition: &Node, collation: &Collation) -> bool {
+    match condition {
+        Node::Compare { value, .. } => collation.is_simple() || !holds_text(value.value()),
+        Node::In { values, .. } => {
+            collation.is_simple() || !values.iter().any(|value| holds_text(value.value()))
+        }
+        Node::Folded(folded) => folded.collation() == collation,
+        Node::Value { test: Test::Regex(_), .. } => collation.is_simple(),
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| fits(node, collation)),
+        Node::Not(node) | Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
+            fits(node, collation)
+        }
+        Node::Value { .. } | Node::Exists { .. } | Node::Size { .. } | Node::Schema(_) | Node::Expr(_) => {
+            true
+        }
+    }
+}
+
+/// The uses of a wildcard index, one for each path with conditions.
+fn by_path<'q>(
+    index: &IndexInfo,
+    wildcard: &Wildcard,
+    query: &Query,
+    conditions: &[&'q Node],
+) -> Vec<Use<'q>> {
+    let usable: Vec<&Node> = conditions.iter().copied().filter(|node| leads_to_leaves(node)).collect();
+    let mut paths = Vec::new();
+    usable.iter().for_each(|node| named(node, "", &mut paths));
+    let mut uses = Vec::new();
+    let collation = &index.def.options.collation;
+    for path in paths.into_iter().filter(|path| wildcard.holds(path)).take(MAX_PATHS) {
+        // With the path in every entry, an index on that path; only the rows that have something there are in it.
+        if !usable.iter().any(|node| exists(node, &path)) && !usable.iter().any(|node| inside(node, &path)) {
+            continue;
+        }
+        let mut def = index.def.clone();
+        def.keys = vec![KeyPart { path: Path::new(&path), direction: SortOrder::Ascending }];
+        let ordered = index.ordered && !index.multikey && *collation == query.collation;
+        uses.push(Use {
+            index: Cow::Owned(IndexInfo { def, ordered, ..*index }),
+            conditions: usable.clone(),
+            all: false,
+            prefix: path_prefix(&path),
+            ranges: None,
+        });
+    }
+    for node in conditions {
+        let Node::Exists { path } = node else { continue };
+        if path.has_positions() || !wildcard.holds(path.as_str()) {
+            continue;
+        }
+        let mut below = path_prefix(&format!("{path}."));
+        // Without the mark of the text's end: every path that begins so.
+        below.pop();
+        let mut def = index.def.clone();
+        def.keys = Vec::new();
+        uses.push(Use {
+            index: Cow::Owned(IndexInfo { def, ordered: false, multikey: true }),
+            conditions: Vec::new(),
+            all: false,
+            prefix: Vec::new(),
+            ranges: Some(vec![KeyRange::prefix(path_prefix(path.as_str())), KeyRange::prefix(below)]),
+        });
+    }
+    uses
+}
+
+/// True if every value that a condition may be met by has an entry of its own under a wildcard.
+fn leads_to_leaves(condition: &Node) -> bool {
+    let leaf = |value: Value<'_>| {
+        !matches!(
+            value,
+            Value::Document(_)
+                | Value::Array(_)
+                | Value::Null
+                | Value::Undefined
+                | Value::MinKey
+                | Value::MaxKey
+        )
+    };
+    match condition {
+        Node::Compare { path, value, .. } => !path.has_positions() && leaf(value.value()),
+        Node::In { path, values } => !path.has_positions() && values.iter().all(|value| leaf(value.value())),
+        Node::Folded(folded) => leads_to_leaves(folded.node()),
+        Node::Value { path, test } => {
+            let whole = |types: &crate::query::filter::Types| {
+                let empty = crate::doc::Doc::EMPTY;
+                types.has(Value::Document(empty)) || types.has(Value::Array(empty))
+            };
+            !path.has_positions() && !matches!(test, Test::Type(types) if whole(types))
+        }
+        Node::And(nodes) | Node::Or(nodes) => !nodes.is_empty() && nodes.iter().all(leads_to_leaves),
+        Node::Element { path, condition } => !path.has_positions() && leads_to_leaves(condition),
+        Node::Member { path, filter } => !path.has_positions() && leads_to_leaves(filter),
+        Node::Not(_) | Node::Exists { .. } | Node::Size { .. } | Node::Schema(_) | Node::Expr(_) => false,
+    }
+}
+
+/// Adds the paths that a condition is about, each once; `above` is the path of the array it looks into.
+fn named(condition: &Node, above: &str, paths: &mut Vec<String>) {
+    match condition {
+        Node::Compare { path, .. } | Node::In { path, .. } | Node::Value { path, .. } => {
+            let path = format!("{above}{path}");
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        Node::Folded(folded) => named(folded.node(), above, paths),
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| named(node, above, paths)),
+        // The conditions on an element have the array's own path.
+        Node::Element { condition, .. } => named(condition, above, paths),
+        Node::Member { path, filter } => named(filter, &format!("{above}{path}."), paths),
+        _ => {}
+    }
+}
+
+/// True if a condition on the elements of an array is only met where `path` leads to something.
+fn inside(condition: &Node, path: &str) -> bool {
+    match condition {
+        Node::Member { path: at, filter } => path
+            .strip_prefix(at.as_str())
+            .and_then(|rest| rest.strip_prefix('.'))
+            .is_some_and(|inner| exists(filter, inner) || inside(filter, inner)),
+        Node::And(nodes) => nodes.iter().any(|node| inside(node, path)),
+        _ => false,
+    }
+}

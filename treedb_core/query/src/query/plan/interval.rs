@@ -1,0 +1,399 @@
+//! From conditions on values to ranges of index keys.
+//!
+//! A condition on one field is a set of [`Interval`]s of encoded values. An interval lies between two [`Cut`]s, and a cut
+//! stands before or after all byte strings that begin with some bytes; that makes turning an interval round for a
+//! descending field, and putting the encodings of earlier fields in front of it, plain byte work.
+
+use std::cmp::Ordering;
+
+use crate::access::{KeyRange, after_prefix};
+use crate::doc::compare::class;
+use crate::doc::key::{bracket, encode_value, invert};
+use crate::doc::key_decode::{decode, encoded_length};
+use crate::doc::{Doc, Value};
+use crate::index::ordered::SortOrder;
+
+use crate::query::filter::{Pattern, Test, Types};
+
+/// Most values of an index's first field that are looked up one by one; of more, all between the first and the last
+/// are walked.
+pub(in crate::query) const MAX_POINTS: usize = 1 << 17;
+/// Most ranges that conditions on several fields may multiply to; beyond it fewer fields of the index are used.
+pub(in crate::query) const MAX_RANGES: usize = 512;
+
+/// A place between byte strings: before or after all those that begin with `bytes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cut {
+    bytes: Vec<u8>,
+    after: bool,
+}
+
+/// The encodings between two cuts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::query) struct Interval {
+    low: Cut,
+    high: Cut,
+}
+
+fn encoded(value: Value<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_value(value, &mut bytes);
+    bytes
+}
+
+/// First and last tag of the encodings that a comparison with `value` can match: MongoDB compares within a type.
+/// `None` for values whose comparisons reach across types, or into arrays.
+fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
+    match value {
+        Value::Array(_)
+        | Value::Null
+        | Value::Undefined
+        | Value::MinKey
+        | Value::MaxKey
+        | Value::Regex(..) => None,
+        Value::Bool(_) => Some((class(&value), class(&value) + 2)),
+        value if value.is_number() => {
+            // NaN is compared with itself alone, and its tag lies below those of all other numbers.
+            let tag = *encoded(value).first()?;
+            (tag >= bracket::NUMBERS).then_some((bracket::NUMBERS, bracket::AFTER_NUMBERS - 1))
+        }
+        value => Some((class(&value), class(&value))),
+    }
+}
+
+impl Interval {
+    /// The values equal to `value`; `None` if an index cannot find all of them that way.
+    pub(in crate::query) fn equal(value: Value<'_>) -> Option<Vec<Interval>> {
+        let mut found = vec![Self::point(value)];
+        match value {
+            // An array is indexed by its elements: a row with this very array is under its first one, and one that
+            // holds this array as an element is under the array.
+            Value::Array(elements) => {
+                found.push(Self::point(elements.at(0).map_or(Value::Undefined, |element| element.value())));
+            }
+            // Missing fields are indexed as null.
+            Value::Null | Value::Undefined => found.push(Self::point(Value::Undefined)),
+            Value::Regex(..) => return None,
+            _ => {}
+        }
+        Some(found)
+    }
+
+    /// The values between two tags of the encoding, the last included.
+    fn tags(first: u8, last: u8) -> Interval {
+        Interval {
+            low: Cut { bytes: vec![first], after: false },
+            high: Cut { bytes: vec![last + 1], after: false },
+        }
+    }
+
+    /// The values that may pass a test; `None` if an index cannot find all of them.
+    pub(in crate::query) fn passing(test: &Test) -> Option<Vec<Interval>> {
+        let numbers = Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1);
+        match test {
+            Test::Type(types) => Self::typed(*types),
+            Test::Regex(pattern) => Self::beginning(pattern),
+            Test::Mod(_) => Some(vec![numbers]),
+            Test::Bits(_) => {
+                let binary = class(&Value::Binary(0, b""));
+                Some(vec![numbers, Self::tags(binary, binary)])
+            }
+        }
+    }
+
+    fn typed(types: Types) -> Option<Vec<Interval>> {
+        // An array is indexed by its elements.
+        if types.has(Value::Array(Doc::EMPTY)) {
+            return None;
+        }
+        // One value of each class; numbers and booleans have several tags.
+        const ID: [u8; 12] = [0; 12];
+        let one = [
+            Value::MinKey,
+            Value::Undefined,
+            Value::Null,
+            Value::Document(Doc::EMPTY),
+            Value::Binary(0, b""),
+            Value::ObjectId(&ID),
+            Value::Date(0),
+            Value::Timestamp(0),
+            Value::Regex(b"", b""),
+            Value::DbPointer(b"", &ID),
+            Value::Code(b""),
+            Value::CodeScope(b"", Doc::EMPTY),
+            Value::MaxKey,
+        ];
+        let mut found: Vec<Interval> = one
+            .iter()
+            .filter(|value| types.has(**value))
+            .map(|value| Self::tags(class(value), class(value)))
+            .collect();
+        let number = [Value::Double(0.0), Value::Int32(0), Value::Int64(0), Value::Decimal([0; 16])];
+        if number.iter().any(|value| types.has(*value)) {
+            found.push(Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1));
+        }
+        if types.has(Value::String(b"")) || types.has(Value::Symbol(b"")) {
+            let text = class(&Value::String(b""));
+            found.push(Self::tags(text, text));
+        }
+        if types.has(Value::Bool(true)) {
+            let bool = class(&Value::Bool(true));
+            found.push(Self::tags(bool, bool + 2));
+        }
+        Some(found)
+    }
+
+    /// The texts that begin as all that match do, and the pattern as a value; `None` if they begin in any way.
+    fn beginning(pattern: &Pattern) -> Option<Vec<Interval>> {
+        let (source, options) = pattern.source();
+        let mut low = encoded(Value::String(pattern.prefix().as_bytes()));
+        // Without the mark of its end.
+        low.pop();
+        if pattern.prefix().is_empty() {
+            return None;
+        }
+        let high = after_prefix(&low)?;
+        Some(vec![
+            Interval { low: Cut { bytes: low, after: false }, high: Cut { bytes: high, after: false } },
+            Self::point(Value::Regex(source.as_bytes(), options.as_bytes())),
+        ])
+    }
+
+    /// All of them in order and apart from each other.
+    pub(in crate::query) fn union(mut all: Vec<Interval>) -> Vec<Interval> {
+        all.sort_by(Interval::order);
+        let mut apart: Vec<Interval> = Vec::with_capacity(all.len());
+        for interval in all {
+            match apart.last_mut() {
+                Some(last) if !last.high.is_before(&interval.low) && *last != interval => {
+                    if last.high.is_before(&interval.high) {
+                        last.high = interval.high;
+                    }
+                }
+                Some(last) if *last == interval => {}
+                _ => apart.push(interval),
+            }
+        }
+        apart
+    }
+
+    fn point(value: Value<'_>) -> Interval {
+        let bytes = encoded(value);
+        Interval { low: Cut { bytes: bytes.clone(), after: false }, high: Cut { bytes, after: true } }
+    }
+
+    /// The values of `value`'s type above it, or from it on.
+    pub(in crate::query) fn above(value: Value<'_>, inclusive: bool) -> Option<Interval> {
+        let (_, last) = type_tags(value)?;
+        Some(Interval {
+            low: Cut { bytes: encoded(value), after: !inclusive },
+            high: Cut { bytes: vec![last], after: true },
+        })
+    }
+
+    /// The values of `value`'s type below it, or up to it.
+    pub(in crate::query) fn below(value: Value<'_>, inclusive: bool) -> Option<Interval> {
+        let (first, _) = type_tags(value)?;
+        Some(Interval {
+            low: Cut { bytes: vec![first], after: false },
+            high: Cut { bytes: encoded(value), after: inclusive },
+        })
+    }
+
+    /// What lies in both; `None` if that is nothing.
+    pub(in crate::query) fn intersect(&self, other: &Interval) -> Option<Interval> {
+        let low = if self.low.is_before(&other.low) { &other.low } else { &self.low };
+        let high = if self.high.is_before(&other.high) { &self.high } else { &other.high };
+        low.is_before(high).then(|| Interval { low: low.clone(), high: high.clone() })
+    }
+
+    /// The least interval around all of them, which are in order.
+    pub(in crate::query) fn hull(all: &[Interval]) -> Option<Interval> {
+        Some(Interval { low: all.first()?.low.clone(), high: all.last()?.high.clone() })
+    }
+
+    /// True if its end lies before the other's.
+    pub(in crate::query) fn ends_before(&self, other: &Interval) -> bool {
+        self.high.is_before(&other.high)
+    }
+
+    /// The encoding, if the interval holds just one.
+    pub(in crate::query) fn single(&self) -> Option<&[u8]> {
+        (self.low.bytes == self.high.bytes && !self.low.after && self.high.after)
+            .then_some(self.low.bytes.as_slice())
+    }
+
+    /// True if a condition bounds it at both ends, not only the type.
+    pub(in crate::query) fn is_bounded(&self) -> bool {
+        self.low.bytes.len() > 1 && self.high.bytes.len() > 1
+    }
+
+    /// The interval as `explain` shows it: `[1, 5)`. Of numbers, whatever their kind, as doubles.
+    pub(in crate::query) fn shown(&self) -> String {
+        let (open, low) = self.low.shown(true);
+        let (close, high) = self.high.shown(false);
+        format!("{}{low}, {high}{}", if open { '(' } else { '[' }, if close { ')' } else { ']' })
+    }
+
+    /// By where they begin.
+    pub(in crate::query) fn order(&self, other: &Interval) -> Ordering {
+        match (self.low.is_before(&other.low), other.low.is_before(&self.low)) {
+            (true, _) => Ordering::Less,
+            (_, true) => Ordering::Greater,
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// The interval as the index has it: turned round under a descending field.
+    pub(in crate::query) fn directed(&self, direction: SortOrder) -> Interval {
+        match direction {
+            SortOrder::Ascending => self.clone(),
+            SortOrder::Descending => Interval { low: self.high.inverted(), high: self.low.inverted() },
+        }
+    }
+
+    /// The keys that begin with `prefix` and go on with an encoding in this (directed) interval.
+    pub(in crate::query) fn range(&self, prefix: &[u8]) -> Option<KeyRange> {
+        let place = |cut: &Cut| {
+            let bytes = [prefix, &cut.bytes].concat();
+            if cut.after { after_prefix(&bytes) } else { Some(bytes) }
+        };
+        Some(KeyRange { low: place(&self.low)?, high: place(&self.high) })
+    }
+}
+
+impl Cut {
+    /// True if every byte string that begins with the one's bytes is on the other side of the other.
+    fn is_before(&self, other: &Cut) -> bool {
+        // Two strings of which neither begins with the other are ordered by their bytes alone; otherwise the
+        // shorter one's cut stands outside the longer one's.
+        if other.bytes.starts_with(&self.bytes) && self.bytes.len() < other.bytes.len() {
+            return !self.after;
+        }
+        if self.bytes.starts_with(&other.bytes) && other.bytes.len() < self.bytes.len() {
+            return other.after;
+        }
+        match self.bytes.cmp(&other.bytes) {
+            Ordering::Equal => !self.after && other.after,
+            order => order.is_lt(),
+        }
+    }
+
+    /// Whether the value it stands at is left out, and that value, of the lower or the upper end of an interval.
+    fn shown(&self, lower: bool) -> (bool, String) {
+        let mut text = Vec::new();
+        // The bare tag of a type with values under it is the end of that type.
+        let whole = encoded_length(&self.bytes, false) == Some(self.bytes.len());
+        if whole {
+            let shown = match decode(&self.bytes, &mut text) {
+                Some(value) => crate::doc::shown(value),
+                None => format!("<type {:#04x}>", self.bytes.first().copied().unwrap_or_default()),
+            };
+            return (self.after == lower, shown);
+        }
+        let number = class(&Value::Int32(0));
+        let shown = match (self.bytes.as_slice(), lower) {
+            ([tag], true) if *tag == bracket::NUMBERS => "-inf".to_owned(),
+            ([tag], false) if (number..bracket::AFTER_NUMBERS + 1).contains(tag) => "inf".to_owned(),
+            ([0x20], true) => "\"\"".to_owned(),
+            ([0x20], false) => return (true, "{}".to_owned()),
+            ([0x20, rest @ ..], _) => {
+                // The beginning of texts.
+                let ended = [&[0x20], rest, &[0]].concat();
+                let value = decode(&ended, &mut text).unwrap_or(Value::String(b""));
+                return (!lower, crate::doc::shown(value));
+            }
+            (_, true) => "MinKey".to_owned(),
+            (_, false) => "MaxKey".to_owned(),
+        };
+        (false, shown)
+    }
+
+    fn inverted(&self) -> Cut {
+        let mut bytes = self.bytes.clone();
+        invert(&mut bytes);
+        Cut { bytes, after: !self.after }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc::compare::compare;
+
+    /// Numbers, texts and others, in order.
+    const VALUES: &[Value<'static>] = &[
+        Value::Undefined,
+        Value::Null,
+        Value::Double(f64::NAN),
+        Value::Double(f64::NEG_INFINITY),
+        Value::Int32(-1),
+        Value::Double(0.0),
+        Value::Double(0.5),
+        Value::Int64(1),
+        Value::Int32(300),
+        Value::String(b""),
+        Value::String(b"a"),
+        Value::String(b"ab"),
+        Value::String(b"b"),
+        Value::Bool(false),
+        Value::Bool(true),
+        Value::Date(5),
+    ];
+
+    fn holds(interval: &Interval, value: Value<'_>, direction: SortOrder) -> bool {
+        let mut key = encoded(value);
+        if direction == SortOrder::Descending {
+            invert(&mut key);
+        }
+        interval
+            .directed(direction)
+            .range(b"p")
+            .is_some_and(|range| range.contains(&[b"p", key.as_slice()].concat()))
+    }
+
+    #[test]
+    fn intervals_hold_the_values_of_the_same_type_on_their_side_in_both_directions() {
+        for &bound in VALUES {
+            for &value in VALUES {
+                let nan = |value: Value<'_>| matches!(value, Value::Double(n) if n.is_nan());
+                let comparable = class(&bound) == class(&value) && nan(bound) == nan(value);
+                let order = compare(value, bound);
+                for direction in [SortOrder::Ascending, SortOrder::Descending] {
+                    let point = Interval::point(bound);
+                    assert_eq!(holds(&point, value, direction), order.is_eq(), "{value:?} = {bound:?}");
+                    for inclusive in [false, true] {
+                        if let Some(above) = Interval::above(bound, inclusive) {
+                            let wanted = comparable && (order.is_gt() || inclusive && order.is_eq());
+                            assert_eq!(holds(&above, value, direction), wanted, "{value:?} > {bound:?}");
+                        }
+                        if let Some(below) = Interval::below(bound, inclusive) {
+                            let wanted = comparable && (order.is_lt() || inclusive && order.is_eq());
+                            assert_eq!(holds(&below, value, direction), wanted, "{value:?} < {bound:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_intersection_holds_what_both_hold() {
+        let mut intervals = Vec::new();
+        for &value in VALUES {
+            intervals.push(Interval::point(value));
+            intervals.extend([false, true].iter().filter_map(|&inclusive| Interval::above(value, inclusive)));
+            intervals.extend([false, true].iter().filter_map(|&inclusive| Interval::below(value, inclusive)));
+        }
+        for a in &intervals {
+            for b in &intervals {
+                let both = a.intersect(b);
+                for &value in VALUES {
+                    let direction = SortOrder::Ascending;
+                    let wanted = holds(a, value, direction) && holds(b, value, direction);
+                    assert_eq!(both.as_ref().is_some_and(|both| holds(both, value, direction)), wanted);
+                }
+            }
+        }
+    }
+}

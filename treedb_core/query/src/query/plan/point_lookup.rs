@@ -1,0 +1,328 @@
+//! Point look-ups: finds by the value of `_id`, of one indexed field, or of every field of a unique index.
+//!
+//! The most common finds need no candidates and no costs: one index answers them, with the one key that the values
+//! have. [`PointQuery`] recognises such a find, in a parsed filter or in the bytes of one, and
+//! [`PointQuery::lookup`] picks the index by the rules below, without allocating. The planner makes a [`Plan`] of it;
+//! an owner of rows that has a filter at hand may look the key up itself, without parsing the filter or planning.
+//!
+//! * The collation is simple, and the values are equal to just those with the same key: no arrays, documents, nulls,
+//!   regular expressions.
+//! * By one field: the index begins with the field and has an entry for every row with a value there. It is unique on
+//!   that field alone, or no other visible index has the field anywhere: otherwise costs decide.
+//! * By several fields: the first unique index whose fields all have values has no others, and is not multikey.
+
+use bson::RawDocument;
+
+use crate::access::{Direction, IndexInfo, KeyRange, Source};
+use crate::doc::{Collation, Doc, Element, MESSAGE, Value, validate_with};
+use crate::error::Result;
+use crate::index::ordered::{IndexDef, Kind};
+use crate::query::filter::{Node, Op};
+
+use super::covering::cover;
+use super::{OnKeys, Path, Plan, Query, keys_are_values};
+
+/// Most fields of a point query.
+const MAX_FIELDS: usize = 4;
+
+/// The value that a field has to equal.
+#[derive(Debug, Clone, Copy)]
+pub struct Equality<'f> {
+    field: &'f [u8],
+    value: Value<'f>,
+}
+
+/// A filter of equalities alone, whose values have one key each.
+#[derive(Debug, Clone, Copy)]
+pub enum PointQuery<'f> {
+    /// `{ field: value }`
+    One(Equality<'f>),
+    /// `{ field: value, other: value }`: so many of the array.
+    Several([Equality<'f>; MAX_FIELDS], usize),
+}
+
+/// The index that answers a [`PointQuery`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PointLookup {
+    /// Its position in [`Source::indexes`].
+    pub index: usize,
+    /// True if one entry at most has the key, which is then the whole key of the entry; otherwise all entries that
+    /// begin with the key answer.
+    pub at_most_one: bool,
+}
+
+impl<'f> PointQuery<'f> {
+    /// `filter` as a point query, if it is one.
+    ///
+    /// # Errors
+    /// Those of a filter that is not valid BSON.
+    #[inline]
+    pub fn of_filter(filter: &'f RawDocument) -> Result<Option<Self>> {
+        let Some(element) = only_element(filter.as_bytes()) else { return Ok(Self::of_fields(filter)) };
+        let value = element.value();
+        if !has_one_key(value) {
+            return Ok(None);
+        }
+        if !is_valid(element, value) {
+            validate_with(filter.as_bytes(), MESSAGE)?;
+        }
+        Ok(Some(PointQuery::One(Equality { field: element.name, value })))
+    }
+
+    /// The query for `value` in `field`, if it is a point query.
+    pub fn of_field(field: &'f [u8], value: Value<'f>) -> Option<Self> {
+        has_one_key(value).then_some(PointQuery::One(Equality { field, value }))
+    }
+
+    /// A filter with several fields.
+    fn of_fields(filter: &'f RawDocument) -> Option<Self> {
+        let mut fields = [Equality { field: b"", value: Value::Null }; MAX_FIELDS];
+        let (mut count, mut len) = (0, 4 + 1);
+        for element in Doc::from(filter).elements() {
+            let value = element.value();
+            if !has_one_key(value) || !is_valid(element, value) {
+                return None;
+            }
+            *fields.get_mut(count)? = Equality { field: element.name, value };
+            count += 1;
+            len += 1 + element.name.len() + 1 + element.bytes.len();
+        }
+        // The elements are all that the document has.
+        (count > 1 && len == filter.as_bytes().len()).then_some(PointQuery::Several(fields, count))
+    }
+
+    /// The conditions of a parsed filter, all of which a document has to meet.
+    fn of_conditions(conditions: &[&'f Node]) -> Option<Self> {
+        let equality = |node: &'f Node| match node {
+            Node::Compare { path, op: Op::Eq, value } if has_one_key(value.value()) => {
+                Some(Equality { field: path.as_str().as_bytes(), value: value.value() })
+            }
+            _ => None,
+        };
+        if let [only] = conditions {
+            return equality(only).map(PointQuery::One);
+        }
+        let mut fields = [Equality { field: b"", value: Value::Null }; MAX_FIELDS];
+        for (at, node) in conditions.iter().enumerate() {
+            *fields.get_mut(at)? = equality(node)?;
+        }
+        (!conditions.is_empty()).then_some(PointQuery::Several(fields, conditions.len()))
+    }
+
+    /// The index among `indexes` that answers the query under `collation`; `None` if the planner has to choose.
+    #[inline]
+    pub fn lookup(&self, indexes: &[IndexInfo], collation: &Collation) -> Option<PointLookup> {
+        match self {
+            PointQuery::One(Equality { field, .. }) => PointLookup::by_field(field, indexes, collation),
+            PointQuery::Several(..) => self.by_unique_index(indexes, collation),
+        }
+    }
+
+    fn by_unique_index(&self, indexes: &[IndexInfo], collation: &Collation) -> Option<PointLookup> {
+        let PointQuery::Several(fields, count) = self else { return None };
+        if !collation.is_simple() {
+            return None;
+        }
+        let asked = |name: &str| fields.iter().take(*count).any(|one| one.field == name.as_bytes());
+        let (index, info) = indexes.iter().enumerate().find(|(_, info)| {
+            let visible = info.def.unique && !info.def.options.hidden;
+            visible && info.def.keys.iter().all(|part| asked(part.path.as_str()))
+        })?;
+        let IndexInfo { def, multikey, .. } = info;
+        let positions = def.keys.iter().any(|part| part.path.has_positions());
+        let eligible = def.keys.len() == *count && !*multikey && !positions && holds_plain_values(def);
+        eligible.then_some(PointLookup { index, at_most_one: true })
+    }
+
+    /// The value of a field.
+    fn value(&self, name: &str) -> Option<Value<'f>> {
+        match self {
+            PointQuery::One(one) => (one.field == name.as_bytes()).then_some(one.value),
+            PointQuery::Several(fields, count) => {
+                let found = fields.iter().take(*count).find(|one| one.field == name.as_bytes());
+                found.map(|one| one.value)
+            }
+        }
+    }
+}
+
+impl PointLookup {
+    /// The index that answers a query for any one value of `field`.
+    pub fn by_field(field: &[u8], indexes: &[IndexInfo], collation: &Collation) -> Option<PointLookup> {
+        if !collation.is_simple() {
+            return None;
+        }
+        let mut only = None;
+        for (index, info) in indexes.iter().enumerate() {
+            let IndexInfo { def, multikey, .. } = info;
+            let mut paths = def.keys.iter().map(|part| part.path.as_str().as_bytes());
+            let wildcard = matches!(def.options.kind, Kind::Wildcard(_));
+            if def.options.hidden || !wildcard && !paths.any(|path| path == field) {
+                continue;
+            }
+            let [first, rest @ ..] = def.keys.as_slice() else { return None };
+            // A multikey index of several fields may have a row under the key more than once.
+            let once = !*multikey || rest.is_empty() && first.path.parts().len() == 1;
+            if first.path.as_str().as_bytes() != field
+                || !holds_plain_values(def)
+                || first.path.has_positions()
+                || !once
+            {
+                return None;
+            }
+            if def.unique && rest.is_empty() {
+                return Some(PointLookup { index, at_most_one: true });
+            }
+            if only.replace(index).is_some() {
+                return None;
+            }
+        }
+        only.map(|index| PointLookup { index, at_most_one: false })
+    }
+
+    /// Replaces `key` by the bytes that the entries of `def`, the index's definition, begin with.
+    #[inline]
+    pub fn encode_key(&self, query: &PointQuery<'_>, def: &IndexDef, key: &mut Vec<u8>) {
+        key.clear();
+        match query {
+            // The index begins with the field.
+            PointQuery::One(one) => {
+                if let Some(first) = def.keys.first() {
+                    first.encode(one.value, key);
+                }
+            }
+            PointQuery::Several(..) => {
+                for part in &def.keys {
+                    if let Some(value) = query.value(part.path.as_str()) {
+                        part.encode(value, key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The look-up of `key` in the index `info` as a plan.
+    pub fn plan(&self, info: &IndexInfo, key: Vec<u8>) -> Plan {
+        let path = Path::Index {
+            index: self.index,
+            name: info.def.name.clone(),
+            ranges: vec![KeyRange::prefix(key)],
+            direction: Direction::Forward,
+            distinct: !info.multikey,
+            keys: OnKeys { test: None, complete: keys_are_values(info) && !info.multikey },
+        };
+        Plan::new(path, false)
+    }
+}
+
+/// The plan for a query that is a point query on some index.
+pub(super) fn choose(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<Plan> {
+    if query.sort.is_some() || query.hint.is_some() {
+        return None;
+    }
+    let point = PointQuery::of_conditions(conditions)?;
+    let lookup = point.lookup(source.indexes(), &query.collation)?;
+    let info = source.indexes().get(lookup.index)?;
+    let mut key = Vec::new();
+    lookup.encode_key(&point, &info.def, &mut key);
+    let mut plan = lookup.plan(info, key);
+    plan.cover = cover(info, query);
+    Some(plan)
+}
+
+/// True if every row with a value has an entry, whose key begins with the encoding of the value itself.
+fn holds_plain_values(def: &IndexDef) -> bool {
+    def.options.kind == Kind::Values && def.options.partial.is_none() && def.options.collation.is_simple()
+}
+
+/// The element of a document that has just one and is nothing else: length, element, NUL.
+fn only_element(bytes: &[u8]) -> Option<Element<'_>> {
+    let element = Doc::new(bytes).elements().next()?;
+    let len = 4 + 1 + element.name.len() + 1 + element.bytes.len() + 1;
+    let (prefix, end) = (bytes.first_chunk::<4>()?, bytes.last()?);
+    (bytes.len() == len && u32::from_le_bytes(*prefix) as usize == len && *end == 0).then_some(element)
+}
+
+/// True if an element is valid without a closer look. Its name is a field's if it is that of an index's field.
+fn is_valid(element: Element<'_>, value: Value<'_>) -> bool {
+    match value {
+        Value::String(text) => element.bytes.last() == Some(&0) && std::str::from_utf8(text).is_ok(),
+        Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Date(_) | Value::ObjectId(_) => true,
+        _ => false,
+    }
+}
+
+/// True for values that equal exactly those with the same key: no operators, no arrays (whose elements count too),
+/// nothing that a missing field equals.
+fn has_one_key(value: Value<'_>) -> bool {
+    value.is_number()
+        || matches!(
+            value,
+            Value::String(_) | Value::ObjectId(_) | Value::Bool(_) | Value::Date(_) | Value::Binary(..)
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+    use crate::query::{Filter, index_of};
+
+    fn index(spec: bson::RawDocumentBuf, multikey: bool) -> IndexInfo {
+        IndexInfo::new(index_of(&spec).unwrap(), multikey)
+    }
+
+    #[test]
+    fn the_bytes_of_a_filter_and_its_conditions_are_the_same_point_query() {
+        let indexes = [
+            IndexInfo::new(IndexDef::id(), false),
+            index(rawdoc! { "key": { "a": 1 } }, true),
+            index(rawdoc! { "key": { "b": 1, "c": -1 }, "unique": true }, false),
+        ];
+        for (filter, expected) in [
+            (rawdoc! { "_id": 5 }, Some((0, true))),
+            (rawdoc! { "a": "x" }, Some((1, false))),
+            (rawdoc! { "b": 1 }, Some((2, false))),
+            (rawdoc! { "c": 1.5, "b": true }, None),
+            (rawdoc! { "c": 1.5, "b": 2 }, Some((2, true))),
+            (rawdoc! { "_id": 1, "b": 1, "c": 2 }, None),
+            (rawdoc! { "c": 1 }, None),
+            (rawdoc! { "a": null }, None),
+            (rawdoc! { "a": [1] }, None),
+            (rawdoc! { "_id": { "$gt": 1 } }, None),
+            (rawdoc! {}, None),
+        ] {
+            let parsed = Filter::parse(&filter).unwrap();
+            let direct = PointQuery::of_filter(&filter).unwrap();
+            let conditions = parsed.conjuncts();
+            let planned = PointQuery::of_conditions(&conditions);
+            let found = |point: Option<PointQuery<'_>>| {
+                let lookup = point?.lookup(&indexes, &Collation::Simple)?;
+                Some((lookup.index, lookup.at_most_one))
+            };
+            // Booleans are point values for the planner only: their bytes need a closer look.
+            if filter.get("b").ok().flatten().and_then(|value| value.as_bool()).is_none() {
+                assert_eq!(found(planned), expected, "{filter:?}");
+            }
+            assert_eq!(found(direct), expected, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn an_index_that_may_lack_rows_or_fold_its_keys_is_left_to_the_planner() {
+        for spec in [
+            rawdoc! { "key": { "a": 1 }, "partialFilterExpression": { "a": { "$gt": 0 } } },
+            rawdoc! { "key": { "a": 1 }, "collation": { "locale": "en", "strength": 2 } },
+            rawdoc! { "key": { "a": "hashed" } },
+            rawdoc! { "key": { "$**": 1 } },
+            rawdoc! { "key": { "b": 1, "a": 1 } },
+            rawdoc! { "key": { "a.0": 1 } },
+        ] {
+            let field: &[u8] =
+                if spec.get_document("key").unwrap().get("a.0").unwrap().is_some() { b"a.0" } else { b"a" };
+            let indexes = [IndexInfo::new(IndexDef::id(), false), index(spec.clone(), false)];
+            assert_eq!(PointLookup::by_field(field, &indexes, &Collation::Simple), None, "{spec:?}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! [`Query`]: filter, order, skip, limit and projection of a `find`.
+
+use bson::RawDocument;
+
+use crate::doc::{Collation, Doc, Value};
+use crate::error::Result;
+use crate::query::filter::Filter;
+use crate::query::projection::{Projection, Used};
+
+use super::hint::Hint;
+use super::sort::Sort;
+
+/// A parsed search.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Which documents.
+    pub filter: Filter,
+    /// In what order; `None` for any.
+    pub sort: Option<Sort>,
+    /// Documents left out at the front.
+    pub skip: u64,
+    /// Documents handed out at most; 0 for no limit.
+    pub limit: u64,
+    /// Which of their fields; `None` for all.
+    pub projection: Option<Projection>,
+    /// The index to use; `None` lets the planner choose.
+    pub hint: Option<Hint>,
+    /// How texts compare in filter and sort, which were made for it.
+    pub collation: Collation,
+    /// Whether a sort that needs more than its memory may go on in scratch files.
+    pub spill: bool,
+    /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
+    pub used: Option<Used>,
+}
+
+impl Query {
+    /// A search for everything `filter` matches.
+    pub fn new(filter: Filter) -> Self {
+        Query {
+            filter,
+            sort: None,
+            skip: 0,
+            limit: 0,
+            projection: None,
+            hint: None,
+            collation: Collation::Simple,
+            spill: true,
+            used: None,
+        }
+    }
+
+    /// Reads filter, sort and projection as a `find` has them.
+    ///
+    /// # Errors
+    /// `BadValue` and others, each naming the field.
+    pub fn parse(
+        filter: &RawDocument,
+        sort: Option<&RawDocument>,
+        projection: Option<&RawDocument>,
+    ) -> Result<Self> {
+        let mut query = Query::new(Filter::parse(filter)?);
+        // The order of the rows is the order of a query without one.
+        let natural = |sort: &RawDocument| {
+            matches!(Doc::from(sort).get("$natural"), Some(Value::Int32(1) | Value::Int64(1)))
+        };
+        query.sort = sort.filter(|sort| !natural(sort)).map(Sort::parse).transpose()?.flatten();
+        let parse = |projection: &RawDocument| Projection::parse_for(projection, &query.filter);
+        query.projection = projection.map(parse).transpose()?.flatten();
+        Ok(query)
+    }
+
+    /// Documents at the front of its order that are all it needs.
+    pub(in crate::query) fn wanted(&self) -> usize {
+        match self.limit {
+            0 => usize::MAX,
+            limit => usize::try_from(self.skip.saturating_add(limit)).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The same query, its texts compared by `collation`.
+    ///
+    /// # Errors
+    /// None: its parts were read before.
+    pub fn collated(mut self, collation: &Collation) -> Result<Self> {
+        self.filter = self.filter.collated(collation)?;
+        self.sort = self.sort.map(|sort| sort.collated(collation));
+        self.projection = self.projection.map(|fields| fields.collated(collation)).transpose()?;
+        self.collation = collation.clone();
+        Ok(self)
+    }
+}

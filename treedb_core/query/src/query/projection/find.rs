@@ -1,0 +1,553 @@
+//! Projections: which fields of a found document are handed out.
+//!
+//! Either the fields to keep or the fields to leave out, `_id` by its own rule; dotted paths reach into documents
+//! and into the documents of arrays. The fields that stay keep the document's order. Of arrays a part may be asked for:
+//! `$slice`, the first element that fits an `$elemMatch`, or with `path.$` the one that the query matched by.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::doc::write::Writer;
+use crate::doc::{Collation, Doc, Element, MAX_DEPTH, Value, validate};
+use crate::error::{ErrorCode, QueryError, Result};
+
+use crate::query::filter::Filter;
+
+/// A parsed projection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Projection {
+    /// True if the named fields are kept, false if they are left out.
+    keep: bool,
+    fields: Fields,
+    /// Whether `_id` is handed out.
+    id: bool,
+    positional: Option<Positional>,
+}
+
+/// `path.$`: of the first array on the path only the element that the query matched by.
+#[derive(Debug, Clone, PartialEq)]
+struct Positional {
+    path: Vec<String>,
+    filter: Filter,
+}
+
+/// The fields a projection names at one level of a document.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Fields(Vec<(String, Named)>);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Named {
+    Whole,
+    Part(Fields),
+    Slice(Slice),
+    /// The first element of the array that fits.
+    ElemMatch(Filter),
+}
+
+/// Which elements of an array: so many from here on, negative from the end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Slice {
+    from: i64,
+    count: u64,
+}
+
+/// What a projection asks of one path.
+#[derive(Debug, Clone, PartialEq)]
+enum Wish {
+    Keep(bool),
+    Slice(Slice),
+    ElemMatch(Filter),
+    Positional,
+}
+
+impl Fields {
+    fn find(&self, name: &[u8]) -> Option<&Named> {
+        self.0.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, named)| named)
+    }
+
+    /// Adds a path; `PathCollision` if it is there already, whole or in part.
+    fn add(&mut self, path: &str, full: &str, what: Named) -> Result<()> {
+        let collision = |rest: &str| {
+            Err(QueryError::new(
+                ErrorCode::Location31249,
+                format!("Path collision at {full} remaining portion {rest}"),
+            ))
+        };
+        let (name, rest) = match path.split_once('.') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (path, None),
+        };
+        if name.is_empty() {
+            return Err(QueryError::new(
+                ErrorCode::Location40352,
+                format!("FieldPath '{full}' has an empty field name"),
+            ));
+        }
+        match (self.0.iter_mut().find(|(field, _)| field == name), rest) {
+            (None, None) => self.0.push((name.to_owned(), what)),
+            (None, Some(rest)) => {
+                let mut inner = Fields::default();
+                inner.add(rest, full, what)?;
+                self.0.push((name.to_owned(), Named::Part(inner)));
+            }
+            (Some((_, Named::Part(inner))), Some(rest)) => inner.add(rest, full, what)?,
+            (Some(_), rest) => return collision(rest.unwrap_or(path)),
+        }
+        Ok(())
+    }
+}
+
+impl Fields {
+    fn collated(self, collation: &Collation) -> Result<Self> {
+        let one = |(name, named)| {
+            let named = match named {
+                Named::Part(inner) => Named::Part(inner.collated(collation)?),
+                Named::ElemMatch(filter) => Named::ElemMatch(filter.collated(collation)?),
+                named => named,
+            };
+            Ok((name, named))
+        };
+        self.0.into_iter().map(one).collect::<Result<_>>().map(Fields)
+    }
+}
+
+impl Projection {
+    /// The same fields, where texts that decide which elements of arrays are meant compare by `collation`.
+    pub fn collated(self, collation: &Collation) -> Result<Self> {
+        let positional = self.positional.map(|Positional { path, filter }| {
+            Ok::<_, QueryError>(Positional { path, filter: filter.collated(collation)? })
+        });
+        Ok(Projection {
+            fields: self.fields.collated(collation)?,
+            positional: positional.transpose()?,
+            ..self
+        })
+    }
+
+    /// Reads a projection; an empty one is `None`: the whole document.
+    ///
+    /// # Errors
+    /// `Location31253`/`31254` if fields to keep and to leave out are mixed, `Location31249` if paths overlap,
+    /// `BadValue` for unknown operators and computed fields.
+    pub fn parse(projection: &RawDocument) -> Result<Option<Self>> {
+        Self::parse_for(projection, &Filter::all())
+    }
+
+    /// [`Self::parse`] for the documents that `filter` finds, which tells what the `$` of a path means.
+    ///
+    /// # Errors
+    /// As there; `Location31276` for more than one `$`, `Location31395` for one among fields to leave out.
+    pub fn parse_for(projection: &RawDocument, filter: &Filter) -> Result<Option<Self>> {
+        validate(projection.as_bytes())?;
+        let mut wishes = Vec::new();
+        collect(Doc::from(projection), "", &mut wishes)?;
+        let id = wishes.iter().find_map(|(path, wish)| match wish {
+            Wish::Keep(keep) if path == "_id" => Some(*keep),
+            _ => None,
+        });
+        wishes.retain(|(path, wish)| path != "_id" || !matches!(wish, Wish::Keep(_)));
+        let says = wishes.iter().find_map(|(_, wish)| match wish {
+            Wish::Keep(keep) => Some(*keep),
+            Wish::ElemMatch(_) | Wish::Positional => Some(true),
+            Wish::Slice(_) => None,
+        });
+        let keep = match says.or(id) {
+            Some(keep) => keep,
+            // A part of an array alone leaves the rest of the document as it is.
+            None if !wishes.is_empty() => false,
+            None => return Ok(None),
+        };
+        let (mut fields, mut positional) = (Fields::default(), None);
+        for (path, wish) in wishes {
+            let named = match wish {
+                Wish::Slice(slice) => Named::Slice(slice),
+                Wish::Keep(kept) if kept == keep => Named::Whole,
+                Wish::ElemMatch(filter) if keep => Named::ElemMatch(filter),
+                Wish::Positional if keep => {
+                    if positional.is_some() {
+                        return Err(QueryError::new(
+                            ErrorCode::Location31276,
+                            "Cannot specify more than one positional projection per query.",
+                        ));
+                    }
+                    let path = path.split('.').map(str::to_owned).collect();
+                    positional = Some(Positional { path, filter: filter.clone() });
+                    Named::Whole
+                }
+                Wish::Positional => {
+                    return Err(QueryError::new(
+                        ErrorCode::Location31395,
+                        format!("positional projection '{path}.$' cannot be used with exclusion"),
+                    ));
+                }
+                _ => return Err(mixed(&path, keep)),
+            };
+            fields.add(&path, &path, named)?;
+        }
+        Ok(Some(Projection { keep, fields, id: id.unwrap_or(true), positional }))
+    }
+
+    /// The paths whose values are all that is handed out, `_id` first if it is one of them; `None` if that is not a list
+    /// of paths.
+    pub(in crate::query) fn kept(&self) -> Option<Vec<String>> {
+        fn collect(fields: &Fields, way: &str, paths: &mut Vec<String>) -> Option<()> {
+            for (name, named) in &fields.0 {
+                match named {
+                    Named::Whole => paths.push(format!("{way}{name}")),
+                    Named::Part(inner) => collect(inner, &format!("{way}{name}."), paths)?,
+                    Named::Slice(_) | Named::ElemMatch(_) => return None,
+                }
+            }
+            Some(())
+        }
+        if !self.keep || self.positional.is_some() || self.fields.find(b"_id").is_some() {
+            return None;
+        }
+        let mut paths = Vec::new();
+        if self.id {
+            paths.push("_id".to_owned());
+        }
+        collect(&self.fields, "", &mut paths)?;
+        Some(paths)
+    }
+
+    /// The part of `document` that is handed out.
+    ///
+    /// # Errors
+    /// `Location51246` if a `path.$` finds no element that the query matched by.
+    pub fn apply(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        if let Some(Positional { path, filter }) = &self.positional {
+            let mut out = Writer::new(document.as_bytes().len());
+            only_matched(&mut out, Doc::from(document), path, filter.position(document))?;
+            return Ok(self.part_of(&out.finish()));
+        }
+        Ok(self.part_of(document))
+    }
+
+    fn part_of(&self, document: &RawDocument) -> RawDocumentBuf {
+        let mut out = Writer::new(document.as_bytes().len());
+        for element in Doc::from(document).elements() {
+            // Only a whole `_id` has a rule of its own; `_id.x` is a path like any other.
+            if element.name == b"_id" && self.fields.find(b"_id").is_none() {
+                if self.id {
+                    out.copy(&element);
+                }
+                continue;
+            }
+            self.field(&mut out, &element, &self.fields);
+        }
+        out.finish()
+    }
+
+    /// Writes what `fields` leave of an element: of a document its fields, of an array its elements, of anything
+    /// else itself or nothing. `name` is the element's name or its new position.
+    fn part(&self, out: &mut Writer, name: &[u8], element: &Element<'_>, fields: &Fields) {
+        match element.value() {
+            Value::Document(inner) => {
+                let open = out.open_document(name);
+                for element in inner.elements() {
+                    self.field(out, &element, fields);
+                }
+                out.close(open);
+            }
+            Value::Array(inner) => {
+                let open = out.open_array(name);
+                let nested =
+                    |element: &Element<'_>| matches!(element.value(), Value::Document(_) | Value::Array(_));
+                let stays = inner.elements().filter(|element| !self.keep || nested(element));
+                for (at, element) in stays.enumerate() {
+                    self.part(out, at.to_string().as_bytes(), &element, fields);
+                }
+                out.close(open);
+            }
+            _ if self.keep => {}
+            _ => out.put(name, element),
+        }
+    }
+
+    /// Writes what is left of one field of a document.
+    fn field(&self, out: &mut Writer, element: &Element<'_>, fields: &Fields) {
+        match (fields.find(element.name), self.keep) {
+            (Some(Named::Whole), true) | (None, false) => out.copy(element),
+            (Some(Named::Whole), false) | (None, true) => {}
+            (Some(Named::Part(inner)), _) => self.part(out, element.name, element, inner),
+            (Some(Named::Slice(slice)), _) => slice.apply(out, element),
+            (Some(Named::ElemMatch(filter)), _) => {
+                let fitting = filter.fitting_element(element.value());
+                if let (Some(at), Value::Array(array)) = (fitting, element.value())
+                    && let Some(chosen) = array.at(at)
+                {
+                    let open = out.open_array(element.name);
+                    out.put(b"0", &chosen);
+                    out.close(open);
+                }
+            }
+        }
+    }
+}
+
+impl Slice {
+    /// Reads the operand of `$slice`: a number of elements, or `[from, number]`.
+    fn parse(path: &str, value: Value<'_>) -> Result<Self> {
+        let refused = |code: ErrorCode, what: &str| {
+            Err(QueryError::new(code, format!("$slice of field '{path}' {what}")))
+        };
+        // Numbers with a fraction are cut, as everywhere where a count is asked for.
+        let whole = |value: Value<'_>| match value {
+            Value::Double(number) => Some(number as i64),
+            value => value.as_integer(),
+        };
+        match value {
+            Value::Array(array) => {
+                let numbers: Vec<Option<i64>> = array.elements().map(|one| whole(one.value())).collect();
+                match numbers.as_slice() {
+                    [Some(from), Some(count)] if *count > 0 => {
+                        Ok(Slice { from: *from, count: count.unsigned_abs() })
+                    }
+                    [Some(_), Some(_)] => refused(ErrorCode::Location28724, "must have a positive limit"),
+                    _ => refused(ErrorCode::Location28667, "must be [skip, limit], two numbers"),
+                }
+            }
+            value => match whole(value) {
+                Some(count) if count >= 0 => Ok(Slice { from: 0, count: count.unsigned_abs() }),
+                Some(back) => Ok(Slice { from: back, count: u64::MAX }),
+                None => refused(ErrorCode::Location28667, "must be a number or [skip, limit]"),
+            },
+        }
+    }
+
+    /// Writes these elements of an array; of anything else all.
+    fn apply(self, out: &mut Writer, element: &Element<'_>) {
+        let Value::Array(array) = element.value() else { return out.copy(element) };
+        let at = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let from = match u64::try_from(self.from) {
+            Ok(from) => at(from),
+            Err(_) => array.elements().count().saturating_sub(at(self.from.unsigned_abs())),
+        };
+        let open = out.open_array(element.name);
+        for (number, chosen) in array.elements().skip(from).take(at(self.count)).enumerate() {
+            out.put(number.to_string().as_bytes(), &chosen);
+        }
+        out.close(open);
+    }
+}
+
+fn mixed(path: &str, keep: bool) -> QueryError {
+    let (code, what) = if keep {
+        (ErrorCode::Location31254, format!("Cannot do exclusion on field {path} in inclusion projection"))
+    } else {
+        (ErrorCode::Location31253, format!("Cannot do inclusion on field {path} in exclusion projection"))
+    };
+    QueryError::new(code, what)
+}
+
+/// Copies a document, of the first array on `path` only the element at `matched`.
+fn only_matched(out: &mut Writer, doc: Doc<'_>, path: &[String], matched: Option<usize>) -> Result<()> {
+    let first = path.first().map_or(&b""[..], |name| name.as_bytes());
+    for element in doc.elements() {
+        match element.value() {
+            Value::Document(inner) if element.name == first => {
+                let open = out.open_document(element.name);
+                only_matched(out, inner, path.get(1..).unwrap_or_default(), matched)?;
+                out.close(open);
+            }
+            Value::Array(array) if element.name == first => {
+                let Some(chosen) = matched.and_then(|at| array.at(at)) else {
+                    return Err(QueryError::new(
+                        ErrorCode::Location51246,
+                        "positional operator '.$' couldn't find a matching element in the array",
+                    ));
+                };
+                let open = out.open_array(element.name);
+                out.put(b"0", &chosen);
+                out.close(open);
+            }
+            _ => out.copy(&element),
+        }
+    }
+    Ok(())
+}
+
+/// The paths of a projection with what it asks of each; a nested document is the dotted paths it holds.
+fn collect(projection: Doc<'_>, prefix: &str, wishes: &mut Vec<(String, Wish)>) -> Result<()> {
+    for element in projection.elements() {
+        let name = element.name_str();
+        let operators = match element.value() {
+            Value::Document(inner) => inner.elements().next().filter(|first| first.name.starts_with(b"$")),
+            _ => None,
+        };
+        if name.starts_with('$') {
+            return Err(QueryError::bad_value(format!(
+                "unknown projection operator {name} on field '{prefix}'"
+            )));
+        }
+        let path = format!("{prefix}{name}");
+        let (path, positional) = match path.strip_suffix(".$") {
+            Some(path) => (path.to_owned(), true),
+            None => (path, false),
+        };
+        if path.split('.').any(|part| part.starts_with('$')) {
+            return Err(QueryError::new(
+                ErrorCode::Location31394,
+                "As of 4.4, it's illegal to specify positional operator in the middle of a path. Positional projection \
+                 may only be used at the end, for example: a.b.$",
+            ));
+        }
+        // No document is deeper, and a path is walked part by part.
+        if path.split('.').count() > MAX_DEPTH {
+            return Err(QueryError::new(
+                ErrorCode::Overflow,
+                format!("the projection path '{path:.40}...' has more than {MAX_DEPTH} parts"),
+            ));
+        }
+        let wish = match (element.value(), operators) {
+            (_, Some(operator)) if !positional => part_of_array(&path, &element, &operator)?,
+            (Value::Document(inner), None) if !inner.is_empty() && !positional => {
+                collect(inner, &format!("{path}."), wishes)?;
+                continue;
+            }
+            (value, _) if value.is_number() || matches!(value, Value::Bool(_)) => {
+                match (positional, value.truthy()) {
+                    (true, true) => Wish::Positional,
+                    (_, keep) => Wish::Keep(keep),
+                }
+            }
+            (value, _) => {
+                return Err(QueryError::bad_value(format!(
+                    "projection of field '{path}' must be 0 or 1, found a value of type {}: computed fields are not \
+                     supported",
+                    value.type_name()
+                )));
+            }
+        };
+        wishes.push((path, wish));
+    }
+    Ok(())
+}
+
+/// `$slice` or `$elemMatch`, the value of `element`.
+fn part_of_array(path: &str, element: &Element<'_>, operator: &Element<'_>) -> Result<Wish> {
+    match operator.name {
+        b"$slice" => Slice::parse(path, operator.value()).map(Wish::Slice),
+        b"$elemMatch" if path.contains('.') => Err(QueryError::new(
+            ErrorCode::Location31255,
+            format!("Cannot use $elemMatch projection on a nested field (field '{path}')"),
+        )),
+        b"$elemMatch" => {
+            let mut condition = Writer::new(element.bytes.len() + 16);
+            condition.put(path.as_bytes(), element);
+            Filter::parse(&condition.finish()).map(Wish::ElemMatch)
+        }
+        _ => Err(QueryError::bad_value(format!(
+            "unknown projection operator {} on field '{path}'",
+            operator.name_str()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+
+    use super::*;
+
+    fn project(projection: Document, document: Document) -> Result<Document> {
+        let raw = |d: Document| RawDocumentBuf::try_from(&d).unwrap();
+        let projected = match Projection::parse(&raw(projection))? {
+            Some(projection) => projection.apply(&raw(document))?,
+            None => raw(document),
+        };
+        Ok(Document::try_from(&*projected).unwrap())
+    }
+
+    fn film() -> Document {
+        doc! { "_id": 1, "title": "Alien", "cast": [ { "name": "Weaver", "role": "Ripley" }, "extras", [ { "name": "Holm" } ] ],
+        "by": { "name": "Scott", "born": 1937 }, "year": 1979 }
+    }
+
+    #[test]
+    fn kept_fields_come_in_the_documents_order_with_the_id() {
+        assert_eq!(
+            project(doc! { "year": 1, "title": true }, film()).unwrap(),
+            doc! { "_id": 1, "title": "Alien", "year": 1979 }
+        );
+        assert_eq!(project(doc! { "year": 1, "_id": 0 }, film()).unwrap(), doc! { "year": 1979 });
+        assert_eq!(project(doc! { "_id": 1 }, film()).unwrap(), doc! { "_id": 1 });
+        assert_eq!(project(doc! { "nothing": 1 }, film()).unwrap(), doc! { "_id": 1 });
+    }
+
+    #[test]
+    fn left_out_fields_leave_the_rest_as_it_is() {
+        assert_eq!(
+            project(doc! { "cast": 0, "by.born": 0 }, film()).unwrap(),
+            doc! { "_id": 1, "title": "Alien", "by": { "name": "Scott" }, "year": 1979 }
+        );
+        let mut without_id = film();
+        without_id.remove("_id");
+        assert_eq!(project(doc! { "_id": 0 }, film()).unwrap(), without_id);
+        assert_eq!(project(doc! {}, film()).unwrap(), film());
+    }
+
+    #[test]
+    fn paths_reach_into_the_documents_of_arrays() {
+        assert_eq!(
+            project(doc! { "cast.name": 1, "_id": 0 }, film()).unwrap(),
+            doc! { "cast": [ { "name": "Weaver" }, [ { "name": "Holm" } ] ] }
+        );
+        assert_eq!(
+            project(doc! { "cast.name": 0, "by": 0, "title": 0 }, film()).unwrap(),
+            doc! { "_id": 1, "cast": [ { "role": "Ripley" }, "extras", [ {} ] ], "year": 1979 }
+        );
+        assert_eq!(
+            project(doc! { "title.x": 1, "by": { "name": 1 } }, film()).unwrap(),
+            doc! { "_id": 1, "by": { "name": "Scott" } }
+        );
+        assert_eq!(project(doc! { "year.x": 0 }, film()).unwrap(), film());
+    }
+
+    #[test]
+    fn mixed_and_overlapping_projections_are_refused() {
+        let code = |projection: Document| project(projection, film()).unwrap_err().code;
+        assert_eq!(code(doc! { "a": 1, "b": 0 }), ErrorCode::Location31254);
+        assert_eq!(code(doc! { "a": 0, "b": 1 }), ErrorCode::Location31253);
+        assert_eq!(code(doc! { "a": 1, "a.b": 1 }), ErrorCode::Location31249);
+        assert_eq!(code(doc! { "a.b": 1, "a": 1 }), ErrorCode::Location31249);
+        assert_eq!(code(doc! { "a..b": 1 }), ErrorCode::Location40352);
+        assert_eq!(code(doc! { "a": "$b" }), ErrorCode::BadValue);
+        assert_eq!(code(doc! { "a": { "$foo": 1 } }), ErrorCode::BadValue);
+        assert_eq!(code(doc! { "a.b": { "$elemMatch": { "x": 1 } } }), ErrorCode::Location31255);
+        assert_eq!(code(doc! { "a": { "$slice": "x" } }), ErrorCode::Location28667);
+        assert_eq!(code(doc! { "a": { "$slice": [0, 0] } }), ErrorCode::Location28724);
+        assert_eq!(code(doc! { "a.$.b": 1 }), ErrorCode::Location31394);
+        assert_eq!(code(doc! { "a.$": 1, "b.$": 1 }), ErrorCode::Location31276);
+        assert_eq!(code(doc! { "b": 0, "a.$": 1 }), ErrorCode::Location31395);
+        assert_eq!(code(doc! { "cast.$": 1 }), ErrorCode::Location51246);
+        assert_eq!(code(doc! { vec!["a"; 5_000_000].join("."): 1 }), ErrorCode::Overflow);
+    }
+
+    #[test]
+    fn parts_of_arrays_are_handed_out() {
+        let numbers = doc! { "_id": 1, "a": [1, 2, 3, 4], "b": { "c": [{ "x": 1 }, { "x": 2 }] }, "d": 5 };
+        let part = |projection: Document| project(projection, numbers.clone()).unwrap();
+        assert_eq!(part(doc! { "a": { "$slice": 1 }, "b": 0 }), doc! { "_id": 1, "a": [1], "d": 5 });
+        assert_eq!(part(doc! { "a": { "$slice": -2 }, "d": 1 }), doc! { "_id": 1, "a": [3, 4], "d": 5 });
+        assert_eq!(part(doc! { "a": { "$slice": [1, 2] } }).get_array("a").unwrap().len(), 2);
+        assert_eq!(part(doc! { "a": { "$slice": [-9, 2] } }).get("a"), Some(&bson::bson!([1, 2])));
+        assert_eq!(
+            part(doc! { "b.c": { "$slice": 1 }, "a": 0, "d": { "$slice": 1 } }),
+            doc! { "_id": 1, "b": { "c": [{ "x": 1 }] }, "d": 5 }
+        );
+        assert_eq!(part(doc! { "a": { "$elemMatch": { "$gt": 2 } } }), doc! { "_id": 1, "a": [3] });
+        assert_eq!(part(doc! { "a": { "$elemMatch": { "$gt": 9 } } }), doc! { "_id": 1 });
+        let matched = |filter: Document, projection: Document| {
+            let raw = |d: &Document| RawDocumentBuf::try_from(d).unwrap();
+            let filter = Filter::parse(&raw(&filter)).unwrap();
+            let projection = Projection::parse_for(&raw(&projection), &filter).unwrap().unwrap();
+            Document::try_from(&*projection.apply(&raw(&numbers)).unwrap()).unwrap()
+        };
+        assert_eq!(matched(doc! { "a": { "$gt": 2 } }, doc! { "a.$": 1 }), doc! { "_id": 1, "a": [3] });
+        assert_eq!(
+            matched(doc! { "b.c.x": 2 }, doc! { "b.c.$": 1, "_id": 0 }),
+            doc! { "b": { "c": [{ "x": 2 }] } }
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! What is used of the documents that a search finds: no more of a row is decoded.
+
+use bson::RawDocument;
+
+use crate::access::Row;
+use crate::doc::Fields;
+use crate::error::Result;
+
+use crate::query::filter::Filter;
+
+/// The top-level fields that are used of the documents a search finds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Used {
+    fields: Fields,
+    /// Those and the fields of the filter; `None` if it may read any.
+    all: Option<Fields>,
+}
+
+/// How many rows were looked at, and how many matched.
+#[derive(Debug, Default)]
+pub struct Tally {
+    seen: u64,
+    matched: u64,
+}
+
+impl Used {
+    /// The fields of these names, of documents that `filter` matches.
+    pub fn new(names: &[String], filter: &Filter) -> Self {
+        let of = |names: &[String]| Fields::new(names.iter().map(|name| name.as_bytes()));
+        let all = filter.reads().filter(|_| !filter.is_all());
+        let all = all.map(|more| of(&[names, &more].concat()));
+        Used { fields: of(names), all }
+    }
+
+    /// The fields that are used.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// The part of a row that is used, if the row matches; there may be more in it. Where most rows match, the fields of
+    /// the filter and those that are used are decoded together.
+    ///
+    /// # Errors
+    /// Those of the filter and of a damaged row.
+    pub fn of<'r>(
+        &self,
+        filter: &Filter,
+        row: &'r mut dyn Row,
+        tally: &mut Tally,
+    ) -> Result<Option<&'r RawDocument>> {
+        tally.seen += 1;
+        if let Some(all) = &self.all
+            && tally.matched * 2 >= tally.seen - 1
+        {
+            let part = row.part(all)?;
+            let matches = filter.matches(part)?;
+            tally.matched += u64::from(matches);
+            return Ok(matches.then_some(part));
+        }
+        if !filter.admits(row)? {
+            return Ok(None);
+        }
+        tally.matched += 1;
+        row.part(&self.fields).map(Some)
+    }
+}
