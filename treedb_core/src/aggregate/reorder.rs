@@ -139,7 +139,10 @@ fn front(piece: &Piece, collation: &Collation, out: &[Node]) -> Result<Option<(u
         let passes = match before {
             Node::Sort(_) => true,
             Node::Project(shape, _) => names.iter().all(|name| shape.0.leaves(name)),
-            Node::Other(stage, _) => !computes && names.iter().all(|name| stage.leaves(name)),
+            // A condition that reads no field is false of every document, also of those that this stage adds.
+            Node::Other(stage, _) => {
+                !computes && !names.is_empty() && names.iter().all(|name| stage.leaves(name))
+            }
             // Filters change places with filters only to go further.
             Node::Match(_) if !computes => continue,
             Node::Group(group) => match through(&piece, collation, group)? {
@@ -284,6 +287,17 @@ mod tests {
                 "match(a) match(a,b) project",
             ),
             (r#"[{"$set":{"v":1}},{"$match":{"$expr":{"$lt":[{"$rand":{}},0.5]}}}]"#, "project match()"),
+        ] {
+            assert_eq!(order(stages), expected, "{stages}");
+        }
+    }
+
+    #[test]
+    fn a_filter_that_reads_no_field_stays_after_a_stage_that_adds_documents() {
+        for (stages, expected) in [
+            (r#"[{"$unionWith":"x"},{"$match":{"a":{"$all":[]}}}]"#, "other match()"),
+            (r#"[{"$unwind":"$v"},{"$match":{"a":{"$in":[]}}}]"#, "match(a) other"),
+            (r#"[{"$sort":{"a":1}},{"$match":{"a":{"$all":[]}}}]"#, "match() sort"),
         ] {
             assert_eq!(order(stages), expected, "{stages}");
         }
