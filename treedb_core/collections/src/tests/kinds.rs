@@ -36,6 +36,21 @@ fn used(collection: &Collection, filter: Document) -> Option<String> {
 }
 
 #[test]
+fn a_wildcard_index_does_not_answer_exists_where_it_leaves_out_a_field_below() {
+    let db = open(&SimDisk::new()).unwrap();
+    let things = collection(&db);
+    fill(&things, (0..200).map(|n| doc! { "_id": n, "b": { "x": n } }));
+    fill(&things, [doc! { "_id": 200, "a": { "x": 1 } }, doc! { "_id": 201, "a": { "x": 1, "y": 1 } }]);
+    let left_out = IndexSpec::new(rawdoc! { "$**": 1 }).wildcard_projection(rawdoc! { "a.x": 0 });
+    things.create_index(left_out.name("wild")).unwrap();
+    let exists = |path: &str| doc! { path: { "$exists": true } };
+    assert_eq!(used(&things, exists("a")), None);
+    assert_eq!(ids(&things, FindRequest::filter(raw(&exists("a")))), [200, 201]);
+    assert_eq!(used(&things, exists("a.y")).as_deref(), Some("wild"));
+    assert_eq!(ids(&things, FindRequest::filter(raw(&exists("a.y")))), [201]);
+}
+
+#[test]
 fn a_unique_sparse_index_lets_any_number_of_documents_be_without_the_field() {
     let db = open(&SimDisk::new()).unwrap();
     let users = collection(&db);

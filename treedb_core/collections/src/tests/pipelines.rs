@@ -148,7 +148,8 @@ fn one_database(rng: &mut Rng, seen: &mut Seen) {
 #[test]
 fn every_pipeline_gives_what_its_definition_gives() {
     let mut seen = Seen::default();
-    for seed in seeds(0..60 * oracle_factor()) {
+    // 359: a filter that reads no field, moved before a `$unionWith`.
+    for seed in seeds((0..60 * oracle_factor()).chain([359])) {
         one_database(&mut Rng::new(seed), &mut seen);
         if seen.wrong.len() > 5 {
             break;

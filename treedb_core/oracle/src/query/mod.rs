@@ -562,7 +562,8 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
 #[test]
 fn every_plan_finds_what_a_naive_evaluation_finds() {
     let mut seen = Seen::default();
-    for seed in seeds(0..250 * oracle_factor()) {
+    // 2287: `$exists` by a wildcard index that leaves out a field below the path.
+    for seed in seeds((0..250 * oracle_factor()).chain([2287])) {
         one_collection(&mut Rng::new(seed), &mut seen);
     }
     println!("{seen:?}");

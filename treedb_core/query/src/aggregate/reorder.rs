@@ -143,7 +143,7 @@ fn moved(
             Role::Project(_) => preserved(),
             // Past another filter only to move further.
             Role::Match { .. } if !has_expression => continue,
-            // A condition on no field at all could tell an empty input from an empty output.
+            // A condition that reads no field is false of every document, also of those that this stage adds.
             Role::Other if !has_expression && !fields.is_empty() && preserved() => true,
             Role::Other => match before_group(&conjunct, predicate, before)? {
                 Some(renamed) => {
@@ -240,6 +240,17 @@ mod tests {
                 "match(a) match(a,b) project",
             ),
             (r#"[{"$set":{"v":1}},{"$match":{"$expr":{"$lt":[{"$rand":{}},0.5]}}}]"#, "project match()"),
+        ] {
+            assert_eq!(order(stages), expected, "{stages}");
+        }
+    }
+
+    #[test]
+    fn a_filter_that_reads_no_field_stays_after_a_stage_that_adds_documents() {
+        for (stages, expected) in [
+            (r#"[{"$unionWith":"x"},{"$match":{"a":{"$all":[]}}}]"#, "other match()"),
+            (r#"[{"$unwind":"$v"},{"$match":{"a":{"$in":[]}}}]"#, "match(a) other"),
+            (r#"[{"$sort":{"a":1}},{"$match":{"a":{"$all":[]}}}]"#, "match() sort"),
         ] {
             assert_eq!(order(stages), expected, "{stages}");
         }

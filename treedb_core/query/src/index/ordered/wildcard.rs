@@ -123,6 +123,14 @@ impl Wildcard {
         }
     }
 
+    /// True if `path` has keys where there is a document too: no path below it is left out.
+    pub fn holds_all_below(&self, path: &str) -> bool {
+        let left_out = |projection: &Projection| {
+            !projection.inclusive && projection.paths.iter().any(|below| within(below, path))
+        };
+        self.holds(path) && !self.projection.as_ref().is_some_and(left_out)
+    }
+
     /// True if a path below `path` may have keys.
     pub fn reaches(&self, path: &str) -> bool {
         self.holds(path)

@@ -141,7 +141,8 @@ fn by_path<'q>(
     }
     for node in conditions {
         let Node::Exists { path } = node else { continue };
-        if path.has_positions() || !wildcard.holds(path.as_str()) {
+        // A document all of whose fields are left out has no entry.
+        if path.has_positions() || !wildcard.holds_all_below(path.as_str()) {
             continue;
         }
         let mut below = path_prefix(&format!("{path}."));
