@@ -31,6 +31,8 @@ SUITES = [
     ("cargo", 25, "cargo test --no-fail-fast", "unit, model, crash and wire tests"),
     ("schedules", 8, "cargo test -p treedb_core --lib --features shuttle -- schedules --nocapture",
      "orders in which threads may take their steps at slots, page cache, gate, commit group, store"),
+    ("bench", 15, "cargo test -p bench -p bench_common --lib",
+     "the benchmarks' own code; docs/benchmarks.md and its pictures match the result files"),
     ("driver", 8, "scripts/driver_tests.sh", "PyMongo against the real server"),
     ("kill", 5, "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
     ("pg_regress", 15, "scripts/pg_regress.sh", "SQL against expected answers"),
