@@ -34,6 +34,8 @@ SUITES = [
     ("schedules", 8, "cargo test -p treedb_storage --lib --features shuttle -- schedules --nocapture",
      "thread schedules over reader slots, page cache, writer lock, commit group and store"),
     ("instructions", 15, "scripts/instructions.py", "instructions of the hot paths against the counts that are checked in"),
+    ("bench", 15, "cargo test -p bench -p bench_common --lib",
+     "the benchmarks' own code; docs/benchmarks.md and its pictures match the result files"),
     ("driver", 8, "scripts/driver_tests.sh", "PyMongo against the real server"),
     ("kill", 5, "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
     ("pg_regress", 15, "scripts/pg_regress.sh", "SQL against expected answers"),
