@@ -155,7 +155,7 @@ fn arrays_are_unwound_and_collections_joined() {
 }
 
 #[test]
-fn answers_are_written_in_place_of_a_collection_or_merged_into_it() {
+fn results_replace_a_collection_or_are_merged_into_it() {
     let db = films();
     let all = |name: &str| -> Vec<String> {
         let found = db.collection(name).unwrap().find(FindRequest::default()).unwrap();
@@ -176,7 +176,7 @@ fn answers_are_written_in_place_of_a_collection_or_merged_into_it() {
     let merge = r#"[{"$documents":[{"_id":"scott","m":5}]},{"$merge":{"into":"counts","whenMatched":[{"$set":{"m":{"$add":["$m","$$new.m"]}}}],"whenNotMatched":"discard"}}]"#;
     run(&db, &request(merge)).unwrap();
     assert!(all("db.counts").contains(&r#"{"_id":"scott","n":3,"m":6}"#.to_owned()));
-    // A failure within the batch leaves nothing of it.
+    // A failure within a batch undoes the whole batch.
     let merge =
         r#"[{"$documents":[{"_id":"x"},{"_id":"scott"}]},{"$merge":{"into":"counts","whenMatched":"fail"}}]"#;
     assert_eq!(run(&db, &request(merge)).unwrap_err().code, ErrorCode::DuplicateKey);
@@ -204,7 +204,7 @@ fn the_front_of_a_pipeline_uses_indexes() {
 }
 
 #[test]
-fn sorts_and_groups_beyond_their_memory_go_on_in_scratch_files_or_refuse() {
+fn sorts_and_groups_beyond_their_memory_limit_use_scratch_files_or_fail() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -243,7 +243,7 @@ fn sorts_and_groups_beyond_their_memory_go_on_in_scratch_files_or_refuse() {
 }
 
 #[test]
-fn groups_made_by_several_threads_are_those_of_one() {
+fn groups_of_several_threads_are_those_of_one() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -270,7 +270,7 @@ fn groups_made_by_several_threads_are_those_of_one() {
         (write_batch.threads, write_batch.memory) = (Some(threads), memory);
         assert_eq!(run(&db, &write_batch).unwrap(), alone, "{threads} threads, {memory} bytes");
     }
-    // Where order matters: equal sort keys and equal numbers of other kinds included.
+    // Where the order matters: equal sort keys and equal numbers of other kinds included.
     let ordered = r#"[{"$group":{"_id":{"$mod":["$v",50]},"first":{"$first":"$t"},"last":{"$last":"$none"},"all":{"$push":"$v"},
         "set":{"$addToSet":{"$mod":["$v",4]}},"two":{"$firstN":{"n":2,"input":"$t"}},"few":{"$lastN":{"n":70,"input":"$t"}},
         "top":{"$topN":{"n":3,"sortBy":{"h":1},"output":"$t"}},"low":{"$bottom":{"sortBy":{"h":1},"output":"$t"}},
@@ -286,7 +286,7 @@ fn groups_made_by_several_threads_are_those_of_one() {
         (write_batch.threads, write_batch.memory) = (Some(threads), memory);
         assert_eq!(run(&db, &write_batch).unwrap(), alone, "{threads} threads, {memory} bytes");
     }
-    // An error of one thread is the answer.
+    // An error of one thread is the result.
     let mut failing =
         request(r#"[{"$group":{"_id":null,"s":{"$sum":{"$divide":[1,{"$subtract":["$_id",1500]}]}}}}]"#);
     failing.threads = Some(4);
@@ -294,7 +294,7 @@ fn groups_made_by_several_threads_are_those_of_one() {
 }
 
 #[test]
-fn dates_beyond_the_calendar_have_parts_and_what_is_no_number_has_no_percentile() {
+fn dates_beyond_the_calendar_have_parts_and_nan_has_no_percentile() {
     check(&[
         (
             r#"[{"$match":{"_id":1}},{"$project":{"_id":0,"y":{"$year":{"$date":"9999-12-31T12:00:00Z"}},
@@ -316,7 +316,7 @@ fn dates_beyond_the_calendar_have_parts_and_what_is_no_number_has_no_percentile(
 }
 
 #[test]
-fn what_a_pipeline_cannot_be_is_refused_by_name() {
+fn invalid_pipelines_are_refused_with_the_name_of_the_stage() {
     for (pipeline, code, word) in [
         (r#"[{"$nonsense":1}]"#, ErrorCode::Location40324, "$nonsense"),
         (r#"[{}]"#, ErrorCode::Location40323, "one field"),

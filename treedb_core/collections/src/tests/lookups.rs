@@ -1,4 +1,4 @@
-//! Look-ups whose arrays are taken apart at once, beside look-ups that make the arrays.
+//! `$lookup` with a `$unwind` of its array, which makes no array, compared with look-ups that make it.
 
 use treedb_testing::Rng;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::{AggregateRequest, IndexSpec};
 use bson::{RawBson, rawdoc};
 
-/// Visits by persons, of whom some are many, none, null, unknown, or in an array.
+/// Visits whose person is missing, null, unknown, an array, or one of many.
 fn collections() -> Database {
     let db = open(&SimDisk::default()).unwrap();
     let people: Vec<_> = (0..60)
@@ -43,14 +43,14 @@ fn collections() -> Database {
 }
 
 #[test]
-fn an_array_taken_apart_at_once_gives_what_it_gives_later() {
+fn unwinding_within_the_look_up_gives_what_a_separate_unwind_gives() {
     let db = collections();
     let unwinds = [
         rawdoc! { "$unwind": "$found" },
         rawdoc! { "$unwind": { "path": "$found", "preserveNullAndEmptyArrays": true } },
         rawdoc! { "$unwind": { "path": "$found", "includeArrayIndex": "at" } },
     ];
-    let behind: [&[RawDocumentBuf]; 6] = [
+    let following: [&[RawDocumentBuf]; 6] = [
         &[],
         &[
             rawdoc! { "$group": { "_id": "$found.city", "sum": { "$sum": "$amount" }, "who": { "$push": "$found.name" } } },
@@ -80,20 +80,24 @@ fn an_array_taken_apart_at_once_gives_what_it_gives_later() {
         }
         for field in ["_id", "kind", "alias", "name"] {
             for unwind in &unwinds {
-                for behind in behind {
+                for following in following {
                     let look = rawdoc! { "$lookup": {
                         "from": "people", "localField": "person", "foreignField": field, "as": "found",
                     } };
                     let run = |between: Option<RawDocumentBuf>, threads| {
                         let front = [Some(look.clone()), between, Some(unwind.clone())];
-                        let stages = front.into_iter().flatten().chain(behind.iter().cloned());
+                        let stages = front.into_iter().flatten().chain(following.iter().cloned());
                         let mut request = AggregateRequest::new(stages);
                         request.threads = Some(threads);
                         db.aggregate("db.visits", &request).unwrap().collect::<Result<Vec<_>>>().unwrap()
                     };
                     let expected = run(Some(rawdoc! { "$skip": 0 }), 1);
                     for threads in [1, 3] {
-                        assert_eq!(run(None, threads), expected, "{field} {unwind:?} {behind:?} {threads}");
+                        assert_eq!(
+                            run(None, threads),
+                            expected,
+                            "{field} {unwind:?} {following:?} {threads}"
+                        );
                     }
                     compared += expected.len();
                 }

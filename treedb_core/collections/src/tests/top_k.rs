@@ -1,4 +1,4 @@
-//! The first documents of an order beside the beginning of all of them.
+//! Sorts with a limit, compared with the beginning of a full sort.
 
 use super::*;
 use crate::{AggregateRequest, DeleteRequest, Format};
@@ -22,7 +22,7 @@ fn sort(number: usize) -> RawDocumentBuf {
     }
 }
 
-/// Documents of any shape, with a text and a number of a few kinds.
+/// Random documents with a string and a number of a few types.
 fn documents(rng: &mut Rng, count: i32) -> Vec<RawDocumentBuf> {
     let one = |id: i32| {
         let mut doc = rawdoc! { "_id": id };
@@ -52,7 +52,7 @@ fn documents(rng: &mut Rng, count: i32) -> Vec<RawDocumentBuf> {
 }
 
 #[test]
-fn the_first_documents_are_those_that_all_of_them_begin_with() {
+fn a_sort_with_a_limit_gives_the_beginning_of_the_full_sort() {
     let mut rng = Rng::new(77);
     for format in [Format::Template, Format::Bson, Format::Json] {
         let db = open(&SimDisk::default()).unwrap();
@@ -99,7 +99,7 @@ fn the_first_documents_are_those_that_all_of_them_begin_with() {
                     db.aggregate("db.all", request).unwrap().collect::<Result<Vec<_>>>()
                 };
                 assert_eq!(found(&request).unwrap(), expected, "{told} {threads}");
-                // There is no place for scratch files here.
+                // The simulated disk has no scratch files.
                 request.memory = memory;
                 match found(&request) {
                     Ok(found) => assert_eq!(found, expected, "{told} {threads} {memory}"),
@@ -114,7 +114,7 @@ fn the_first_documents_are_those_that_all_of_them_begin_with() {
 }
 
 #[test]
-fn a_sort_by_fields_that_are_both_arrays_is_refused_with_a_limit_as_without() {
+fn a_sort_by_two_array_fields_is_refused_with_and_without_a_limit() {
     let db = open(&SimDisk::default()).unwrap();
     let all = db.collection("db.all").unwrap();
     let docs: Vec<_> = (0..20).map(|n| rawdoc! { "_id": n, "a": n, "b": n, "c": n }).collect();
@@ -130,7 +130,7 @@ fn a_sort_by_fields_that_are_both_arrays_is_refused_with_a_limit_as_without() {
 }
 
 #[test]
-fn a_search_for_the_first_documents_ends_when_its_time_is_up() {
+fn a_sort_with_a_limit_fails_at_its_deadline() {
     let db = open(&SimDisk::default()).unwrap();
     let docs: Vec<_> = (0..300).map(|n| rawdoc! { "_id": n, "a": n }).collect();
     db.collection("db.all").unwrap().insert_many(&docs, true).unwrap();
