@@ -1,4 +1,4 @@
-//! Several entries inserted at one place of a leaf: its arrays are moved once for all of them.
+//! Inserting several entries at one place of a leaf: its arrays are moved once for all of them.
 
 use super::bytes::{compare, head_of, starts_with};
 use super::raw::{Layout, Load, Raw, cell_size, stride};

@@ -21,7 +21,7 @@ enum Place {
 
 /// A position in a tree. Values are borrowed from the pages of `src`, keys from the cursor.
 ///
-/// A cursor that ran over an end stands outside: the opposite direction brings it back to the outermost entry.
+/// A cursor that ran over an end is outside: the opposite direction brings it back to the outermost entry.
 /// After an error it is on no entry.
 pub struct Cursor<'a, S: PageSource + ?Sized> {
     src: &'a S,
@@ -40,8 +40,8 @@ pub struct Cursor<'a, S: PageSource + ?Sized> {
     ahead: Ahead,
 }
 
-/// The leaf after the one that a walk is on, of which every step asks for a part, so that it is there when it is turned
-/// to: all of it asked for at once would be in the way of what is read now.
+/// The leaf after the current one, of which every step prefetches a part, so that it is in the cache when the walk reaches
+/// it. Prefetching all of it at once would delay the current reads.
 #[derive(Clone, Copy)]
 struct Ahead {
     leaf: PageId,

@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Goes to another root, and outside; it looks at no page then.
+    /// Changes to another root, without a position; it borrows no page then.
     pub(crate) fn reset(&mut self, root: &TreeRoot) {
         self.tree.reset(root);
     }
@@ -165,7 +165,7 @@ impl DoubleEndedIterator for Range<'_> {
     }
 }
 
-/// The rows from a number on, from either end. After an error it is at its end.
+/// The rows from a number on, from either end. It ends after an error.
 pub struct Rows<'a> {
     front: PinnedRowCursor<'a>,
     back: PinnedRowCursor<'a>,
@@ -182,7 +182,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The next row as `next` gives it, lent until the walk goes on: a walk over many rows takes no memory for them,
-    /// whatever the store's cache is.
+    /// with a bounded cache either.
     #[inline]
     pub fn lend_next(&mut self) -> Result<Option<(u64, &[u8])>> {
         match self.go(Self::forward)? {
@@ -200,7 +200,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Goes a step, unless the walk is at its end, which it is after an error.
+    /// Takes a step, unless the walk has ended, as it does after an error.
     #[inline]
     fn go(&mut self, step: impl FnOnce(&mut Self) -> Result<Option<u64>>) -> Result<Option<u64>> {
         if self.done {

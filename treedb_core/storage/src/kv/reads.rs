@@ -1,4 +1,4 @@
-//! What every transaction offers for reading.
+//! The reads that every transaction offers.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use crate::page::Pager;
 use crate::vlog::ValueLog;
 use treedb_formats::key::after_prefix;
 
-/// From where to where: both ends may be included, excluded or open.
+/// A range of keys: each end is included, excluded or unbounded.
 pub type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
 /// Whether `key` is not below a range that begins at `low`.
@@ -39,13 +39,13 @@ pub(crate) fn is_below(key: &[u8], high: Bound<&[u8]>) -> bool {
 /// A key, assembled from its page, and its value, borrowed from there.
 pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 
-/// Where a transaction reads. Not part of the API: it seals [`Reads`].
+/// What a transaction reads from. Not part of the API: it seals [`Reads`].
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
     pub(crate) pager: &'a Pager,
     pub(crate) values: &'a ValueLog,
-    /// Where answers are copied to, if the page file is not mapped.
+    /// Where results are copied to, if the page file is not mapped.
     pub(crate) arena: Option<&'a Arena>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> ReadContext<'a> {
     }
 }
 
-/// What the catalog says of a table. Not part of the API.
+/// A table's catalog record. Not part of the API.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Found(pub(crate) Record);
@@ -101,9 +101,9 @@ impl Found {
 /// [`WriteTxn`](super::WriteTxn), which sees its own changes.
 ///
 /// Values are borrowed from the mapped files; nothing is copied. With a bounded cache
-/// ([`Options::cache_bytes`](super::Options::cache_bytes)) what a call answers with is copied to memory of the
-/// transaction's, which grows with it; cursors, [`Rows::lend_next`] and [`Reads::visit`] do without. Errors common to all: `NoSuchTable` if the table
-/// does not exist in this transaction, `TableMismatch` if it is of the other kind, `Corrupt` for damage.
+/// ([`Options::cache_bytes`](super::Options::cache_bytes)) the result of a call is copied to memory of the
+/// transaction, which grows with it; cursors, [`Rows::lend_next`] and [`Reads::visit`] do without. Errors common to all: `NoSuchTable` if the table
+/// does not exist in this transaction, `TableMismatch` if it is of another kind, `Corrupt` for damage.
 pub trait Reads {
     #[doc(hidden)]
     fn context(&self) -> ReadContext<'_>;
@@ -111,14 +111,14 @@ pub trait Reads {
     fn catalog(&self) -> Result<TreeRoot>;
     #[doc(hidden)]
     fn find(&self, table: &Table) -> Result<Found>;
-    /// What [`Reads::find`] tells, for those who need no more of it.
+    /// The root that [`Reads::find`] returns, where nothing else of the record is needed.
     #[doc(hidden)]
     #[inline]
     fn root(&self, table: &Table) -> Result<TreeRoot> {
         Ok(self.find(table)?.0.root)
     }
 
-    /// A file without a name for what does not fit in memory; `None` where none is available.
+    /// An unnamed temporary file, for data that does not fit in memory; `None` where none is available.
     #[doc(hidden)]
     fn scratch(&self) -> Result<Option<std::fs::File>> {
         Ok(None)
@@ -172,9 +172,8 @@ pub trait Reads {
         context.lend(RowTree::get(context.pager, &found.0.root, row)?, visit)
     }
 
-    /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than so many single reads: keys
-    /// in rising order share their way through the tree where they are near each other, and for others the waits
-    /// for memory overlap.
+    /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than single reads: adjacent keys in
+    /// ascending order share their descent, and for others the waits for memory overlap.
     fn get_many(&self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<&[u8]>>> {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
@@ -255,8 +254,8 @@ pub trait Reads {
         Ok(self.find(table)?.0.entries())
     }
 
-    /// About how many keys lie within `bounds`, from the two ways down to its ends: exact within one page, otherwise as
-    /// if every child of a branch had as many.
+    /// About how many keys are within `bounds`, from the descents to its two ends: exact within one page, otherwise assuming
+    /// that every child of a branch has the same number.
     fn estimate(&self, table: &Table, (from, to): Bounds<'_>) -> Result<u64> {
         table.expect(TableKind::Ordered)?;
         let root = self.root(table)?;

@@ -116,11 +116,11 @@ fn open_values(
     ValueLog::open(Arc::clone(disk), &dir.join(VALUES), value_options)
 }
 
-/// Names that may be in a directory before it is a store: what a creation leaves that did not come to its end, and
-/// what a new file system has.
+/// Names that may be in a directory before it is a store: those that an interrupted creation leaves, and what a new file
+/// system contains.
 const UNFINISHED: [&str; 5] = [LOCK_FILE, LOG, VALUES, "pages.new", "lost+found"];
 
-/// Refuses to make a store among files that are another program's.
+/// Refuses to create a store among another program's files.
 fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
     match disk.list(dir)?.iter().find(|name| !UNFINISHED.contains(&name.as_str())) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! A transaction pinned for reading.
+//! Snapshots: transactions pinned for reading.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::btree::TreeRoot;
 use crate::page::Pin;
 use crate::{Error, Result};
 
-/// A pin, and what reads of it need.
+/// A pin, and what reads through it need.
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
@@ -55,7 +55,7 @@ fn root_of(bytes: &[u8; 16]) -> Result<TreeRoot> {
     TreeRoot::from_bytes(bytes).ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
 }
 
-/// Out of the way of snapshots that need none.
+/// Not inlined into snapshots that need none.
 #[cold]
 fn new_arena() -> Option<Box<Arena>> {
     Some(Box::default())
@@ -78,8 +78,8 @@ impl ReadTxn {
         self.pinned.pin.txn()
     }
 
-    /// Gives back the memory of what was read so far, none of which is used any more. A transaction that reads for long
-    /// calls this now and then if the store has a bounded cache; otherwise there is no such memory.
+    /// Frees the memory of what was read so far. A transaction that reads for a long time calls this now and then if the store
+    /// has a bounded cache; without one there is no such memory.
     pub fn forget(&mut self) {
         self.pinned.forget();
     }
@@ -116,7 +116,8 @@ impl Reads for ReadTxn {
     }
 }
 
-/// A reader of a transaction that another one pinned, for another thread or beside it in the same: it holds no pin, but keeps the pin's owner.
+/// Another reader of the snapshot of a [`ReadTxn`], in the same or another thread. It has no pin of its own, but keeps the
+/// [`ReadTxn`] alive.
 #[derive(Debug)]
 pub struct SharedReadTxn {
     txn: u64,
@@ -161,7 +162,7 @@ impl Reads for SharedReadTxn {
     }
 }
 
-/// A snapshot that borrows its store: begins and ends without a lock, an allocation or a counter that others write.
+/// A snapshot that borrows its store: begins and ends without a lock, an allocation or a shared counter.
 #[derive(Debug)]
 pub struct Snapshot<'s> {
     pinned: Pinned,
@@ -179,7 +180,7 @@ impl<'s> Snapshot<'s> {
         self.pinned.pin.txn()
     }
 
-    /// Gives back the memory of what was read so far; see [`ReadTxn::forget`].
+    /// Frees the memory of what was read so far; see [`ReadTxn::forget`].
     pub fn forget(&mut self) {
         self.pinned.forget();
     }

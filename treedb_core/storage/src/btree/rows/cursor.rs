@@ -23,7 +23,7 @@ enum Place {
 
 /// A position in a row tree. Values are borrowed from the pages of `src`.
 ///
-/// A cursor that ran over an end stands outside: the opposite direction brings it back to the outermost row. After an
+/// A cursor that ran over an end is outside: the opposite direction brings it back to the outermost row. After an
 /// error it is on no entry.
 pub struct RowCursor<'a, S: PageSource + ?Sized> {
     src: &'a S,

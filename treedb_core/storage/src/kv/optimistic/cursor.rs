@@ -1,4 +1,4 @@
-//! A snapshot and the changes on top of it as one.
+//! Cursors over a snapshot merged with the transaction's own changes.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -18,7 +18,7 @@ use crate::page::Pager;
 /// Changes of a table: values put, `None` for removed ones. Rows are under their numbers, big-endian.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A way through the snapshot's table.
+/// A cursor over the snapshot's table.
 pub(super) enum Base<'t> {
     Keys { cursor: Box<Cursor<'t>>, context: ReadContext<'t> },
     Rows { cursor: Box<PinnedRowCursor<'t>>, context: ReadContext<'t>, key: [u8; 8] },
@@ -100,7 +100,7 @@ enum Place {
 }
 
 /// A position in a table as an optimistic transaction sees it, which moves in both directions. It starts outside: `next` goes to
-/// the first key, `prev` to the last. In a serializable transaction everything it goes over counts as read.
+/// the first key, `prev` to the last. In a serializable transaction everything it passes counts as read.
 pub struct OptimisticCursor<'t> {
     base: Base<'t>,
     changes: Option<&'t Changes>,
@@ -211,7 +211,7 @@ impl<'t> OptimisticCursor<'t> {
         self.forward = forward;
         if let Some(reads) = self.reads {
             let all = Bound::Unbounded;
-            // Nothing yet but the end it begins at; `widen` adds the way to where it lands.
+            // Empty at first; `widen` extends it to the position reached.
             let mut span =
                 if forward { Span::new(self.table, from, all) } else { Span::new(self.table, all, from) };
             if forward {
@@ -249,7 +249,7 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// Stands on whichever is nearer: the snapshot's entry that the base is on, or the transaction's own beyond `from`.
+    /// Moves to whichever is nearer: the snapshot's entry that the base is on, or the transaction's own beyond `from`.
     fn settle(&mut self, mut from: Bound<Vec<u8>>) -> Result<bool> {
         self.place = Place::Fresh;
         loop {
@@ -277,7 +277,7 @@ impl<'t> OptimisticCursor<'t> {
                     self.own = Some(value);
                 }
                 (_, removed, _) => {
-                    // A removed key, with which the snapshot's entry goes if it is the same.
+                    // A removed key hides the snapshot's entry if that has the same key.
                     if order == Ordering::Equal {
                         self.base_on = self.base.step(self.forward)?;
                     }
@@ -291,7 +291,7 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// What has been read reaches to where it stands.
+    /// Extends the span that was read to the current position.
     fn widen(&mut self) {
         let at = self.key().map_or(Bound::Unbounded, Bound::Included);
         let (from, to) = (Span::begin(self.table, at), Span::end(self.table, at));
@@ -309,7 +309,7 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// It stands beyond the bound of a range: nothing has been read there.
+    /// Cuts off what lies outside of a range: nothing has been read there.
     fn clip(&mut self, bounds: Bounds<'_>) {
         let Some(reads) = self.reads else { return };
         let whole = Span::new(self.table, bounds.0, bounds.1);
