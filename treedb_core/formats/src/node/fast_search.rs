@@ -149,7 +149,7 @@ mod tests {
     use treedb_testing::Rng;
 
     #[test]
-    fn the_short_way_says_what_the_careful_one_does_of_short_keys_too() {
+    fn the_fast_path_agrees_with_the_slow_one_for_short_keys_too() {
         let (mut rng, mut told) = (Rng::new(5), 0);
         for round in 0..300 {
             let mut page = vec![0; 1024];

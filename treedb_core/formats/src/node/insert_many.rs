@@ -109,7 +109,7 @@ mod tests {
     use treedb_testing::Rng;
 
     #[test]
-    fn several_entries_at_once_leave_what_one_after_the_other_would() {
+    fn inserting_several_entries_at_once_equals_single_inserts() {
         for seed in 0..300 {
             let mut rng = Rng::new(seed);
             let payload = 256 + rng.below(4000);

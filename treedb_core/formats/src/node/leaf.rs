@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_grow_in_several_places_leave_full_pages_behind() {
+    fn ascending_keys_in_several_places_leave_full_pages() {
         // Rows come in order, and each belongs to one of a few groups: every group's keys grow.
         let (mut rng, mut pages, mut random) = (Rng::new(3), Vec::new(), Vec::new());
         for n in 0..20_000_u64 {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_leaves_room_for_the_bound_beside_the_left_leaf() {
+    fn a_split_leaves_room_for_the_bound_next_to_the_left_leaf() {
         for seed in 0..6 {
             let mut rng = Rng::new(seed + 1);
             let mut first = vec![0; PAGE];

@@ -1,8 +1,8 @@
-//! B+trees over [`crate::page`]: node format, search, insert, delete, cursor, bulk load, check.
+//! B+trees over [`crate::page`]: search, insert, delete, cursor, bulk load, check. The nodes themselves are in
+//! [`treedb_formats::node`].
 //!
 //! | file | what |
 //! |---|---|
-//! | [`node`] | leaves and branches on plain byte slices; knows no pages |
 //! | `root` | [`TreeRoot`]: what the owner of a tree stores |
 //! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
 //! | `finger` | [`Finger`]: where the last put went, so that ascending keys need no descent |
@@ -56,9 +56,9 @@ pub use tree::Tree;
 pub use treedb_formats::node::Value;
 
 /// The longest key every tree takes whose pages have a payload of at least 4,032 bytes, in bytes. Trees of other
-/// pages take keys up to [`node::max_key`].
+/// pages take keys up to [`treedb_formats::node::max_key`].
 pub const MAX_KEY: usize = treedb_formats::node::max_key(4096 - 64);
 
 /// The longest value every tree takes whose pages have a payload of at least 4,032 bytes, in bytes: about a quarter
-/// page. Longer values are the owner's to put elsewhere. Trees of other pages take values up to [`node::max_value`].
+/// page. Longer values are the owner's to put elsewhere. Trees of other pages take values up to [`treedb_formats::node::max_value`].
 pub const MAX_VALUE: usize = treedb_formats::node::max_value(4096 - 64);

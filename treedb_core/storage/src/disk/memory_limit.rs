@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_on_the_way_up_counts() {
+    fn the_lowest_limit_among_the_ancestors_counts() {
         let files = [
             ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
             ("/sys/fs/cgroup/a/memory.max", "1000\n"),

@@ -90,7 +90,7 @@ pub trait Map: Send + Sync + 'static {
     /// Asks for the bytes `from..to` to be present and writable, so that the first stores do not fault one by one.
     /// A hint: it never fails.
     fn prefault(&self, _from: usize, _to: usize) {}
-    /// Returns the memory of the bytes `from..to` to the system, in whole pages; of [`memory`] they read as zero
+    /// Returns the memory of the bytes `from..to` to the system, in whole pages; anonymous memory reads as zero
     /// from then on. The caller vouches that nothing reads them. A hint: it never fails.
     fn discard(&self, _from: usize, _to: usize) {}
     /// Says whether the system is to read what lies around a byte that is missing, as it does until it is reported. A hint:

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_as_they_went_in() {
+    fn encoded_values_decode_to_the_same_values() {
         <u64 as TypedValue>::with(7, |bytes| assert_eq!(<u64 as TypedValue>::read(bytes), Some(7)));
         <i16 as TypedValue>::with(-7, |bytes| assert_eq!(<i16 as TypedValue>::read(bytes), Some(-7)));
         <() as TypedValue>::with((), |bytes| assert_eq!(<() as TypedValue>::read(bytes), Some(())));

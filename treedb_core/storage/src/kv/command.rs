@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_come_back_as_they_went_in() {
+    fn encoded_commands_decode_to_the_same_commands() {
         let mut frame = vec![FORMAT];
         all().iter().for_each(|c| c.encode(&mut frame));
         assert_eq!(read(&frame).unwrap(), all());

@@ -69,7 +69,7 @@ pub struct Options {
     /// that the process may use, its control group's limit included.
     pub read_ahead: Option<bool>,
     /// The database's key: every page, every log frame with changes and every large value is encrypted and authenticated,
-    /// see [`cipher`](crate::cipher). An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
+    /// with XChaCha20-Poly1305. An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
     /// 64 MiB if that is `None`. Whether a database is encrypted is decided when it is created; a copy by
     /// [`Store::backup`](super::Store::backup) and [`Store::restore`](super::Store::restore) may be made with another.
     pub key: Option<Key>,

@@ -53,7 +53,7 @@ impl PendingCommits {
         self.gap = txn;
     }
 
-    /// Appends `frame` to the log, with the commands of the unlogged commits before it. Returns the frame's number
+    /// Appends `frame` to the log, with the commands of the pending commits before it. Returns the frame's number
     /// and length. After an error nothing has changed.
     pub(crate) fn append(&mut self, log: &Log, frame: &[u8], sync: Sync) -> Result<(Lsn, usize)> {
         if self.frame.is_empty() {

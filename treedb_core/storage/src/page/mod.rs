@@ -31,7 +31,7 @@
 //!   16  ..    payload, 4,080 bytes
 //! ```
 //!
-//! In an encrypted file (see [`cipher`](crate::cipher)) the checksum is zero, and a page is:
+//! In an encrypted file (see `cipher`) the checksum is zero, and a page is:
 //!
 //! ```text
 //!    0  [16]  header as above, in the clear, authenticated with the payload

@@ -54,9 +54,9 @@ impl View {
     fn await_room(&self, cache: &Cache) {
         for look in 0..LOOKS {
             let mut frames = self.make_room(cache, cache.lock(), false);
-            let nobody = cache.oldest_epoch(&mut frames) == u64::MAX;
+            let none_open = cache.oldest_epoch(&mut frames) == u64::MAX;
             drop(frames);
-            if nobody || !cache.is_far_over() {
+            if none_open || !cache.is_far_over() {
                 return;
             }
             match look {
@@ -69,7 +69,7 @@ impl View {
     /// Makes `page` present, reading it from the file if necessary.
     #[cold]
     pub(super) fn fetch(&self, cache: &Cache, page: u32) -> Result<()> {
-        debug_assert!(Cache::in_epoch(), "page {page} is read outside of a stay");
+        debug_assert!(Cache::in_epoch(), "page {page} is read outside of an epoch");
         let mut frames = cache.lock();
         loop {
             match frames.by_page.get(&page).map(|frame| frame.state) {

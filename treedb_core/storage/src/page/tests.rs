@@ -201,7 +201,7 @@ fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
 }
 
 #[test]
-fn snapshots_keep_what_they_saw_whatever_is_written_later() {
+fn snapshots_see_the_same_state_whatever_is_written_later() {
     const LEN: usize = 40;
     for seed in 0..4 {
         let disk = fresh();
@@ -491,7 +491,7 @@ fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durabl
 }
 
 #[test]
-fn what_a_page_was_at_a_mark_stays_until_the_mark_is_gone() {
+fn pages_of_a_savepoint_are_kept_until_it_is_released() {
     let (mut array, _) = Array::open(&fresh()).unwrap();
     array.change(&[(1, 7)], true).unwrap();
     let (pager, alloc) = (Arc::clone(&array.pager), &mut array.alloc);

@@ -70,7 +70,7 @@
 //! | 21 | 3 | zero |
 //! | 24 | | payload, then padding to a multiple of 8 that is ignored |
 //!
-//! The payload of encrypted data is the ciphertext and its seal of 40 bytes (see [`cipher`](crate::cipher)), made for the
+//! The payload of encrypted data is the ciphertext and its seal of 40 bytes (see `cipher`), made for the
 //! segment's generation and the LSN, 8 bytes each.
 
 mod append;

@@ -15,7 +15,7 @@ pub(super) fn place(table: u32, key: &[u8]) -> Vec<u8> {
 }
 
 /// The next place there can be.
-fn behind(mut place: Vec<u8>) -> Vec<u8> {
+fn successor(mut place: Vec<u8>) -> Vec<u8> {
     place.push(0);
     place
 }
@@ -40,7 +40,7 @@ impl Span {
     pub(super) fn begin(table: u32, from: Bound<&[u8]>) -> Vec<u8> {
         match from {
             Bound::Included(key) => place(table, key),
-            Bound::Excluded(key) => behind(place(table, key)),
+            Bound::Excluded(key) => successor(place(table, key)),
             Bound::Unbounded => place(table, &[]),
         }
     }
@@ -48,7 +48,7 @@ impl Span {
     /// Where a span of `table` ends.
     pub(super) fn end(table: u32, to: Bound<&[u8]>) -> Vec<u8> {
         match to {
-            Bound::Included(key) => behind(place(table, key)),
+            Bound::Included(key) => successor(place(table, key)),
             Bound::Excluded(key) => place(table, key),
             Bound::Unbounded => (u64::from(table) + 1).to_be_bytes().to_vec(),
         }

@@ -62,7 +62,7 @@ fn everything(store: &Store) -> (State, u64, u32) {
 }
 
 #[test]
-fn a_copy_has_everything_and_goes_on_where_the_original_would() {
+fn a_copy_has_everything_and_continues_the_numbering_of_the_original() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     let mut told = Vec::new();
@@ -105,7 +105,7 @@ fn a_copy_is_compact_and_has_no_log_to_replay() {
 }
 
 #[test]
-fn writers_go_on_while_a_copy_is_made_of_one_moment() {
+fn writers_are_not_blocked_by_a_copy_of_a_snapshot() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     let before = dump(&store).unwrap();

@@ -203,7 +203,7 @@ fn store_with_table(disk: &SimDisk) -> (Store, Table) {
 }
 
 #[test]
-fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were() {
+fn random_transactions_agree_with_maps_of_sets_and_snapshots_do_not_change() {
     in_time(|| {
         for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Encrypted)] {
             in_mode(mode, || random_transactions(seed));
@@ -274,7 +274,7 @@ fn random_transactions(seed: u64) {
 }
 
 #[test]
-fn a_key_of_many_values_has_a_tree_of_them_and_gives_it_up_when_few_are_left() {
+fn a_key_with_many_values_has_a_value_tree_until_few_are_left() {
     let disk = SimDisk::new();
     let (store, table) = store_with_table(&disk);
     let mut txn = store.begin_write().unwrap();
@@ -316,7 +316,7 @@ fn pairs_that_are_there_and_removals_of_nothing_are_not_logged() {
 }
 
 #[test]
-fn what_a_dup_table_does_not_take_is_a_typed_error_and_changes_nothing() {
+fn invalid_pairs_are_a_typed_error_and_change_nothing() {
     let (store, table) = store_with_table(&SimDisk::new());
     let mut txn = store.begin_write().unwrap();
     let ordered = txn.create_table("ordered", TableKind::Ordered).unwrap();

@@ -98,7 +98,7 @@ fn half_of_the_value_log_is_live_after_a_checkpoint_at_rest() {
 }
 
 #[test]
-fn the_values_of_removed_keys_leave_no_bytes_behind() {
+fn values_of_removed_keys_leave_no_bytes() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

@@ -236,7 +236,7 @@ fn changes(
 }
 
 #[test]
-fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
+fn random_transactions_agree_with_maps_and_snapshots_do_not_change() {
     in_time(|| {
         for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Mapped), (3, Mode::Encrypted)] {
             in_mode(mode, || random_transactions(seed));
@@ -295,12 +295,12 @@ fn random_transactions(seed: u64) {
 }
 
 #[test]
-fn readers_beside_a_writer_on_the_real_disk_see_whole_transactions() {
+fn readers_concurrent_with_a_writer_on_the_real_disk_see_whole_transactions() {
     readers_beside_a_writer("concurrent", None);
 }
 
 #[test]
-fn readers_beside_a_writer_that_share_a_small_cache_see_whole_transactions() {
+fn readers_and_a_writer_that_share_a_small_cache_see_whole_transactions() {
     readers_beside_a_writer("concurrent-cached", Some(64 << 10));
 }
 

@@ -353,7 +353,7 @@ fn only_what_was_read_conflicts_and_a_span_only_as_far_as_it_was_read() {
 }
 
 #[test]
-fn what_was_forgotten_does_not_conflict_and_what_is_changed_is_not_forgotten() {
+fn forgotten_reads_do_not_conflict_and_changed_keys_are_not_forgotten() {
     let (store, keys, rows) = store();
     let mut first = store.begin_write().unwrap();
     let row = first.append_row(&rows, b"old").unwrap();
@@ -493,7 +493,7 @@ fn a_dropped_table_is_a_conflict_and_attempts_are_bounded() {
 }
 
 #[test]
-fn what_cannot_be_done_is_a_typed_error_and_the_transaction_goes_on() {
+fn invalid_requests_are_typed_errors_and_the_transaction_continues() {
     let (store, keys, rows) = store();
     let mut writer = store.begin_write().unwrap();
     let dup = writer.create_table("dup", TableKind::Dup).unwrap();

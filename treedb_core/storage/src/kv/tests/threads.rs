@@ -98,7 +98,7 @@ fn threads_that_are_done_have_all_their_commits_in_the_closed_store() {
 }
 
 #[test]
-fn a_panic_while_it_holds_the_writer_poisons_the_store_and_leaves_nobody_waiting() {
+fn a_panic_of_the_writer_poisons_the_store_and_releases_the_writer_lock() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let inner = Arc::clone(&store.inner);

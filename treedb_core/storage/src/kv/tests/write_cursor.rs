@@ -100,7 +100,7 @@ fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &m
 }
 
 #[test]
-fn a_cursor_that_writes_keeps_its_place() {
+fn a_write_cursor_keeps_its_position() {
     for seed in 0..4 {
         let mut dice = SplitMix64::new(seed);
         let store = open(&SimDisk::new()).unwrap();
@@ -160,7 +160,7 @@ fn every_second_key_is_deleted_on_the_way_through() {
 }
 
 #[test]
-fn what_no_table_takes_leaves_the_cursor_where_it_was() {
+fn a_refused_put_leaves_the_cursor_where_it_was() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Ordered).unwrap();

@@ -14,7 +14,7 @@ fn open_copy(disk: &SimDisk) -> crate::Result<Store> {
 }
 
 #[test]
-fn a_copy_is_there_whole_or_not_at_all_after_power_cuts() {
+fn a_copy_is_complete_or_absent_after_power_cuts() {
     cut_a_copy(1);
     for mode in [Mode::Cached, Mode::Encrypted] {
         in_mode(mode, || cut_a_copy(4));

@@ -86,7 +86,7 @@ fn some(point: u64) -> [Crash; 5] {
 }
 
 #[test]
-fn a_destruction_that_is_cut_short_leaves_a_whole_database_or_one_to_destroy() {
+fn an_interrupted_destroy_leaves_a_whole_database_or_one_to_destroy() {
     let (disk, whole) = filled();
     disk.record();
     leveldb::destroy(dir(), &options_on(&disk)).unwrap();
@@ -113,7 +113,7 @@ fn a_destruction_that_is_cut_short_leaves_a_whole_database_or_one_to_destroy() {
 }
 
 #[test]
-fn a_repair_that_is_cut_short_is_never_taken_for_an_empty_database_and_comes_to_its_end() {
+fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed() {
     let (disk, whole) = filled();
     // One value in some leaf.
     let pages = dir().join("pages");
