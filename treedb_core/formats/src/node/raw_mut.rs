@@ -10,6 +10,7 @@ use super::{Keys, MAX_PAYLOAD, MIN_PAYLOAD, NODE_HEADER, NodeDamage};
 const SLACK: usize = 16;
 
 /// How many places to add when there is a gap of `gap` bytes and entries take `each`.
+#[inline]
 pub(super) fn slack(gap: usize, each: usize) -> usize {
     (gap / each.max(1)).min(SLACK)
 }
@@ -20,6 +21,7 @@ fn outside(at: usize) -> NodeDamage {
 }
 
 /// Stores `bytes` at `at`.
+#[inline]
 pub fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), NodeDamage> {
     match page.get_mut(at..at + bytes.len()) {
         Some(place) => {
@@ -31,11 +33,13 @@ pub fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), NodeDamage>
 }
 
 /// Stores `number` at `at`, in two bytes.
+#[inline]
 pub fn store_u16(page: &mut [u8], at: usize, number: usize) -> Result<(), NodeDamage> {
     store(page, at, &(number as u16).to_le_bytes())
 }
 
 /// Moves `len` bytes within the page; the places may overlap.
+#[inline]
 pub(super) fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Result<(), NodeDamage> {
     if len == 0 {
         return Ok(());
@@ -48,6 +52,7 @@ pub(super) fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Resu
 }
 
 /// Writes a leaf's cell header: lengths of key (after the prefix) and value.
+#[inline]
 fn store_lengths(page: &mut [u8], at: usize, klen: usize, load: &Load<'_>) -> Result<(), NodeDamage> {
     let word = load.value.bytes.len() | if load.value.pointer { POINTER } else { 0 };
     store_u16(page, at, klen)?;
@@ -104,6 +109,7 @@ impl Trend {
     /// This many inserts in a row are taken for a sequence.
     const CLEAR: u16 = 3;
 
+    #[inline]
     pub(super) fn of(leftmost: u32) -> Self {
         Trend { next: leftmost as u16, row: (leftmost >> 16) as u16 }
     }

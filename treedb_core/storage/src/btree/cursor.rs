@@ -346,7 +346,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             if let Some((_, id)) = self.leaf
                 && leaf.search(&self.key).at(self.src, id)? != Err(beyond)
             {
-                return Err(self.src.damaged(id, 2, "keys beyond those of the leaf beside", "others"));
+                return Err(self.src.damaged(id, 2, "keys beyond those of the adjacent leaf", "others"));
             }
             return self.settle(if forward { 0 } else { leaf.count() - 1 });
         }

@@ -91,7 +91,7 @@ pub trait Map: Send + Sync + 'static {
     /// A hint: it never fails.
     fn prefault(&self, _from: usize, _to: usize) {}
     /// Returns the memory of the bytes `from..to` to the system, in whole pages; anonymous memory reads as zero
-    /// from then on. The caller vouches that nothing reads them. A hint: it never fails.
+    /// from then on. The caller guarantees that nothing reads them meanwhile. A hint: it never fails.
     fn discard(&self, _from: usize, _to: usize) {}
     /// Says whether the system is to read what lies around a byte that is missing, as it does until it is reported. A hint:
     /// it never fails.

@@ -257,7 +257,7 @@ impl<'a> Commands<'a> {
                 self.at += len;
                 Ok(bytes)
             }
-            None => self.bad("as many bytes as the length before says"),
+            None => self.bad("as many bytes as the length field states"),
         }
     }
 

@@ -219,7 +219,7 @@ fn replay(
             let outcome = Edit { pager, values, writer }.apply(&command)?;
             // A frame was written on top of exactly this state: what it removes is there, what it creates is not.
             if outcome == Outcome::NoTable || command.is_noop(outcome) {
-                return Err(bad(BadCommand { at: 0, expected: "commands that fit what is there" }));
+                return Err(bad(BadCommand { at: 0, expected: "commands that match the stored data" }));
             }
         }
     }

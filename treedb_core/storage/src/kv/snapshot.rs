@@ -52,7 +52,8 @@ impl Pinned {
 }
 
 fn root_of(bytes: &[u8; 16]) -> Result<TreeRoot> {
-    TreeRoot::from_bytes(bytes).ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
+    TreeRoot::from_bytes(bytes)
+        .ok_or_else(|| Error::Invalid("the meta page has no valid catalog root".into()))
 }
 
 /// Not inlined into snapshots that need none.

@@ -73,7 +73,7 @@ fn stamp(payload: &[u8]) -> u64 {
 #[test]
 fn a_page_being_read_stays_in_the_cache_unchanged() {
     const LEN: usize = 60;
-    schedules("readers, holds, the writer and a checkpoint at a small page cache", 400, || {
+    schedules("readers, pins, the writer and a checkpoint at a small page cache", 400, || {
         let disk = fresh();
         let (mut array, _) = Array::open_with(&disk, PagerOptions { cache: Some(16), ..OPTIONS }).unwrap();
         let all: Vec<_> = (0..LEN).map(|i| (i, 1)).collect();

@@ -338,7 +338,7 @@ impl View {
                 page: Some(page.into()),
                 offset: offset_of(page),
                 expected: "a page sealed with the database's key".into(),
-                found: "bytes that its seal does not fit".into(),
+                found: "bytes that fail authentication".into(),
             })));
         }
         // It was sealed with its header, so this is a page of this file; whether it is this one, the header says.

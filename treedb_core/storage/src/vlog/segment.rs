@@ -340,7 +340,7 @@ impl Segment {
         self.verify_checksum(at, header, &[text, &seal])?;
         if !keys.values.open(&header.associated_data(self.id, at), text, &seal) {
             let expected = "a value sealed with the database's key for this place";
-            return Err(Error::damaged(self.path(), at, expected, "bytes that its seal does not fit"));
+            return Err(Error::damaged(self.path(), at, expected, "bytes that fail authentication"));
         }
         Ok(text)
     }

@@ -235,7 +235,12 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
                 leaf.base() + leaf.slots() as u64 <= old.base()
             };
             if !beyond {
-                return Err(self.src.damaged(child, 16, "row ids beyond those of the leaf beside", "others"));
+                return Err(self.src.damaged(
+                    child,
+                    16,
+                    "row ids beyond those of the adjacent leaf",
+                    "others",
+                ));
             }
             return self.settle_edge(&leaf, !forward);
         }

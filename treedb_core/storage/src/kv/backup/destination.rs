@@ -26,7 +26,7 @@ impl StagedStore {
                 return Err(taken(to, &format!("{first:?} is in it")));
             }
         }
-        let mut name = to.file_name().ok_or_else(|| taken(to, "it has no name of its own"))?.to_os_string();
+        let mut name = to.file_name().ok_or_else(|| taken(to, "it has no file name"))?.to_os_string();
         name.push(".partial");
         let options = Options {
             // The copy is not logged: it is made durable as a whole.

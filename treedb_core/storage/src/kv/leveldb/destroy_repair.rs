@@ -103,7 +103,7 @@ fn put(from: &Path, to: &Path, options: &Options) -> Result<()> {
 /// The path with more at the end of its name.
 fn beside(dir: &Path, more: &str) -> Result<PathBuf> {
     let name =
-        dir.file_name().ok_or_else(|| Error::Invalid(format!("{} has no name of its own", dir.display())))?;
+        dir.file_name().ok_or_else(|| Error::Invalid(format!("{} has no file name", dir.display())))?;
     let mut name = name.to_os_string();
     name.push(more);
     Ok(dir.with_file_name(name))

@@ -332,7 +332,7 @@ impl OptimisticTxn {
         let (recent_commits, since) = (&self.inner.recent_commits, self.read.txn());
         if !recent_commits.reaches(since) {
             let table = self.writes.values().next().map_or(String::new(), |w| w.table.name().to_owned());
-            let what = "is not known to be unchanged, so much was committed since";
+            let what = "may have changed: too much was committed since this transaction began";
             return Err(Error::Conflict { table, key: Vec::new(), what });
         }
         let changed = match self.isolation {
