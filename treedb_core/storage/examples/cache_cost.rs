@@ -47,10 +47,10 @@ impl Side {
     fn round(&mut self, seed: u64) -> Result<()> {
         let mut read = self.store.begin_read()?;
         let begun = now();
-        let mut dice = seed;
+        let mut rng = seed;
         for n in 0..GETS {
-            dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            let key = ((dice >> 33) % KEYS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            rng = rng.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let key = ((rng >> 33) % KEYS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             assert!(read.get(&self.table, &key.to_be_bytes())?.is_some());
             if n % 1000 == 999 {
                 read.forget();

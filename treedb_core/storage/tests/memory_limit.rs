@@ -73,12 +73,12 @@ fn a_database_of_twenty_times_its_cache_stays_within_its_memory() {
         for thread in 0..4u64 {
             let (store, table, stop, gets, scanned) = (&store, &table, &stop, &gets, &scanned);
             scope.spawn(move || {
-                let mut dice = thread + 1;
+                let mut rng = thread + 1;
                 while !stop.load(Ordering::Relaxed) {
                     let mut read = store.snapshot().unwrap();
                     for n in 0..500 {
-                        dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                        let key = (dice >> 33) % KEYS;
+                        rng = rng.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                        let key = (rng >> 33) % KEYS;
                         let there = read.get(table, &key.to_be_bytes()).unwrap().unwrap();
                         assert!(right(key, there));
                         if n % 100 == 99 {
@@ -87,7 +87,7 @@ fn a_database_of_twenty_times_its_cache_stays_within_its_memory() {
                     }
                     gets.fetch_add(500, Ordering::Relaxed);
                     let mut cursor = read.cursor(table).unwrap();
-                    let mut on = cursor.seek(&((dice >> 33) % KEYS).to_be_bytes()).unwrap();
+                    let mut on = cursor.seek(&((rng >> 33) % KEYS).to_be_bytes()).unwrap();
                     let (mut count, mut last) = (0, 0);
                     while on && count < 20_000 && !stop.load(Ordering::Relaxed) {
                         let (key, value) = cursor.entry().unwrap().unwrap();

@@ -77,8 +77,8 @@ impl Crash {
             Crash::NamesOnly,
             Crash::FirstVersions,
         ];
-        let mut dice = SplitMix64::new(seed);
-        all.extend((0..random).map(|_| Crash::Random(dice.next_u64())));
+        let mut rng = SplitMix64::new(seed);
+        all.extend((0..random).map(|_| Crash::Random(rng.next_u64())));
         all
     }
 }

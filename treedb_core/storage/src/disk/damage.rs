@@ -59,21 +59,21 @@ pub fn flip(
         }
     }
     // Each file as often as any other, so that short ones get their share.
-    let mut dice = SplitMix64::new(random as u64);
+    let mut rng = SplitMix64::new(random as u64);
     for i in 0..random {
         let file = i % files.len();
-        flip(file, dice.below(whole[file].len()), 1 << dice.below(8));
+        flip(file, rng.below(whole[file].len()), 1 << rng.below(8));
     }
     flips
 }
 
 /// Cuts each file at `times` places, nothing at all among them, and hands the disks to `judge`.
 pub fn cut(image: &SimDisk, files: &[PathBuf], times: usize, mut judge: impl FnMut(&SimDisk, &Path, &str)) {
-    let mut dice = SplitMix64::new(times as u64);
+    let mut rng = SplitMix64::new(times as u64);
     for path in files {
         let whole = image.contents(path).unwrap();
         for i in 0..times {
-            let len = if i == 0 { 0 } else { dice.below(whole.len()) };
+            let len = if i == 0 { 0 } else { rng.below(whole.len()) };
             let disk = image.crash(Crash::Everything);
             disk.overwrite(path, whole[..len].to_vec());
             judge(&disk, path, &format!("{} cut to {len} bytes", path.display()));

@@ -242,7 +242,7 @@ impl Medium {
 
     /// What is found after a power cut now.
     pub(super) fn after(&self, crash: Crash) -> Image {
-        let mut dice = SplitMix64::new(match crash {
+        let mut rng = SplitMix64::new(match crash {
             Crash::Random(seed) => seed,
             _ => 0,
         });
@@ -250,7 +250,7 @@ impl Medium {
         for change in &self.unsynced_names {
             let reached = match crash {
                 Crash::Nothing | Crash::NamesLost => false,
-                Crash::Random(_) => dice.chance(50),
+                Crash::Random(_) => rng.chance(50),
                 _ => true,
             };
             if reached {
@@ -263,7 +263,7 @@ impl Medium {
             .into_iter()
             .map(|(path, inode)| {
                 let file = self.media.get(&inode).unwrap_or(&empty);
-                let bytes = self.file_after(inode, file, crash, &mut dice);
+                let bytes = self.file_after(inode, file, crash, &mut rng);
                 (path, bytes)
             })
             .collect();
@@ -275,7 +275,7 @@ impl Medium {
         inode: Inode,
         file: &FileMedium,
         crash: Crash,
-        dice: &mut SplitMix64,
+        rng: &mut SplitMix64,
     ) -> Arc<Vec<u8>> {
         let newest = file.lengths.last().copied();
         let last = |versions: &[Sector]| versions.len().checked_sub(1);
@@ -297,12 +297,12 @@ impl Medium {
             Crash::DataWithoutLength => file.after(None, |_, v| last(v)),
             Crash::FirstVersions => file.after(newest, |_, _| Some(0)),
             Crash::Random(_) => {
-                let length = match dice.below(file.lengths.len() + 1) {
+                let length = match rng.below(file.lengths.len() + 1) {
                     0 => None,
                     n => file.lengths.get(n - 1).copied(),
                 };
-                let odds = [0, 10, 50, 90, 100][dice.below(5)];
-                file.after(length, |_, v| dice.chance(odds).then(|| dice.below(v.len())))
+                let odds = [0, 10, 50, 90, 100][rng.below(5)];
+                file.after(length, |_, v| rng.chance(odds).then(|| rng.below(v.len())))
             }
         }
     }

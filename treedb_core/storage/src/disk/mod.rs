@@ -114,6 +114,7 @@ pub(crate) fn memory(len: u64) -> Result<Box<dyn Map>> {
 }
 
 #[cfg(test)]
+#[cfg(all(feature = "dup-tables", feature = "leveldb", feature = "optimistic"))]
 pub(crate) mod faulty;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::arena::Arena;
-use super::large_values::answer;
+use super::large_values::resolve_for_txn;
 use super::pinned_cursor::{PinnedCursor, PinnedRowCursor};
 use super::reads::{Bounds, ReadContext};
 use super::two_ended::{RangeCursor, TwoEnded};
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     /// The value it is on, for longer than the cursor; in `arena`, if the file is not mapped.
     pub(crate) fn keep_value(&self, arena: Option<&'a Arena>) -> Result<Option<&'a [u8]>> {
         let Some(cell) = self.tree.value() else { return Ok(None) };
-        answer(self.pager, self.values, cell, arena).map(Some)
+        resolve_for_txn(self.pager, self.values, cell, arena).map(Some)
     }
 
     /// Key and value it is on, for longer than the cursor; see [`Cursor::keep_value`].
@@ -229,7 +229,8 @@ impl<'a> Rows<'a> {
     fn keep(&self, end: &PinnedRowCursor<'a>, row: u64) -> Result<(u64, &'a [u8])> {
         match end.cell() {
             Some(cell) => {
-                let value = answer(self.context.pager, self.context.values, cell, self.context.arena)?;
+                let value =
+                    resolve_for_txn(self.context.pager, self.context.values, cell, self.context.arena)?;
                 Ok((row, value))
             }
             None => Ok((row, &[])),

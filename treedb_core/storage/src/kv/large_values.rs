@@ -39,7 +39,7 @@ pub(crate) fn resolve<'a>(pager: &Pager, values: &'a ValueLog, cell: Value<'a>) 
 /// The value of a cell, for as long as its transaction: borrowed from the files if they are mapped, otherwise copied to
 /// `arena`.
 #[inline]
-pub(crate) fn answer<'a>(
+pub(crate) fn resolve_for_txn<'a>(
     pager: &Pager,
     values: &'a ValueLog,
     cell: Value<'a>,

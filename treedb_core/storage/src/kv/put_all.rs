@@ -41,7 +41,7 @@ impl WriteTxn {
     /// numbers. Nothing is changed if a value is too long.
     pub fn append_rows(&mut self, table: &Table, values: &[&[u8]]) -> Result<Range<u64>> {
         table.expect(TableKind::Rows)?;
-        let first = self.find(table)?.0.next_row;
+        let first = self.find(table)?.record.next_row;
         let Some(end) = first.checked_add(values.len() as u64) else {
             return check_row(u64::MAX, 0).map(|()| first..first);
         };

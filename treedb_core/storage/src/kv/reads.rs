@@ -54,18 +54,18 @@ impl<'a> ReadContext<'a> {
     #[cold]
     fn get_copied(self, root: &TreeRoot, key: &[u8]) -> Result<Option<&'a [u8]>> {
         let _epoch = self.pager.enter_epoch();
-        self.answer(Tree::get(self.pager, root, key)?)
+        self.resolve_for_txn(Tree::get(self.pager, root, key)?)
     }
 
     /// [`Reads::row`], of a file that is not mapped.
     #[cold]
     fn row_copied(self, root: &TreeRoot, row: u64) -> Result<Option<&'a [u8]>> {
         let _epoch = self.pager.enter_epoch();
-        self.answer(RowTree::get(self.pager, root, row)?)
+        self.resolve_for_txn(RowTree::get(self.pager, root, row)?)
     }
 
-    fn answer(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
-        cell.map(|cell| large_values::answer(self.pager, self.values, cell, self.arena)).transpose()
+    fn resolve_for_txn(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
+        cell.map(|cell| large_values::resolve_for_txn(self.pager, self.values, cell, self.arena)).transpose()
     }
 
     /// Passes `visit` the value of a cell, which is read within an epoch; false if there is none.
@@ -80,20 +80,22 @@ impl<'a> ReadContext<'a> {
     }
 }
 
-/// A table's catalog record. Not part of the API.
+/// A table as a transaction sees it. Not part of the API.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub struct Found(pub(crate) Record);
+pub struct TableState {
+    pub(crate) record: Record,
+}
 
-impl Found {
-    /// Whether this and `other`, found by two transactions of which one is a snapshot that is still held, are of a table
-    /// with the same content. They may not be, and the content be the same.
-    pub fn is_same(&self, other: &Found) -> bool {
-        self.0 == other.0
+impl TableState {
+    /// Whether this and `other`, found by two transactions of which one is a snapshot that is still open, are of a table
+    /// with the same content. False does not mean that the content differs.
+    pub fn is_same(&self, other: &TableState) -> bool {
+        self.record == other.record
     }
 
     pub(crate) fn rows(&self) -> RowRoot {
-        RowRoot { tree: self.0.root, next: self.0.next_row }
+        RowRoot { tree: self.record.root, next: self.record.next_row }
     }
 }
 
@@ -110,12 +112,12 @@ pub trait Reads {
     #[doc(hidden)]
     fn catalog(&self) -> Result<TreeRoot>;
     #[doc(hidden)]
-    fn find(&self, table: &Table) -> Result<Found>;
+    fn find(&self, table: &Table) -> Result<TableState>;
     /// The root that [`Reads::find`] returns, where nothing else of the record is needed.
     #[doc(hidden)]
     #[inline]
     fn root(&self, table: &Table) -> Result<TreeRoot> {
-        Ok(self.find(table)?.0.root)
+        Ok(self.find(table)?.record.root)
     }
 
     /// An unnamed temporary file, for data that does not fit in memory; `None` where none is available.
@@ -160,7 +162,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let context = self.context();
         let _epoch = context.pager.enter_epoch();
-        context.lend(Tree::get(context.pager, &found.0.root, key)?, visit)
+        context.lend(Tree::get(context.pager, &found.record.root, key)?, visit)
     }
 
     /// Calls `visit` with row `row`, as [`Reads::visit`] does.
@@ -169,7 +171,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let context = self.context();
         let _epoch = context.pager.enter_epoch();
-        context.lend(RowTree::get(context.pager, &found.0.root, row)?, visit)
+        context.lend(RowTree::get(context.pager, &found.record.root, row)?, visit)
     }
 
     /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than single reads: adjacent keys in
@@ -180,9 +182,10 @@ pub trait Reads {
         let context = self.context();
         let mut values = Vec::with_capacity(keys.len());
         let _epoch = context.pager.enter_epoch();
-        Tree::get_many(context.pager, &found.0.root, keys, &mut |_, cell| {
-            let value =
-                cell.map(|cell| large_values::answer(context.pager, context.values, cell, context.arena));
+        Tree::get_many(context.pager, &found.record.root, keys, &mut |_, cell| {
+            let value = cell.map(|cell| {
+                large_values::resolve_for_txn(context.pager, context.values, cell, context.arena)
+            });
             values.push(value.transpose()?);
             Ok(())
         })?;
@@ -208,7 +211,7 @@ pub trait Reads {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let context = self.context();
-        Ok(Cursor::new(context.pager, context.values, &found.0.root))
+        Ok(Cursor::new(context.pager, context.values, &found.record.root))
     }
 
     /// Keys and values within `bounds`, from both ends.
@@ -216,7 +219,7 @@ pub trait Reads {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let context = self.context();
-        Ok(Range::new(context, &found.0.root, bounds))
+        Ok(Range::new(context, &found.record.root, bounds))
     }
 
     /// Keys that begin with `prefix`, and their values, from both ends. The empty prefix is that of all keys.
@@ -251,7 +254,7 @@ pub trait Reads {
 
     /// Number of entries: of keys, of rows, of pairs in a dup table.
     fn len(&self, table: &Table) -> Result<u64> {
-        Ok(self.find(table)?.0.entries())
+        Ok(self.find(table)?.record.entries())
     }
 
     /// About how many keys are within `bounds`, from the descents to its two ends: exact within one page, otherwise assuming
@@ -312,7 +315,7 @@ pub trait Reads {
     fn pairs(&self, table: &Table, bounds: Bounds<'_>) -> Result<Pairs<'_>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Ok(Pairs::new(self.context().pager, &found.0.root, bounds))
+        Ok(Pairs::new(self.context().pager, &found.record.root, bounds))
     }
 
     /// A cursor over the pairs of a dup table, not yet on any.
@@ -320,7 +323,7 @@ pub trait Reads {
     fn dup_cursor(&self, table: &Table) -> Result<DupCursor<'_>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Ok(DupCursor::new(self.context().pager, &found.0.root))
+        Ok(DupCursor::new(self.context().pager, &found.record.root))
     }
 
     #[cfg(feature = "dup-tables")]
@@ -330,7 +333,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let context = self.context();
         let _epoch = context.pager.enter_epoch();
-        let Some(cell) = Tree::get(context.pager, &found.0.root, key)? else { return Ok(None) };
+        let Some(cell) = Tree::get(context.pager, &found.record.root, key)? else { return Ok(None) };
         let bytes = context.arena.map_or(cell.bytes, |arena| arena.keep(cell.bytes));
         KeyValues::open(context.pager, Value { bytes, ..cell }).map(Some)
     }
@@ -341,7 +344,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let pager = self.context().pager;
         let _epoch = pager.enter_epoch();
-        TableStats::of(pager, table, &found.0)
+        TableStats::of(pager, table, &found.record)
     }
 
     /// Statistics of all tables, by name.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::Arena;
 use super::catalog::Table;
-use super::reads::{Found, ReadContext, Reads};
+use super::reads::{ReadContext, Reads, TableState};
 use super::record_cache;
 use super::store::Inner;
 use crate::btree::TreeRoot;
@@ -41,8 +41,9 @@ impl Pinned {
     }
 
     #[inline]
-    fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
-        record_cache::record(&inner.pager, self.pin.txn(), table, || self.catalog()).map(Found)
+    fn find(&self, inner: &Inner, table: &Table) -> Result<TableState> {
+        record_cache::record(&inner.pager, self.pin.txn(), table, || self.catalog())
+            .map(|record| TableState { record })
     }
 
     #[inline(always)]
@@ -107,7 +108,7 @@ impl Reads for ReadTxn {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
+    fn find(&self, table: &Table) -> Result<TableState> {
         self.pinned.find(&self.inner, table)
     }
 
@@ -158,8 +159,9 @@ impl Reads for SharedReadTxn {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
-        record_cache::record(&self.inner.pager, self.txn, table, || self.catalog()).map(Found)
+    fn find(&self, table: &Table) -> Result<TableState> {
+        record_cache::record(&self.inner.pager, self.txn, table, || self.catalog())
+            .map(|record| TableState { record })
     }
 }
 
@@ -205,7 +207,7 @@ impl Reads for Snapshot<'_> {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
+    fn find(&self, table: &Table) -> Result<TableState> {
         self.pinned.find(self.inner, table)
     }
 

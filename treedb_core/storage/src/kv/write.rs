@@ -9,7 +9,7 @@ use super::command::{Command, Commands, FORMAT};
 use super::dup;
 use super::edit::{Edit, Outcome, Writer, check_limits, check_row};
 use super::options::Durability;
-use super::reads::{Bounds, Found, ReadContext, Reads};
+use super::reads::{Bounds, ReadContext, Reads, TableState};
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::wal;
@@ -287,7 +287,7 @@ impl WriteTxn {
     /// reused.
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
-        let row = self.find(table)?.0.next_row;
+        let row = self.find(table)?.record.next_row;
         check_row(row, value.len())?;
         self.run_on(table, &Command::PutRow { table: table.id, row, value })?;
         Ok(row)
@@ -459,8 +459,11 @@ impl Reads for WriteTxn {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
+    fn find(&self, table: &Table) -> Result<TableState> {
         let Some(writer) = &self.writer else { return Err(Self::ended()) };
-        writer.record(&self.inner.pager, table.id)?.map(Found).ok_or_else(|| table.gone())
+        writer
+            .record(&self.inner.pager, table.id)?
+            .map(|record| TableState { record })
+            .ok_or_else(|| table.gone())
     }
 }

@@ -41,7 +41,7 @@ impl WriteTxn {
     /// is gone.
     pub fn write_cursor(&mut self, table: &Table) -> Result<WriteCursor<'_>> {
         table.expect(TableKind::Ordered)?;
-        let root = self.find(table)?.0.root;
+        let root = self.find(table)?.record.root;
         let change = self.change()?;
         let tree = Cursor::new(&change.inner.pager, &change.inner.values, &root);
         Ok(WriteCursor { change, table: table.clone(), tree, stale: false, at: At::Tree, key: Vec::new() })

@@ -62,39 +62,37 @@ enum Change {
 
 /// What transaction `n` does, and how durable it is.
 fn transaction(n: u64) -> (Vec<Change>, Durability) {
-    let mut dice = SplitMix64::new(n);
-    let how =
-        [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][dice.below(4)];
-    let count = 1 + dice.below(8);
-    let changes = (0..count).map(|_| change(n, &mut dice)).collect();
+    let mut rng = SplitMix64::new(n);
+    let how = [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
+    let count = 1 + rng.below(8);
+    let changes = (0..count).map(|_| change(n, &mut rng)).collect();
     (changes, how)
 }
 
-fn change(n: u64, dice: &mut SplitMix64) -> Change {
-    let key = |dice: &mut SplitMix64| format!("key {:04}", dice.below(1500)).into_bytes();
-    let value = |dice: &mut SplitMix64, len: usize| {
-        (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect()
-    };
-    match dice.below(40) {
+fn change(n: u64, rng: &mut SplitMix64) -> Change {
+    let key = |rng: &mut SplitMix64| format!("key {:04}", rng.below(1500)).into_bytes();
+    let value =
+        |rng: &mut SplitMix64, len: usize| (0..len).map(|i| (n as usize + i + rng.below(2)) as u8).collect();
+    match rng.below(40) {
         0..24 => {
-            let len = dice.below(400);
-            Change::Put { key: key(dice), value: value(dice, len) }
+            let len = rng.below(400);
+            Change::Put { key: key(rng), value: value(rng, len) }
         }
         24..27 => {
-            let len = 1200 + dice.below(30_000);
-            Change::Put { key: key(dice), value: value(dice, len) }
+            let len = 1200 + rng.below(30_000);
+            Change::Put { key: key(rng), value: value(rng, len) }
         }
-        27..34 => Change::Delete { key: key(dice) },
+        27..34 => Change::Delete { key: key(rng) },
         34 => {
-            let from = dice.below(1500);
-            let to = from + dice.below(60);
+            let from = rng.below(1500);
+            let to = from + rng.below(60);
             Change::DeleteRange {
                 from: format!("key {from:04}").into_bytes(),
                 to: format!("key {to:04}").into_bytes(),
             }
         }
-        35 => Change::Renew { value: value(dice, 700) },
-        _ => Change::Undone { key: key(dice) },
+        35 => Change::Renew { value: value(rng, 700) },
+        _ => Change::Undone { key: key(rng) },
     }
 }
 
@@ -319,13 +317,13 @@ fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("store");
     let (mut promises, mut model) = (Promises::default(), Model::default());
-    let mut dice = SplitMix64::new(u64::from(std::process::id()));
+    let mut rng = SplitMix64::new(u64::from(std::process::id()));
     let started = Instant::now();
     let mut compared = 0;
     for n in 0..rounds {
-        round(&dir, Duration::from_millis(1 + dice.below(150) as u64), &mut promises);
+        round(&dir, Duration::from_millis(1 + rng.below(150) as u64), &mut promises);
         // In the others the next child is the one who recovers, and is killed at that as well.
-        if n + 1 == rounds || dice.chance(50) {
+        if n + 1 == rounds || rng.chance(50) {
             compare(&dir, &mut promises, &mut model).unwrap();
             compared += 1;
         }

@@ -99,7 +99,7 @@ impl<'r> SnapshotCopy<'r> {
             last = row;
         }
         // Numbers of removed rows are not reused in the copy either.
-        let next = self.read.find(table)?.0.next_row;
+        let next = self.read.find(table)?.record.next_row;
         if let Some(highest) = next.checked_sub(1).filter(|&highest| highest > last) {
             emit(&Command::PutRow { table: table.id, row: highest, value: &[] })?;
             emit(&Command::DeleteRow { table: table.id, row: highest })?;

@@ -39,7 +39,7 @@ impl<'d> DbIterator<'d> {
                 (snapshot.find(&db.table)?, Pin::Own { _snapshot: snapshot })
             }
         };
-        let cursor = Cursor::new(&inner.pager, &inner.values, &found.0.root);
+        let cursor = Cursor::new(&inner.pager, &inner.values, &found.record.root);
         Ok(DbIterator { cursor, _pin: pin, key: Vec::new(), valid: false, status: Ok(()) })
     }
 

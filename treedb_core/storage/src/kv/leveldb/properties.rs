@@ -57,7 +57,7 @@ impl Db {
     /// descents to the two ends, not counted; large values are assumed to be distributed evenly.
     pub fn approximate_sizes(&self, ranges: &[(&[u8], &[u8])]) -> Result<Vec<u64>> {
         let read = self.store.snapshot()?;
-        let (root, table) = (read.find(&self.table)?.0.root, read.table_stats(&self.table)?);
+        let (root, table) = (read.find(&self.table)?.record.root, read.table_stats(&self.table)?);
         let large = if table.large_values > 0 { self.store.stats().values.live } else { 0 };
         let whole = (table.pages() * PAGE_SIZE as u64 + large) as f64;
         let pager = read.context().pager;

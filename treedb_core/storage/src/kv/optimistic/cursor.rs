@@ -9,7 +9,7 @@ use super::read_set::{ReadSet, Span};
 use crate::Result;
 use crate::btree::RowCursor;
 use crate::kv::cursor::Cursor;
-use crate::kv::large_values::answer;
+use crate::kv::large_values::resolve_for_txn;
 use crate::kv::pinned_cursor::PinnedRowCursor;
 use crate::kv::reads::{Bounds, ReadContext, is_above, is_below};
 use crate::kv::two_ended::{item, owned, slice};
@@ -84,7 +84,7 @@ impl<'t> Base<'t> {
             Base::Keys { cursor, context } => cursor.keep_value(context.arena),
             Base::Rows { cursor, context, .. } => cursor
                 .cell()
-                .map(|cell| answer(context.pager, context.values, cell, context.arena))
+                .map(|cell| resolve_for_txn(context.pager, context.values, cell, context.arena))
                 .transpose(),
         }
     }
@@ -92,8 +92,8 @@ impl<'t> Base<'t> {
 
 /// Where a cursor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Fresh,
+enum Position {
+    Start,
     Before,
     On,
     After,
@@ -108,7 +108,7 @@ pub struct OptimisticCursor<'t> {
     /// The span read since it last jumped.
     span: usize,
     table: u32,
-    place: Place,
+    position: Position,
     at: Vec<u8>,
     /// The value, if it is one of the transaction's own.
     own: Option<&'t [u8]>,
@@ -130,7 +130,7 @@ impl<'t> OptimisticCursor<'t> {
             reads,
             span: usize::MAX,
             table,
-            place: Place::Fresh,
+            position: Position::Start,
             at: Vec::new(),
             own: None,
             forward: true,
@@ -147,7 +147,7 @@ impl<'t> OptimisticCursor<'t> {
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
         let there = self.seek(key)? && self.at == key;
         if !there {
-            self.place = Place::Fresh;
+            self.position = Position::Start;
         }
         Ok(there)
     }
@@ -170,31 +170,31 @@ impl<'t> OptimisticCursor<'t> {
     /// Goes to the next key; false after the last.
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
-        match self.place {
-            Place::After => Ok(false),
-            Place::On => self.step(true),
-            Place::Fresh | Place::Before => self.first(),
+        match self.position {
+            Position::After => Ok(false),
+            Position::On => self.step(true),
+            Position::Start | Position::Before => self.first(),
         }
     }
 
     /// Goes to the previous key; false before the first.
     pub fn prev(&mut self) -> Result<bool> {
-        match self.place {
-            Place::Before => Ok(false),
-            Place::On => self.step(false),
-            Place::Fresh | Place::After => self.last(),
+        match self.position {
+            Position::Before => Ok(false),
+            Position::On => self.step(false),
+            Position::Start | Position::After => self.last(),
         }
     }
 
     /// The key it is on. Of a table of rows, the number's eight bytes, big-endian.
     pub fn key(&self) -> Option<&[u8]> {
-        (self.place == Place::On).then_some(self.at.as_slice())
+        (self.position == Position::On).then_some(self.at.as_slice())
     }
 
     /// The value it is on.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
         match self.own {
-            _ if self.place != Place::On => Ok(None),
+            _ if self.position != Position::On => Ok(None),
             Some(own) => Ok(Some(own)),
             None => self.base.value(),
         }
@@ -202,7 +202,7 @@ impl<'t> OptimisticCursor<'t> {
 
     /// Goes to the nearest entry within `from` that way.
     fn jump(&mut self, from: Bound<&[u8]>, forward: bool) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         self.base_on = match from {
             Bound::Unbounded => self.base.edge(forward)?,
             Bound::Included(key) => self.base.seek(key, forward)?,
@@ -251,13 +251,13 @@ impl<'t> OptimisticCursor<'t> {
 
     /// Moves to whichever is nearer: the snapshot's entry that the base is on, or the transaction's own beyond `from`.
     fn settle(&mut self, mut from: Bound<Vec<u8>>) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         loop {
             let own = self.own_beyond(&from);
             let base = if self.base_on { self.base.key()? } else { None };
             let order = match (base, own) {
                 (None, None) => {
-                    self.place = if self.forward { Place::After } else { Place::Before };
+                    self.position = if self.forward { Position::After } else { Position::Before };
                     self.widen();
                     return Ok(false);
                 }
@@ -285,7 +285,7 @@ impl<'t> OptimisticCursor<'t> {
                     continue;
                 }
             }
-            self.place = Place::On;
+            self.position = Position::On;
             self.widen();
             return Ok(true);
         }

@@ -266,7 +266,7 @@ impl OptimisticTxn {
     /// number to another row by the time of the commit: that is a conflict.
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
-        let next = Snapshot::new(&self.inner)?.find(table)?.0.next_row;
+        let next = Snapshot::new(&self.inner)?.find(table)?.record.next_row;
         let row = self.inner.recent_commits.row(table.id, next);
         if let Some(reads) = self.reading(table) {
             reads.borrow_mut().key(table.id, &row.to_be_bytes());

@@ -16,7 +16,7 @@ fn sample(disk: &SimDisk) -> Store {
 
 fn filled(disk: &SimDisk, entries: u32) -> Store {
     let store = open(disk).unwrap();
-    let mut dice = SplitMix64::new(1);
+    let mut rng = SplitMix64::new(1);
     let mut txn = store.begin_write().unwrap();
     let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();
@@ -29,9 +29,9 @@ fn filled(disk: &SimDisk, entries: u32) -> Store {
     txn.create_table("gone", TableKind::Ordered).unwrap();
     txn.drop_table("gone").unwrap();
     for n in 0..entries {
-        let len = if n.is_multiple_of(100) { 2000 + dice.below(300_000) } else { dice.below(200) };
+        let len = if n.is_multiple_of(100) { 2000 + rng.below(300_000) } else { rng.below(200) };
         txn.put(&keys, format!("key {n:05}").as_bytes(), &vec![n as u8; len]).unwrap();
-        txn.append_row(&rows, &vec![n as u8; dice.below(1500)]).unwrap();
+        txn.append_row(&rows, &vec![n as u8; rng.below(1500)]).unwrap();
     }
     txn.put(&keys, b"", b"the empty key").unwrap();
     let entries = u64::from(entries);

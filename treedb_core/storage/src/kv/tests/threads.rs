@@ -25,10 +25,10 @@ fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
         for (thread, acked) in (0..THREADS).zip(&acked) {
             let store = &store;
             scope.spawn(move || {
-                let mut dice = SplitMix64::new(seed << 8 | u64::from(thread));
+                let mut rng = SplitMix64::new(seed << 8 | u64::from(thread));
                 for n in 0..EACH {
-                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
-                    let barrier = how != Durability::Durable && dice.chance(10);
+                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][rng.below(3)];
+                    let barrier = how != Durability::Durable && rng.chance(10);
                     let one = || -> crate::Result<()> {
                         let mut txn = store.begin_write()?;
                         let table = txn.open_table("t", TableKind::Ordered)?;

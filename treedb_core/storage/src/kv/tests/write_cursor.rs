@@ -52,16 +52,16 @@ impl Model {
     }
 }
 
-fn key(dice: &mut SplitMix64) -> Vec<u8> {
-    let n = dice.below(400);
+fn key(rng: &mut SplitMix64) -> Vec<u8> {
+    let n = rng.below(400);
     if n.is_multiple_of(7) { vec![n as u8; n % 300] } else { format!("key {n:05}").into_bytes() }
 }
 
 /// One move or change, of the cursor and of the model.
-fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut SplitMix64) -> Place {
-    let key = key(dice);
-    let value = vec![dice.below(256) as u8; if dice.chance(5) { 3000 } else { dice.below(90) }];
-    let (moved, to) = match dice.below(14) {
+fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, rng: &mut SplitMix64) -> Place {
+    let key = key(rng);
+    let value = vec![rng.below(256) as u8; if rng.chance(5) { 3000 } else { rng.below(90) }];
+    let (moved, to) = match rng.below(14) {
         0 => (cursor.seek(&key), model.at_or_after(&key, true).map_or(Place::After, Place::On)),
         1 => (cursor.seek_back(&key), model.at_or_before(&key, true).map_or(Place::Before, Place::On)),
         2 => {
@@ -102,7 +102,7 @@ fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &m
 #[test]
 fn a_write_cursor_keeps_its_position() {
     for seed in 0..4 {
-        let mut dice = SplitMix64::new(seed);
+        let mut rng = SplitMix64::new(seed);
         let store = open(&SimDisk::new()).unwrap();
         let mut model = Model::default();
         for _ in 0..12 {
@@ -111,8 +111,8 @@ fn a_write_cursor_keeps_its_position() {
             let mut cursor = txn.write_cursor(&table).unwrap();
             let mut place = Place::Fresh;
             for _ in 0..400 {
-                place = step(&mut cursor, &mut model, &place, &mut dice);
-                if dice.chance(50) {
+                place = step(&mut cursor, &mut model, &place, &mut rng);
+                if rng.chance(50) {
                     let want = match &place {
                         Place::On(key) => Some((key.as_slice(), model.map[key].as_slice())),
                         _ => None,

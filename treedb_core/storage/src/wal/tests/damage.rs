@@ -189,9 +189,9 @@ fn a_log_of_another_version_is_refused_by_name() {
 fn noise_after_the_end_is_not_a_frame() {
     let sample = Sample::new(false);
     let last = sample.files.keys().next_back().unwrap().clone();
-    let mut dice = crate::disk::crash::SplitMix64::new(3);
+    let mut rng = crate::disk::crash::SplitMix64::new(3);
     for _ in 0..200 {
-        let noise: Vec<u8> = (0..1024).map(|_| dice.next_u64() as u8).collect();
+        let noise: Vec<u8> = (0..1024).map(|_| rng.next_u64() as u8).collect();
         let disk = sample.disk(|files| {
             let bytes = files.get_mut(&last).unwrap();
             let end = bytes.iter().rposition(|b| *b != 0).map_or(512, |p| (p + 1).next_multiple_of(8));

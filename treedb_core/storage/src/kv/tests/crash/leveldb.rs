@@ -26,14 +26,14 @@ impl Run {
             self.ended(store, commit, visible, &made, Vec::new());
             made?;
         }
-        if self.dice.chance(6) {
+        if self.rng.chance(6) {
             return self.compact(store);
         }
         let db = Db::of(store.clone())?;
         let (mut batch, mut ops) = (WriteBatch::new(), Vec::new());
-        for _ in 0..1 + self.dice.below(self.profile.ops) {
+        for _ in 0..1 + self.rng.below(self.profile.ops) {
             let (table, key, value) = (TABLE.to_owned(), self.key(), self.value());
-            if self.dice.chance(self.profile.delete) {
+            if self.rng.chance(self.profile.delete) {
                 batch.delete(&key);
                 ops.push(Op::Remove { table, key });
             } else {
@@ -41,7 +41,7 @@ impl Run {
                 ops.push(Op::Set { table, key, value });
             }
         }
-        let sync = self.dice.chance(self.profile.durable);
+        let sync = self.rng.chance(self.profile.durable);
         let how = if sync { Durability::Durable } else { Durability::Relaxed };
         let (begun, visible) = (self.disk.boundaries(), store.stats().txn);
         let written = db.write(WriteOptions { sync }, &batch);
@@ -127,7 +127,7 @@ fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed()
     let repaired = entries(&Db::open(dir(), options_on(&disk)).unwrap());
     assert!(repaired.len() < whole.len() && repaired.len() > 100, "{}", repaired.len());
     let (mut replay, mut images, mut halves) = (disk.replay(), 0, 0);
-    let mut dice = SplitMix64::new(1);
+    let mut rng = SplitMix64::new(1);
     while let Some(point) = replay.next_point() {
         for crash in some(point) {
             let what = format!("power cut after {point} calls, {crash:?}");
@@ -137,7 +137,7 @@ fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed()
             };
             let half = state("damaged") && state("repaired");
             // The middle is the interesting part; of the copying, which is long, some.
-            if !half && !state("damaged") && !dice.chance(20) {
+            if !half && !state("damaged") && !rng.chance(20) {
                 continue;
             }
             images += 1;
