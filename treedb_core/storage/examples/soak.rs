@@ -1,13 +1,13 @@
-//! A store under a mixed load for a long time: does anything leak, grow or go wrong?
+//! A soak test: a store under a mixed load for a long time, to find leaks, growth and errors.
 //!
 //! `cargo run --release -p treedb_storage --example soak -- [SECONDS] [SEED]`, or `make soak`
 //!
-//! Phase after phase, some seconds each, a store in a temporary directory is opened (mapped and with a small cache in
-//! turn) and worked on: one thread changes random keys, rows, pairs and large values in transactions of all sizes and
-//! durabilities, with savepoints, ranges, checkpoints and compactions, and keeps a model of it in maps; two threads hold
-//! snapshots, up to a second each, and look whether what they see stays. Each phase ends at rest: everything is compared
-//! with the model, [`Store::check`] reads every page, and the sizes are held against their bounds. It ends with an error
-//! at the first thing that is not right.
+//! In phases of some seconds each, a store in a temporary directory is opened (mapped and with a small cache in turn) and
+//! used: one thread changes random keys, rows, pairs and large values in transactions of all sizes and durabilities, with
+//! savepoints, ranges, checkpoints and compactions, and keeps a model of it in maps; two threads hold snapshots, for up to
+//! a second each, and check that these do not change. At the end of each phase everything is compared with the model,
+//! [`Store::check`] reads every page, and sizes are checked against their bounds. It ends with an error at the first
+//! violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! A database many times its cache: memory stays bounded, answers stay right. Alone in its process, whose memory it
-//! looks at.
+//! A database many times the size of its cache: memory use stays bounded and results stay correct. It is alone in its
+//! process, whose memory it measures.
 
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! Orders in which readers and the writer may take their steps on the slots and at the page cache.
+//! Thread schedules of readers and the writer over the reader table and the page cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,10 +1,10 @@
-//! A process that writes is killed with SIGKILL at random moments, over and over: whatever it was told is durable or
-//! relaxed is there, and of the other commits only the newest are missing.
+//! A writing process is killed with SIGKILL at random moments, again and again: every commit that was acknowledged as
+//! durable or relaxed must be there, and of the others only the newest may be missing.
 //!
-//! The child is this very program. It commits transaction after transaction, of all durabilities, with savepoints,
-//! deleted ranges, large values, tables that come and go and checkpoints beside; a second thread of it commits durable
-//! ones of its own. What is in transaction `n` follows from `n`, so the parent knows what each state must look like.
-//! `TREEDB_KILL_ROUNDS=N` kills so often.
+//! The child is this very program. It commits transaction after transaction, of all durabilities, with savepoints, range
+//! deletes, large values, tables that are created and dropped, and concurrent checkpoints; a second thread commits durable
+//! transactions of its own. The content of transaction `n` follows from `n`, so the parent knows each valid state.
+//! `TREEDB_KILL_ROUNDS=N` sets the number of rounds.
 
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

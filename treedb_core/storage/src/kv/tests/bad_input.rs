@@ -1,4 +1,4 @@
-//! What a user may hand in or do to a directory: each a typed error whose text says what to do, or no error at all.
+//! Invalid arguments, and directories that users have changed: each a typed error whose message says what to do, or no error.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};

@@ -1,4 +1,4 @@
-//! Each promise of the interface once.
+//! The interface's guarantees, one test each.
 
 use std::ops::Bound;
 

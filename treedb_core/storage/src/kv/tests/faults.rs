@@ -1,4 +1,4 @@
-//! Disks that are full or fail: what is refused, what goes on, and what is there afterwards.
+//! Full and failing disks: what is refused, what still works, and what is stored afterwards.
 
 use std::process::Command;
 

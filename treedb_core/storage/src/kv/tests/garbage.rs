@@ -1,4 +1,4 @@
-//! The value log never stays more than half dead.
+//! At least half of the value log is live after a checkpoint.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! LevelDB's interface: what it promises, as claims.
+//! LevelDB's interface and its semantics.
 
 use super::TempDir;
 use crate::Error;

@@ -1,4 +1,4 @@
-//! Optimistic transactions: what they see, what they conflict with, and that they are as if run one by one.
+//! Optimistic transactions: what they see, what they conflict with, and that they are serializable.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Reading: statistics of tables, who reads, prefixes at the ends of the key space.
+//! Reading: statistics of tables, the list of readers, prefixes at the ends of the key space.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Savepoints: what is undone, what stays, and what they cost.
+//! Savepoints: what is undone, what is kept, and what they cost.
 
 use super::*;
 use crate::Error;

@@ -1,4 +1,4 @@
-//! Orders in which writers, readers and checkpoints may take their steps.
+//! Thread schedules of writers, readers and checkpoints.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Commits of every durability by several threads, with checkpoints beside them, and the power going meanwhile.
+//! Commits of every durability by several threads, with concurrent checkpoints and power cuts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! The cursor that writes, against a map and a place in it.
+//! The write cursor against a map and a position in it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! What the value log does when power stays on, and what it says about damage.
+//! The value log without power cuts, and the errors it returns for damage.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! What a log does when nothing fails.
+//! The log without failures.
 
 use super::*;
 use crate::Error;

@@ -1,4 +1,4 @@
-//! What a log that was closed in order is opened by.
+//! Opening a log after a clean shutdown.
 
 use super::*;
 use crate::Error;

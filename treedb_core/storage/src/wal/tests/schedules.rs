@@ -1,4 +1,4 @@
-//! Orders in which the threads of a commit group may take their steps.
+//! Thread schedules of a commit group.
 
 use super::*;
 use crate::disk::SimDisk;

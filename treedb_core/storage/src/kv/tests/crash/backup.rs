@@ -1,4 +1,4 @@
-//! A copy made in the middle of a workload: whatever the power cut leaves of it is whole, or is not there.
+//! A copy made in the middle of a workload: after a power cut it is complete or absent.
 
 use super::super::*;
 use super::model::dump;

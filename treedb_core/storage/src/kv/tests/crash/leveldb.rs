@@ -1,4 +1,4 @@
-//! Steps through LevelDB's interface, and what a power cut leaves of a destruction and of a repair.
+//! Power cuts with LevelDB's interface, and during destroy and repair.
 
 use std::collections::BTreeMap;
 

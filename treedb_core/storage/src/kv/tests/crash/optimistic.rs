@@ -1,4 +1,4 @@
-//! Optimistic transactions beside each other.
+//! Power cuts with concurrent optimistic transactions.
 
 use super::super::*;
 use super::model::Op;

@@ -1,4 +1,4 @@
-//! A random workload, and what it knows about itself.
+//! A random workload, and the states it must leave.
 
 use std::collections::HashMap;
 use std::ops::Bound;

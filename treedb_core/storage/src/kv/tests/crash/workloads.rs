@@ -1,4 +1,4 @@
-//! Workloads whose power is cut everywhere.
+//! Workloads whose power is cut at every boundary.
 
 use super::super::{Mode, in_mode};
 use super::cut_everywhere;
