@@ -40,7 +40,7 @@ pub enum Error {
         /// The failure that poisoned the database.
         reason: String,
     },
-    /// The disk is full: the write was not done; reads go on.
+    /// The disk is full: nothing was written; reads still work.
     #[error("no room left on the disk for {}: free some space and try again", path.display())]
     DiskFull {
         /// The file that could not grow.
@@ -113,15 +113,15 @@ pub enum Error {
         /// How it differs from what was asked.
         what: String,
     },
-    /// An optimistic transaction cannot commit: another was first.
+    /// An optimistic transaction cannot commit: another one committed a conflicting change first.
     #[error("key {:?} of table {table:?} {what}: run the transaction again", key.escape_ascii().to_string())]
     Conflict {
         /// The table's name.
         table: String,
-        /// The key in it that both need, or a row's number in eight bytes, big-endian. Where many keys were removed at
-        /// once, the first place of those; empty if it is not known.
+        /// The key in it that both need, or a row's number in eight bytes, big-endian. If a range was removed,
+        /// the start of that; empty if it is not known.
         key: Vec<u8>,
-        /// What became of it.
+        /// What happened to it.
         what: &'static str,
     },
     /// The request cannot be carried out as given.
@@ -129,7 +129,7 @@ pub enum Error {
     Invalid(String),
 }
 
-/// What to do about a refusal that has to do with the place and not with the device: after the system's words.
+/// What to do about an error that concerns the path, not the device; appended to the system's message.
 fn advice(source: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match source.kind() {
@@ -149,7 +149,7 @@ fn advice(source: &std::io::Error) -> &'static str {
     }
 }
 
-/// Where bytes were damaged, and how that was seen.
+/// Where bytes are damaged, and how that was detected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is damaged at byte {offset}{}: expected {expected}, found {found}; restore it from a backup",
     file.display(), page.map(|p| format!(" (page {p})")).unwrap_or_default())]

@@ -1,7 +1,7 @@
-//! What a page cache and encryption cost beside the map: gets and cursor steps, interleaved in one process, in thread
-//! CPU time. `cargo run --release -p treedb_storage --example cache_cost`
+//! The cost of a page cache and of encryption compared with the map: gets and cursor steps, interleaved in one process, in
+//! thread CPU time. `cargo run --release -p treedb_storage --example cache_cost`
 //!
-//! `all` has everything in its cache, `1/20` a twentieth: nearly every get reads a page from the system's own cache.
+//! `all` has everything in its cache, `1/20` a twentieth: nearly every get reads a page from the system's page cache.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
-//! What large values cost, in time as it passes and in the processor's of the thread that works.
+//! The cost of large values, in elapsed time and in CPU time of the working thread.
 //!
 //! `cargo run --release -p treedb_storage --example large_values -- [KEYS] [BYTES]`
 //!
-//! Puts KEYS values of so many bytes in no order, 1,000 to a commit, updates them, updates one to a commit, scans them
+//! Puts KEYS values of BYTES bytes in random order, 1,000 to a commit, updates them, updates one to a commit, scans them
 //! and gets them. The directory is a temporary one, commits are relaxed.
 
 use std::time::{Duration, Instant};

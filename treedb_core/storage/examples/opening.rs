@@ -1,10 +1,10 @@
-//! How long a store takes to open, after it was closed and after its process died.
+//! How long a store takes to open after a clean shutdown, and after its process was killed.
 //!
 //! `cargo run --release -p treedb_storage --example opening -- [KEYS] [COMMANDS] [PAGES MIB]`
 //!
-//! Opens a store of KEYS keys that was closed, half of whose pages are free, in files of at least so many MiB; then a
-//! copy of its files as they were when COMMANDS puts and deletes, ten to a transaction, were in the log and in no
-//! checkpoint. The directory is a temporary one.
+//! Opens a store of KEYS keys that was closed, half of whose pages are free, in files of at least PAGES MIB; then a copy of
+//! its files taken when COMMANDS puts and deletes, ten to a transaction, were in the log but in no checkpoint. The
+//! directory is a temporary one.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
-//! A store under a mixed load for a long time: does anything leak, grow or go wrong?
+//! A soak test: a store under a mixed load for a long time, to find leaks, growth and errors.
 //!
 //! `cargo run --release -p treedb_storage --example soak -- [SECONDS] [SEED]`, or `make soak`
 //!
-//! Phase after phase, some seconds each, a store in a temporary directory is opened (mapped and with a small cache in
-//! turn) and worked on: one thread changes random keys, rows, pairs and large values in transactions of all sizes and
-//! durabilities, with savepoints, ranges, checkpoints and compactions, and keeps a model of it in maps; two threads hold
-//! snapshots, up to a second each, and look whether what they see stays. Each phase ends at rest: everything is compared
-//! with the model, [`Store::check`] reads every page, and the sizes are held against their bounds. It ends with an error
-//! at the first thing that is not right.
+//! In phases of some seconds each, a store in a temporary directory is opened (mapped and with a small cache in turn) and
+//! used: one thread changes random keys, rows, pairs and large values in transactions of all sizes and durabilities, with
+//! savepoints, ranges, checkpoints and compactions, and keeps a model of it in maps; two threads hold snapshots, for up to
+//! a second each, and check that these do not change. At the end of each phase everything is compared with the model,
+//! [`Store::check`] reads every page, and sizes are checked against their bounds. It ends with an error at the first
+//! violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -67,49 +67,49 @@ fn key(n: usize) -> Vec<u8> {
     }
 }
 
-fn value(dice: &mut Rng) -> Vec<u8> {
-    let len = match dice.below(100) {
-        0 => 20_000 + dice.below(100_000),
-        1..4 => 1100 + dice.below(8000),
-        _ => dice.below(300),
+fn value(rng: &mut Rng) -> Vec<u8> {
+    let len = match rng.below(100) {
+        0 => 20_000 + rng.below(100_000),
+        1..4 => 1100 + rng.below(8000),
+        _ => rng.below(300),
     };
-    vec![dice.below(256) as u8; len]
+    vec![rng.below(256) as u8; len]
 }
 
-fn change(txn: &mut WriteTxn, tables: &Tables, model: &mut Model, dice: &mut Rng) -> Result<()> {
-    match dice.below(100) {
+fn change(txn: &mut WriteTxn, tables: &Tables, model: &mut Model, rng: &mut Rng) -> Result<()> {
+    match rng.below(100) {
         0..45 => {
-            let (key, value) = (key(dice.below(KEYS)), value(dice));
+            let (key, value) = (key(rng.below(KEYS)), value(rng));
             txn.put(&tables.keys, &key, &value)?;
             model.keys.insert(key, value);
         }
         45..60 => {
-            let key = key(dice.below(KEYS));
+            let key = key(rng.below(KEYS));
             let was = txn.delete(&tables.keys, &key)?;
             ensure(was == model.keys.remove(&key).is_some(), || format!("delete of {key:?}: {was}"))?;
         }
         60..75 => {
-            let (row, value) = (1 + dice.below(ROWS) as u64, value(dice));
+            let (row, value) = (1 + rng.below(ROWS) as u64, value(rng));
             txn.put_row(&tables.rows, row, &value)?;
             model.rows.insert(row, value);
         }
         75..82 => {
-            let row = 1 + dice.below(ROWS) as u64;
+            let row = 1 + rng.below(ROWS) as u64;
             let was = txn.delete_row(&tables.rows, row)?;
             ensure(was == model.rows.remove(&row).is_some(), || format!("delete of row {row}: {was}"))?;
         }
         82..93 => {
-            let pair = (key(dice.below(60)), key(dice.below(4000)));
+            let pair = (key(rng.below(60)), key(rng.below(4000)));
             let new = txn.put_pair(&tables.pairs, &pair.0, &pair.1)?;
             ensure(new == model.pairs.insert(pair), || "a pair that was there, or was not".into())?;
         }
         93..99 => {
-            let pair = (key(dice.below(60)), key(dice.below(4000)));
+            let pair = (key(rng.below(60)), key(rng.below(4000)));
             let was = txn.delete_pair(&tables.pairs, &pair.0, &pair.1)?;
             ensure(was == model.pairs.remove(&pair), || "a pair that was there, or was not".into())?;
         }
         _ => {
-            let (from, to) = (key(dice.below(KEYS)), key(dice.below(KEYS)));
+            let (from, to) = (key(rng.below(KEYS)), key(rng.below(KEYS)));
             let (from, to) = if from <= to { (from, to) } else { (to, from) };
             // Not too much of it.
             let ranged = model.keys.range(from.clone()..to.clone());
@@ -125,32 +125,31 @@ fn change(txn: &mut WriteTxn, tables: &Tables, model: &mut Model, dice: &mut Rng
 }
 
 /// One transaction, with a savepoint gone back to now and then.
-fn transaction(store: &Store, tables: &Tables, model: &mut Model, dice: &mut Rng, n: u64) -> Result<usize> {
+fn transaction(store: &Store, tables: &Tables, model: &mut Model, rng: &mut Rng, n: u64) -> Result<usize> {
     let mut txn = store.begin_write()?;
-    let count = [1, 1, 1, 3, 10, 40, 400][dice.below(7)];
-    let undone = if dice.chance(1) { dice.below(20) } else { 0 };
+    let count = [1, 1, 1, 3, 10, 40, 400][rng.below(7)];
+    let undone = if rng.chance(1) { rng.below(20) } else { 0 };
     if undone > 0 {
         let (point, mut other) = (txn.savepoint()?, model.clone());
         for _ in 0..undone {
-            change(&mut txn, tables, &mut other, dice)?;
+            change(&mut txn, tables, &mut other, rng)?;
         }
         txn.rollback_to(&point)?;
     }
     for _ in 0..count {
-        change(&mut txn, tables, model, dice)?;
+        change(&mut txn, tables, model, rng)?;
     }
     for key in 0..20u8 {
         txn.put(&tables.stamps, &[key; 40], &n.to_be_bytes().repeat(30))?;
     }
-    let how =
-        [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][dice.below(4)];
+    let how = [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
     txn.commit_with(how)?;
     Ok(count)
 }
 
 /// Takes snapshots and holds them, until it is reported to stop. Returns how many.
 fn watch(store: &Store, tables: &Tables, stop: &AtomicBool, seed: u64) -> Result<u64> {
-    let (mut dice, mut snapshots) = (Rng::new(seed), 0);
+    let (mut rng, mut snapshots) = (Rng::new(seed), 0);
     while !stop.load(Ordering::Relaxed) {
         let read = store.begin_read()?;
         let look = || -> Result<(Vec<u8>, u64)> {
@@ -169,7 +168,7 @@ fn watch(store: &Store, tables: &Tables, stop: &AtomicBool, seed: u64) -> Result
             Ok((first.1.to_vec(), sum))
         };
         let first = look()?;
-        std::thread::sleep(Duration::from_millis(dice.below(1000) as u64));
+        std::thread::sleep(Duration::from_millis(rng.below(1000) as u64));
         ensure(look()? == first, || "a snapshot changed".into())?;
         snapshots += 1;
     }
@@ -240,7 +239,7 @@ fn phase(dir: &Path, cached: bool, seed: u64, model: &mut Model, worst: &mut Wor
     let tables = Tables::open(&store)?;
     compare(&store, &tables, model)?;
     let (stop, largest) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (begun, mut dice) = (Instant::now(), Rng::new(seed));
+    let (begun, mut rng) = (Instant::now(), Rng::new(seed));
     let (mut changes, mut transactions, mut compactions) = (0, 0u64, 0);
     let snapshots = std::thread::scope(|scope| -> Result<u64> {
         let watchers: Vec<_> = (0..2u64)
@@ -251,12 +250,12 @@ fn phase(dir: &Path, cached: bool, seed: u64, model: &mut Model, worst: &mut Wor
             .collect();
         let mut work = || -> Result<()> {
             while begun.elapsed() < PHASE && !watchers.iter().any(|watcher| watcher.is_finished()) {
-                changes += transaction(&store, &tables, model, &mut dice, transactions)?;
+                changes += transaction(&store, &tables, model, &mut rng, transactions)?;
                 transactions += 1;
-                if dice.below(4000) == 0 {
+                if rng.below(4000) == 0 {
                     store.checkpoint()?;
                 }
-                if dice.below(6000) == 0 {
+                if rng.below(6000) == 0 {
                     store.compact(|_| {})?;
                     compactions += 1;
                 }
@@ -288,7 +287,7 @@ fn phase(dir: &Path, cached: bool, seed: u64, model: &mut Model, worst: &mut Wor
     worst.values_percent = worst.values_percent.max(values_percent);
     worst.directory_mib = worst.directory_mib.max(largest.into_inner() >> 20);
     ensure(values_percent <= 200, || format!("more than half of the value log is dead: {:?}", stats.values))?;
-    if dice.chance(30) {
+    if rng.chance(30) {
         store.compact(|_| {})?;
         let stats = store.stats();
         let live = u64::from(stats.pages.live) * 4096;

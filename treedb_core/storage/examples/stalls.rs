@@ -1,11 +1,10 @@
-//! How long the longest relaxed write takes while checkpoints are made beside it.
+//! The longest stall of a relaxed write while checkpoints are made concurrently.
 //!
 //! `cargo run --release -p treedb_storage --example stalls -- [SECONDS] [KEYS] [LOG MIB]`
 //!
-//! One thread commits single puts of 100 bytes under random keys as fast as it can, in a store of KEYS keys that makes
-//! a checkpoint whenever the log has grown by so many MiB, and times each commit. The time for which the thread could
-//! have run but had no processor, as the system counts it, is left out: that is other programs' doing. The directory is a
-//! temporary one.
+//! One thread commits single puts of 100 bytes under random keys as fast as it can, in a store of KEYS keys that makes a
+//! checkpoint whenever the log has grown by LOG MIB, and times each commit. The time for which the thread was runnable but
+//! had no processor, according to the system, is left out: other programs cause that. The directory is a temporary one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sealed_opens_with_its_key_for_its_purpose_and_its_place_only() {
+    fn a_sealed_page_opens_only_with_its_key_purpose_and_place() {
         let key = Key::new([7; 32]);
         let keys = Keys::derive(&key, &[1; SALT]).unwrap();
         let plain = b"a value nobody is to read".to_vec();

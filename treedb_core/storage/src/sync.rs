@@ -1,9 +1,12 @@
-//! The locks and atomics of code whose schedules are tested: the standard library's.
+//! The locks and atomics of code whose thread schedules are tested: those of the standard library.
 //!
-//! With the feature `shuttle` they are those of the crate of that name, which chooses who runs at each of them: then
-//! the tests called `schedules` try thousands of orders in which threads may take their steps
-//! (`make schedules`), and nothing else works. No thread that holds a lock of the standard library may use one of
-//! these: whoever waits for that lock would stop the only thread there really is.
+//! With the feature `shuttle` they come from the crate of that name, which decides at each of them which thread runs:
+//! then the tests called `schedules` explore thousands of schedules (`make schedules`), and nothing else works. A thread
+//! must not use one of these while it holds a plain standard lock: the thread waiting for that lock would block the only
+//! OS thread there is.
+//!
+//! They are the standard library's types rather than `parking_lot`'s because shuttle implements the standard API,
+//! poisoning included. So both builds compile the same code.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::{
@@ -16,15 +19,15 @@ pub(crate) use std::{
     thread, thread_local,
 };
 
-/// A point at which a schedule may let others go on: beside an atomic that is the standard library's because it lies in
-/// the middle of other memory.
+/// A point at which a schedule may switch threads: next to an atomic that must be the standard library's because it is
+/// embedded in other memory.
 #[inline]
 pub(crate) fn point() {
     #[cfg(feature = "shuttle")]
     thread::yield_now();
 }
 
-/// Runs `test` under `count` schedules chosen by dice and as many that put threads aside for long.
+/// Runs `test` under `count` random schedules and as many that delay threads for long.
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) fn schedules(name: &str, count: usize, test: impl Fn() + Send + Sync + Clone + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};

@@ -32,6 +32,7 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// How many bytes `a` and `b` have in common at their beginning.
+#[inline]
 pub fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

@@ -28,7 +28,7 @@ fn keys(page: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_divided_leaf_keeps_every_entry_and_says_how_much_room_its_halves_take() {
+fn a_divided_leaf_keeps_every_entry_and_reports_the_size_of_its_halves() {
     let mut page = vec![0; 4000];
     let n = full_leaf(&mut page);
     let plan = Leaf::open(&page).unwrap().divide().unwrap();
@@ -102,7 +102,7 @@ fn compaction_gains_the_prefix_and_dead_cells_and_changes_no_entry() {
 }
 
 #[test]
-fn what_lies_in_the_gap_means_nothing() {
+fn bytes_in_the_gap_are_ignored() {
     let mut page = vec![0; 4000];
     let n = full_leaf(&mut page);
     let mut leaf = LeafMut::open(&mut page).unwrap();

@@ -196,7 +196,7 @@ impl<'a, const B: bool> EntryRun<'a, B> {
         if fits { Ok(at) } else { self.cut(payload) }
     }
 
-    /// Where to cut the run for an owner that keeps a page's upper bound beside its node: the left part and the
+    /// Where to cut the run for an owner that stores a page's upper bound next to its node: the left part and the
     /// separator must fit `left` bytes together, the right part `right` bytes. `wish` is tried first, then shorter
     /// left parts down to the middle, then the edges. `None` if nothing fits.
     pub(super) fn cut_beside(
@@ -240,7 +240,7 @@ impl<'a, const B: bool> EntryRun<'a, B> {
     ) -> Result<(), NodeDamage> {
         let size = self.size(range.clone(), prefix)?;
         let count = range.len();
-        // Seen before anything is written: a page that cannot take the entries stays as it is.
+        // Checked before anything is written: a page that cannot take the entries is not changed.
         let gap =
             page.len().checked_sub(size).ok_or(NodeDamage::new(2, "entries that fit the node", size))?;
         let mut scratch = Scratch::new();
@@ -317,7 +317,7 @@ struct Filler<'p, const B: bool> {
 }
 
 impl<const B: bool> Filler<'_, B> {
-    /// Takes room for a cell, and tells where it begins.
+    /// Takes room for a cell and returns where it begins.
     #[inline(always)]
     fn room(&mut self, bytes: usize) -> Result<usize, NodeDamage> {
         match self.cells.checked_sub(bytes).filter(|cells| *cells >= self.l.end) {

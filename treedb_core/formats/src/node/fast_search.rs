@@ -1,7 +1,7 @@
-//! The short way through a node: what a get does at each level.
+//! The fast path through a node: what a get does at each level.
 //!
-//! Every function here gives up, with `None`, where something is unusual: equal heads, an order of the owner's, damage. [`Leaf`](super::Leaf) and [`Branch`](super::Branch), which take every case and explain damage, are
-//! asked then. What is left is straight code: the header's numbers are checked all at once, and nothing of a node is
+//! Every function here returns `None` in the uncommon cases: equal heads, a custom order, damage.
+//! [`Leaf`](super::Leaf) and [`Branch`](super::Branch), which handle every case and explain damage, are used then. What is left is straight code: the header's numbers are checked all at once, and nothing of a node is
 //! kept in memory. No branch depends on the key or on the length of the prefix, so that the processor is at the
 //! next key while a leaf is still on its way.
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_way_says_what_the_careful_one_does_of_short_keys_too() {
+    fn the_fast_path_agrees_with_the_slow_one_for_short_keys_too() {
         let (mut rng, mut told) = (Rng::new(5), 0);
         for round in 0..300 {
             let mut page = vec![0; 1024];

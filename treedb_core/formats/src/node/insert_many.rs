@@ -1,4 +1,4 @@
-//! Several entries inserted at one place of a leaf: its arrays are moved once for all of them.
+//! Inserting several entries at one place of a leaf: its arrays are moved once for all of them.
 
 use super::bytes::{compare, head_of, starts_with};
 use super::raw::{Layout, Load, Raw, cell_size, stride};
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_entries_at_once_leave_what_one_after_the_other_would() {
+    fn inserting_several_entries_at_once_equals_single_inserts() {
         for seed in seeds(0..300) {
             let mut rng = Rng::new(seed);
             let payload = 256 + rng.below(4000);

@@ -44,7 +44,7 @@ impl<'a> Leaf<'a> {
         self.raw.get(key)
     }
 
-    /// The place for which `order`, of a stored key against the one wanted, says so. Stored keys are put together
+    /// The slot found by a search with `order`, which compares a stored key with the one wanted. Stored keys are put together
     /// in `buffer`.
     pub fn search_by(
         &self,
@@ -112,7 +112,7 @@ impl<'a> Leaf<'a> {
             Piece::One { key, load: Load::value(value) },
             Piece::Part { node, from: i + usize::from(replacing), to: node.count() },
         ])?;
-        // An append leaves the left leaf full: keys that only grow fill every page.
+        // An append leaves the left leaf full: ascending keys fill every page.
         let append = i == node.count() && i > 0;
         let at = match append {
             true => i,
@@ -153,13 +153,13 @@ pub struct LeafSplit<'a> {
 }
 
 impl LeafSplit<'_> {
-    /// Whether the left half is the old leaf as it stands: `left` need not be called.
+    /// Whether the left half is the old leaf, unchanged: `left` need not be called.
     pub fn left_unchanged(&self) -> bool {
         self.append
     }
 
     /// Moves the cut so that the left half and its separator fit `left` bytes together and the right half fits
-    /// `right` bytes, for owners that keep the upper bound of a page beside the node; an append still leaves the
+    /// `right` bytes, for owners that store the upper bound of a page next to the node; an append still leaves the
     /// left leaf as full as it can. `false` if no such cut was found: then [`Leaf::divide`] makes room first.
     pub fn fit_beside(&mut self, left: usize, right: usize) -> Result<bool, NodeDamage> {
         let Some(at) = self.run.cut_beside(self.at, left, right)? else { return Ok(false) };
@@ -241,7 +241,7 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { raw: RawMut::open(page)? })
     }
 
-    /// A payload that is a leaf to all appearance. Each change checks the header itself, before it stores anything.
+    /// As [`LeafMut::open`] without the check: each change checks the header itself, before it stores anything.
     #[inline]
     pub fn over(page: &'a mut [u8]) -> LeafMut<'a> {
         LeafMut { raw: RawMut { page } }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_grow_in_several_places_leave_full_pages_behind() {
+    fn ascending_keys_in_several_places_leave_full_pages() {
         // Rows come in order, and each belongs to one of a few groups: every group's keys grow.
         let (mut rng, mut pages, mut random) = (Rng::new(3), Vec::new(), Vec::new());
         for n in 0..20_000_u64 {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_leaves_room_for_the_bound_beside_the_left_leaf() {
+    fn a_split_leaves_room_for_the_bound_next_to_the_left_leaf() {
         for seed in 0..6 {
             let mut rng = Rng::new(seed + 1);
             let mut first = vec![0; PAGE];

@@ -17,7 +17,7 @@
 //! | 6 | 2 | length of the prefix |
 //! | 8 | 2 | offset of the lowest cell; the payload's length when there is none |
 //! | 10 | 2 | dead bytes above that offset (cells no slot points to) |
-//! | 12 | 4 | branch: the leftmost child; leaf: the place after the entry that came last (u16), and how many before it came each right after the other (u16): a hint, which may be anything |
+//! | 12 | 4 | branch: the leftmost child; leaf: the slot after the entry inserted last (u16), and how many inserts before it came in a row (u16): a hint, which may be wrong |
 //! | 16 | prefix | the bytes all keys begin with, padded with zeros to a multiple of 8 |
 //! | then | 8 x capacity | heads: the first 8 bytes of each key after the prefix, zero-padded, read as a big-endian number |
 //! | then | 4 x capacity | branch only: the child right of each separator |
@@ -81,7 +81,7 @@ pub const fn max_value(payload: usize) -> usize {
     max_key(payload)
 }
 
-/// The gap of a node, in bytes from the start of its payload: what lies there means nothing and may be anything.
+/// The gap of a node, in bytes from the start of its payload: its bytes are undefined.
 pub fn gap(payload: &[u8]) -> Result<std::ops::Range<usize>, NodeDamage> {
     let (end, cells) = if payload.first() == Some(&raw::BRANCH) {
         let layout = raw::Layout::parse::<true>(payload)?;
@@ -107,7 +107,7 @@ pub enum Keys {
 pub struct Value<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// A flag of the owner's: the bytes tell where the value is, they are not the value.
+    /// A flag for the owner: the bytes are a pointer to the value, not the value.
     pub pointer: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Value<'a> {
         Value { bytes, pointer: false }
     }
 
-    /// Bytes that tell where the value is.
+    /// A pointer to a value that is stored elsewhere.
     pub const fn pointer(bytes: &'a [u8]) -> Self {
         Value { bytes, pointer: true }
     }
@@ -126,7 +126,7 @@ impl<'a> Value<'a> {
 /// Where a search ended: `Ok(slot)` holds the key, `Err(slot)` is where it would go.
 pub type Found = Result<usize, usize>;
 
-/// What a payload would have to be to be a node, and is not.
+/// Why a payload is not a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node is damaged at byte {at}: expected {expected}, found {found}")]
 pub struct NodeDamage {

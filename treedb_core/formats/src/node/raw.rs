@@ -1,4 +1,4 @@
-//! What leaf and branch have in common, for reading: the header, the arrays, search, assembling keys.
+//! The parts that leaves and branches share, for reading: the header, the arrays, search, assembling keys.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -67,7 +67,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Reads the header for one who looks for entries: the number of dead bytes is not checked.
+    /// Reads the header for a search: the number of dead bytes is not checked.
     #[inline(always)]
     fn parse_arrays<const B: bool>(page: &[u8]) -> Result<Layout, NodeDamage> {
         let Some(h) = page.first_chunk::<NODE_HEADER>() else {
@@ -364,7 +364,7 @@ impl<'a, const B: bool> Raw<'a, B> {
     #[inline]
     fn append_suffix(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         let (klen, rest) = self.key_parts(i)?;
-        // Always eight bytes, which is one store; what is too many is cut off again.
+        // Always eight bytes, which is one store; the excess is truncated.
         out.extend_from_slice(&self.head(i).to_be_bytes());
         if klen < 8 {
             out.truncate(out.len() - (8 - klen));
@@ -382,8 +382,8 @@ impl<'a, const B: bool> Raw<'a, B> {
         if !known || out.len() < at + 16 + cell.rest.len() {
             begin_key(self.prefix, 16 + cell.rest.len(), out);
         }
-        // The word in which the prefix ends is written again with it: whoever reads that word next must find it
-        // in one store, or waits until the memory has them both.
+        // The word in which the prefix ends is written again with it: a later read of that word must hit a single
+        // store, or store forwarding fails.
         let (word, over) = (at / 8 * 8, 8 * (at % 8) as u32);
         let head = self.head(i);
         if let Some([first, second]) =
@@ -464,7 +464,7 @@ impl<'a, const B: bool> Raw<'a, B> {
         Ok(Err(low))
     }
 
-    /// The place for which `order` (of a stored key against the one wanted) says so; keys are assembled in `key`.
+    /// The slot found by a search with `order`, which compares a stored key with the one wanted; keys are assembled in `key`.
     pub(super) fn search_by(
         &self,
         key: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! What leaf and branch have in common, for changing: init, insert, remove, replace, compaction.
+//! The parts that leaves and branches share, for changing: init, insert, remove, replace, compaction.
 
 use super::bytes::{common, head_of, starts_with};
 use super::entry_run::{EntryRun, Piece};
@@ -10,6 +10,7 @@ use super::{Keys, MAX_PAYLOAD, MIN_PAYLOAD, NODE_HEADER, NodeDamage};
 const SLACK: usize = 16;
 
 /// How many places to add when there is a gap of `gap` bytes and entries take `each`.
+#[inline]
 pub(super) fn slack(gap: usize, each: usize) -> usize {
     (gap / each.max(1)).min(SLACK)
 }
@@ -20,6 +21,7 @@ fn outside(at: usize) -> NodeDamage {
 }
 
 /// Stores `bytes` at `at`.
+#[inline]
 pub fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), NodeDamage> {
     match page.get_mut(at..at + bytes.len()) {
         Some(place) => {
@@ -31,11 +33,13 @@ pub fn store(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), NodeDamage>
 }
 
 /// Stores `number` at `at`, in two bytes.
+#[inline]
 pub fn store_u16(page: &mut [u8], at: usize, number: usize) -> Result<(), NodeDamage> {
     store(page, at, &(number as u16).to_le_bytes())
 }
 
 /// Moves `len` bytes within the page; the places may overlap.
+#[inline]
 pub(super) fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Result<(), NodeDamage> {
     if len == 0 {
         return Ok(());
@@ -48,6 +52,7 @@ pub(super) fn shift(page: &mut [u8], from: usize, to: usize, len: usize) -> Resu
 }
 
 /// Writes a leaf's cell header: lengths of key (after the prefix) and value.
+#[inline]
 fn store_lengths(page: &mut [u8], at: usize, klen: usize, load: &Load<'_>) -> Result<(), NodeDamage> {
     let word = load.value.bytes.len() | if load.value.pointer { POINTER } else { 0 };
     store_u16(page, at, klen)?;
@@ -91,7 +96,7 @@ fn run_with<'a, const B: bool>(
     ])
 }
 
-/// Where in a leaf entries have been coming: what its header keeps in the place of a leftmost child.
+/// Where in a leaf entries have been inserted lately: stored in the header in place of a leftmost child.
 #[derive(Clone, Copy)]
 pub(super) struct Trend {
     /// The place after the entry that came last.
@@ -101,14 +106,15 @@ pub(super) struct Trend {
 }
 
 impl Trend {
-    /// So many in a row are no accident.
+    /// This many inserts in a row are taken for a sequence.
     const CLEAR: u16 = 3;
 
+    #[inline]
     pub(super) fn of(leftmost: u32) -> Self {
         Trend { next: leftmost as u16, row: (leftmost >> 16) as u16 }
     }
 
-    /// True if an entry at place `i` goes on with what came.
+    /// True if an entry at slot `i` continues the sequence.
     pub(super) fn leads_to(self, i: usize) -> bool {
         usize::from(self.next) == i && self.row >= Self::CLEAR
     }
@@ -235,7 +241,7 @@ impl<'a, const B: bool> RawMut<'a, B> {
         let l = Layout::parse::<B>(self.page)?;
         let len = self.page.len();
         let node = self.view()?;
-        // The new entry with the node's own prefix, if that could stay: then dead cells are all there is to gain.
+        // The size with the node's own prefix, if the key has it: then only dead cells can be reclaimed.
         let shares = node.keys == Keys::Custom || starts_with(key, node.prefix);
         let size = cell_size(B, key.len().saturating_sub(l.prefix), load.value.bytes.len());
         let replaced = if skip == 0 { 0 } else { node.cell_len(i)? + stride(B) };

@@ -28,6 +28,12 @@ impl Scratch {
     }
 }
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::new()
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.0);

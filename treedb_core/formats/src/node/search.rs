@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_that_of_a_plain_search() {
+    fn lower_bound_agrees_with_a_plain_search() {
         for len in 0..200 {
             let heads: Vec<[u8; 8]> = (0..len).map(|i: u64| (i / 2 * 3 + 1).to_le_bytes()).collect();
             for head in (0..310).chain([u64::MAX]) {

@@ -154,7 +154,7 @@ fn a_full_node_always_splits_for_the_longest_entry() {
 }
 
 #[test]
-fn what_does_not_fit_leaves_the_page_as_it_was() {
+fn an_entry_that_does_not_fit_leaves_the_page_unchanged() {
     let mut page = vec![0; 512];
     let mut leaf = LeafMut::init(&mut page, Keys::Bytewise).unwrap();
     let mut n = 0;

@@ -80,7 +80,7 @@ pub(super) fn first_visit<S: PageSource + ?Sized>(
     id: PageId,
 ) -> Result<()> {
     if !seen.insert(id) {
-        return Err(src.damaged(id, 0, "a page that one place points to", "two"));
+        return Err(src.damaged(id, 0, "a page with one reference", "two references"));
     }
     Ok(())
 }

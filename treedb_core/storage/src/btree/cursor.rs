@@ -8,9 +8,9 @@ use treedb_formats::node::{Branch, Cell, Leaf, Value};
 
 /// Where a cursor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Nowhere yet: `next` goes to the first entry, `prev` to the last.
-    Fresh,
+    Start,
     /// Before the first entry.
     Before,
     /// On an entry.
@@ -21,13 +21,13 @@ enum Place {
 
 /// A position in a tree. Values are borrowed from the pages of `src`, keys from the cursor.
 ///
-/// A cursor that ran over an end stands outside: the opposite direction brings it back to the outermost entry.
+/// A cursor that ran over an end is outside: the opposite direction brings it back to the outermost entry.
 /// After an error it is on no entry.
 pub struct Cursor<'a, S: PageSource + ?Sized> {
     src: &'a S,
     root: TreeRoot,
     path: Path,
-    place: Place,
+    position: Position,
     /// The leaf the cursor is on, and its page.
     leaf: Option<(Leaf<'a>, PageId)>,
     slot: usize,
@@ -40,8 +40,8 @@ pub struct Cursor<'a, S: PageSource + ?Sized> {
     ahead: Ahead,
 }
 
-/// The leaf after the one that a walk is on, of which every step asks for a part, so that it is there when it is turned
-/// to: all of it asked for at once would be in the way of what is read now.
+/// The leaf after the current one, of which every step prefetches a part, so that it is in the cache when the walk reaches
+/// it. Prefetching all of it at once would delay the current reads.
 #[derive(Clone, Copy)]
 struct Ahead {
     leaf: PageId,
@@ -79,7 +79,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             src,
             root: *root,
             path: Path::new(),
-            place: Place::Fresh,
+            position: Position::Start,
             leaf: None,
             slot: 0,
             cell: Cell::EMPTY,
@@ -94,7 +94,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     pub fn reset(&mut self, root: &TreeRoot) {
         self.root = *root;
         self.path.clear();
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         self.leaf = None;
         self.cell = Cell::EMPTY;
         self.key_slot = NO_SLOT;
@@ -104,7 +104,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[inline]
     pub(crate) fn stays_in_leaf(&self, forward: bool) -> bool {
         match &self.leaf {
-            Some((leaf, _)) if self.place == Place::On => {
+            Some((leaf, _)) if self.position == Position::On => {
                 !forward && self.slot > 0 || forward && self.slot + 1 < leaf.count()
             }
             _ => false,
@@ -118,9 +118,9 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
 
     /// Goes to the first key that is not below `key`; `false` if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        match self.seek_place(key)? {
+        match self.seek_leaf(key)? {
             None => Ok(false),
-            Some((_, slot, count)) if slot < count => self.settle(slot),
+            Some((_, slot, count)) if slot < count => self.move_to(slot),
             // Every key of this leaf is below: the wanted one is the next leaf's first.
             Some((_, _, count)) => {
                 self.slot = count;
@@ -131,10 +131,10 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
 
     /// Goes to `key`; `false`, and nowhere, if it is not in the tree.
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
-        match self.seek_place(key)? {
-            Some((true, slot, _)) => self.settle(slot),
+        match self.seek_leaf(key)? {
+            Some((true, slot, _)) => self.move_to(slot),
             _ => {
-                self.place = Place::Fresh;
+                self.position = Position::Start;
                 Ok(false)
             }
         }
@@ -142,13 +142,13 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
 
     /// Goes to the last key that is not above `key`; `false` if there is none.
     pub fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
-        match self.seek_place(key)? {
+        match self.seek_leaf(key)? {
             None => {
-                self.place = Place::Before;
+                self.position = Position::Before;
                 Ok(false)
             }
-            Some((true, slot, _)) => self.settle(slot),
-            Some((false, slot, _)) if slot > 0 => self.settle(slot - 1),
+            Some((true, slot, _)) => self.move_to(slot),
+            Some((false, slot, _)) if slot > 0 => self.move_to(slot - 1),
             Some(_) => {
                 self.slot = 0;
                 self.prev_leaf()
@@ -171,16 +171,16 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         match &self.leaf {
-            Some((leaf, _)) if self.place == Place::On => {
+            Some((leaf, _)) if self.position == Position::On => {
                 let slot = self.slot + 1;
                 if slot < leaf.count() {
                     self.ahead.step(self.src);
-                    self.settle(slot)
+                    self.move_to(slot)
                 } else {
                     self.next_leaf()
                 }
             }
-            _ if self.place == Place::After => Ok(false),
+            _ if self.position == Position::After => Ok(false),
             _ => self.first(),
         }
     }
@@ -188,15 +188,15 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     /// Goes to the previous entry; `false` before the first.
     #[inline(always)]
     pub fn prev(&mut self) -> Result<bool> {
-        match self.place {
-            Place::On => match self.slot.checked_sub(1) {
+        match self.position {
+            Position::On => match self.slot.checked_sub(1) {
                 Some(slot) => {
                     self.ahead.step(self.src);
-                    self.settle(slot)
+                    self.move_to(slot)
                 }
                 None => self.prev_leaf(),
             },
-            Place::Before => Ok(false),
+            Position::Before => Ok(false),
             _ => self.last(),
         }
     }
@@ -204,7 +204,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     /// The value the cursor is on.
     #[inline]
     pub fn value(&self) -> Option<Value<'a>> {
-        (self.place == Place::On).then_some(self.cell.value)
+        (self.position == Position::On).then_some(self.cell.value)
     }
 
     /// The key the cursor is on; assembled on demand.
@@ -217,7 +217,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     #[inline(always)]
     pub fn entry(&mut self) -> Result<Option<(&[u8], Value<'a>)>> {
         match &self.leaf {
-            Some((leaf, _)) if self.place == Place::On => {
+            Some((leaf, _)) if self.position == Position::On => {
                 if self.key_slot != self.slot {
                     let begun = self.key_slot != NO_SLOT;
                     self.key_len = leaf.write_key(self.slot, &self.cell, &mut self.key, begun);
@@ -231,27 +231,27 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
 
     /// Moves to a slot of the leaf.
     #[inline(always)]
-    fn settle(&mut self, slot: usize) -> Result<bool> {
+    fn move_to(&mut self, slot: usize) -> Result<bool> {
         let Some((leaf, id)) = &self.leaf else { return Ok(false) };
         match leaf.cell(slot) {
             Ok(cell) => {
-                (self.cell, self.slot, self.place) = (cell, slot, Place::On);
+                (self.cell, self.slot, self.position) = (cell, slot, Position::On);
                 Ok(true)
             }
             Err(damage) => {
-                self.place = Place::Fresh;
+                self.position = Position::Start;
                 Err(damage).at(self.src, *id)
             }
         }
     }
 
     /// Descends to the leaf for `key`: whether it is there, its slot, the leaf's count. `None` in an empty tree.
-    fn seek_place(&mut self, key: &[u8]) -> Result<Option<(bool, usize, usize)>> {
-        self.place = Place::Fresh;
+    fn seek_leaf(&mut self, key: &[u8]) -> Result<Option<(bool, usize, usize)>> {
+        self.position = Position::Start;
         self.leaf = None;
         self.path.clear();
         if self.root.depth == 0 {
-            self.place = Place::After;
+            self.position = Position::After;
             return Ok(None);
         }
         let mut id = self.root.root;
@@ -282,15 +282,15 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     }
 
     fn edge(&mut self, last: bool) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         self.leaf = None;
         self.path.clear();
         if self.root.depth == 0 {
-            self.place = if last { Place::Before } else { Place::After };
+            self.position = if last { Position::Before } else { Position::After };
             return Ok(false);
         }
         let leaf = self.descend_edge(self.root.root, 1, last)?;
-        self.settle(if last { leaf.count() - 1 } else { 0 })
+        self.move_to(if last { leaf.count() - 1 } else { 0 })
     }
 
     /// Goes down from page `id` of level `level` (the root's is 1) along the first or the last children.
@@ -317,7 +317,7 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
     }
 
     fn turn_leaf(&mut self, forward: bool) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         let Some((leaf, id)) = self.leaf else { return Ok(false) };
         // The leaf's outermost key: what comes must lie beyond it, or damaged branches could lead in circles.
         self.slot = if forward { leaf.count() - 1 } else { 0 };
@@ -346,11 +346,11 @@ impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {
             if let Some((_, id)) = self.leaf
                 && leaf.search(&self.key).at(self.src, id)? != Err(beyond)
             {
-                return Err(self.src.damaged(id, 2, "keys beyond those of the leaf beside", "others"));
+                return Err(self.src.damaged(id, 2, "keys beyond those of the adjacent leaf", "others"));
             }
-            return self.settle(if forward { 0 } else { leaf.count() - 1 });
+            return self.move_to(if forward { 0 } else { leaf.count() - 1 });
         }
-        self.place = if forward { Place::After } else { Place::Before };
+        self.position = if forward { Position::After } else { Position::Before };
         Ok(false)
     }
 }

@@ -1,10 +1,10 @@
-//! Delete from one key to another.
+//! Deleting a range of keys.
 //!
-//! Subtrees that lie in the range as a whole are cut off: nothing is copied of them, their leaves are not searched.
-//! Only the two ways down to the range's ends are changed, and mended afterwards where they have become thin.
+//! Subtrees that are wholly inside the range are removed without copying pages or searching leaves. Only the two paths to
+//! the ends of the range are changed, and rebalanced afterwards where nodes have become underfull.
 //!
-//! A tree counts its entries, so those of the leaves that went must be counted: by each leaf's header, or, if fewer
-//! leaves are left than went, by the headers of those that are left.
+//! A tree stores its number of entries, so those of the removed leaves must be counted: from each leaf's header, or, if
+//! fewer leaves remain than were removed, from the headers of the remaining ones.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -19,18 +19,18 @@ use crate::Result;
 use crate::page::{PageId, PageSink, PageSource};
 use treedb_formats::node::{Branch, BranchMut, Leaf, LeafMut};
 
-/// From where to where: both ends may be included, excluded or open.
+/// A range of keys: each end is included, excluded or unbounded.
 type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
-/// What has become of a node.
+/// What is left of a node.
 enum Rest {
-    /// All of it lay in the range. Its page and those below are in the list of what is gone.
+    /// Nothing: all of it was in the range. Its page and those below are listed in [`Cut`].
     Nothing,
-    /// It has this page now.
+    /// It is on this page now.
     Page(PageId),
 }
 
-/// What is cut off.
+/// What is removed.
 #[derive(Default)]
 struct Cut {
     /// Pages that are gone.

@@ -1,4 +1,4 @@
-//! How far into a tree a key is, without counting.
+//! The approximate rank of a key, without counting.
 
 use super::path::At;
 use super::{Tree, TreeRoot};
@@ -7,8 +7,8 @@ use crate::page::{PageId, PageSource};
 use treedb_formats::node::{Branch, Leaf};
 
 impl Tree {
-    /// About which part of the entries is below `key`, from 0 to 1: as if every child of a branch had as many. Reads one
-    /// way down.
+    /// The approximate fraction of entries below `key`, from 0 to 1, assuming that every child of a branch has the same
+    /// number. Reads one path from the root to a leaf.
     pub fn part_below<S: PageSource + ?Sized>(src: &S, root: &TreeRoot, key: &[u8]) -> Result<f64> {
         let (mut below, mut width) = (0.0, 1.0);
         if root.depth == 0 {

@@ -1,4 +1,4 @@
-//! Where the last put of a tree went: keys that come in order find their leaf without a descent.
+//! Where the last put of a tree went, so that ascending keys find their leaf without a descent.
 
 use super::path::Path;
 use crate::page::PageId;
@@ -9,9 +9,9 @@ pub struct Finger {
     pub(super) path: Path,
     /// [`PageId::NONE`] while it points at nothing.
     pub(super) leaf: PageId,
-    /// No leaf is after it: every key above its last is its own.
+    /// It is the last leaf: every key above its last one belongs to it.
     pub(super) last: bool,
-    /// Puts stay in one place, so that it is worth a look. Keys in no order would only pay for it.
+    /// The last puts went to the same leaf, so that trying it first pays off. It does not for unsorted keys.
     pub(super) sequential: bool,
 }
 
@@ -21,7 +21,7 @@ impl Finger {
         Finger { path: Path::new(), leaf: PageId::NONE, last: false, sequential: false }
     }
 
-    /// Points at nothing from now on.
+    /// Makes it point at nothing.
     #[inline]
     pub fn reset(&mut self) {
         (self.leaf, self.sequential) = (PageId::NONE, false);

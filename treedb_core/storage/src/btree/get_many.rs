@@ -1,10 +1,9 @@
-//! Many keys at once.
+//! Looking up many keys at once.
 //!
-//! Keys are looked for a group at a time, and the group goes down the tree level by level. Keys that follow each
-//! other into the same child are one *batch* from there on: the child is opened once, and if the batch's keys rise and
-//! its first and last key part nowhere, nothing between them is searched. Keys in no order go down side by side instead:
-//! all take one step, which ends with asking for the memory of the next, before any takes that, so that the waits
-//! overlap.
+//! Keys are looked up in groups, and a group descends the tree level by level. Consecutive keys that descend into the same
+//! child form a *batch*: the child is opened once, and if the batch's keys ascend and its first and last key descend into
+//! the same child again, the keys between them are not searched. Unsorted keys descend in parallel instead: each takes one
+//! step, which ends with a prefetch for the next, before any takes the next step, so that the waits for memory overlap.
 
 use super::path::At;
 use super::tree::{child_slow, value_slow};
@@ -15,7 +14,7 @@ use treedb_formats::node::{Branch, Leaf, Value, cell_of, child_for, value_in};
 
 /// Keys of a group.
 const GROUP: usize = 32;
-/// Cache lines of a cell that are asked for: of a value of 100 bytes all.
+/// Cache lines of a cell to prefetch: enough for a value of 100 bytes.
 const CELL_LINES: usize = 2;
 
 /// Keys `from..to` of a group, all below page `page`.
@@ -55,8 +54,8 @@ impl KeyBatches {
 }
 
 impl Tree {
-    /// The values of `keys`, given to `each` with the key's place among them, in that order. Keys that rise share
-    /// their way down where they are near each other. Nothing is allocated.
+    /// The values of `keys`, given to `each` with the key's place among them, in that order. Ascending keys that are
+    /// close to each other share their descent. Nothing is allocated.
     pub fn get_many<'a, S: PageSource + ?Sized>(
         src: &'a S,
         root: &TreeRoot,
@@ -107,7 +106,7 @@ fn get_group<'a, S: PageSource + ?Sized>(
     Ok(())
 }
 
-/// [`get_group`] of keys in no order.
+/// [`get_group`] of unsorted keys.
 fn get_unsorted<'a, S: PageSource + ?Sized>(
     src: &'a S,
     root: &TreeRoot,
@@ -150,7 +149,7 @@ fn get_unsorted<'a, S: PageSource + ?Sized>(
     Ok(())
 }
 
-/// Parts a batch, whose keys rise, among the children of the branch it has come to.
+/// Splits a batch, whose keys ascend, among the children of the branch it has reached.
 fn split_batch<S: PageSource + ?Sized>(
     src: &S,
     branch: &Branch<'_>,

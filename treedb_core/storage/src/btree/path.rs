@@ -1,4 +1,4 @@
-//! The way from the root down to a node: page numbers and the children taken. Fixed in size, so that a descent
+//! The path from the root to a node: page numbers and the children taken. Fixed in size, so that a descent
 //! allocates nothing and cannot run away.
 
 use super::root::{MAX_DEPTH, TreeRoot};

@@ -1,4 +1,4 @@
-//! Many entries at once: those that come in order go into a leaf together.
+//! Inserting many entries at once: ascending ones go into a leaf together.
 
 use super::finger::Finger;
 use super::path::{At, Path};

@@ -1,8 +1,8 @@
-//! Moving the pages of a tree that lie far back in the file.
+//! Moving the pages of a tree that are far back in the file.
 //!
-//! A page moves by being copied on write, as if something in it changed; where the copy goes is the owner's matter. The
-//! walk reads branches only, and can be taken up again where it stopped: at a place given as the children taken from
-//! the root on. If the tree has changed meanwhile, a few pages may be met twice or not at all.
+//! A page is moved by copying it on write, as if its content changed; the owner decides where the copy goes. The walk
+//! reads branches only, and can be resumed where it stopped: at a position given as the children taken from the root on. If
+//! the tree has changed meanwhile, a few pages may be visited twice or not at all.
 
 use super::branches::{Branches, Bytewise};
 use super::check::depth_is_sound;
@@ -25,8 +25,8 @@ struct Level {
 }
 
 impl Tree {
-    /// Moves up to `most` pages for which `must_move` says so, and the branches above them, beginning at `from` (empty: at
-    /// the root). Returns where to go on, if there may be more.
+    /// Moves up to `most` pages for which `must_move` is true, and the branches above them, beginning at `from` (empty: at
+    /// the root). Returns where to continue, if there may be more.
     pub fn relocate<S: PageSink + ?Sized>(
         sink: &mut S,
         root: &mut TreeRoot,
@@ -60,7 +60,7 @@ fn relocate<B: Branches, S: PageSink + ?Sized>(
 ) -> Result<Option<Position>> {
     let (found, rest) = find::<B, S>(sink, root, from, most, must_move)?;
     for position in found {
-        // The children of a page stay in their order when it is copied.
+        // Copying a page does not change the order of its children.
         let mut id = sink.writable(root.root)?;
         root.root = id;
         for c in position {
@@ -78,7 +78,7 @@ fn read<B: Branches, S: PageSource + ?Sized>(src: &S, id: PageId) -> Result<Vec<
     Ok(children)
 }
 
-/// The places of far pages, and where to go on.
+/// The positions of pages to move, and where to continue.
 fn find<B: Branches, S: PageSource + ?Sized>(
     src: &S,
     root: &TreeRoot,

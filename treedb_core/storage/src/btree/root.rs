@@ -1,11 +1,11 @@
-//! Where a tree begins.
+//! The root of a tree.
 
 use crate::page::PageId;
 
 /// No tree is deeper: branches of the longest keys still have four children.
 pub(crate) const MAX_DEPTH: usize = 40;
 
-/// What the owner of a tree stores of it.
+/// What the owner of a tree stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeRoot {
     /// The topmost page; [`PageId::NONE`] in an empty tree.

@@ -265,7 +265,7 @@ fn falling_and_random_keys_leave_no_page_near_empty() {
 }
 
 #[test]
-fn deletes_keep_pages_from_staying_near_empty() {
+fn deletes_leave_no_pages_nearly_empty() {
     let mut rng = Rng::new(6);
     let mut pages = MemPages::new(4064);
     let mut root = TreeRoot::EMPTY;
@@ -431,7 +431,7 @@ fn a_root_that_cannot_be_is_not_read() {
 }
 
 #[test]
-fn keys_near_each_other_share_their_way_down() {
+fn adjacent_keys_share_their_descent() {
     let mut pages = MemPages::new(4064);
     let mut root = TreeRoot::EMPTY;
     for n in 0..50_000u64 {
@@ -463,7 +463,7 @@ fn numbers(count: u64) -> (MemPages, TreeRoot) {
 }
 
 #[test]
-fn a_range_of_any_ends_goes_as_a_whole() {
+fn a_range_with_any_bounds_is_deleted_completely() {
     let ends = [0u64, 1, 127, 128, 160, 161, 162, 500, 3_000, 5_998, 5_999, 9_000];
     for from in ends {
         for to in ends {
@@ -504,7 +504,7 @@ fn a_deleted_range_is_not_searched_and_few_pages_are_copied() {
 }
 
 #[test]
-fn deleted_ranges_keep_pages_from_staying_near_empty() {
+fn deleted_ranges_leave_no_pages_nearly_empty() {
     let (mut pages, mut root) = numbers(100_000);
     for from in (0..100_000u64).step_by(100) {
         let (low, high) = (from.to_be_bytes(), (from + 95).to_be_bytes());

@@ -73,7 +73,7 @@ impl Tree {
         Tree::put_at(sink, root, &mut Finger::new(), key, value)
     }
 
-    /// As [`Tree::put`], for a row of puts: keys that come in order are put where `finger` points.
+    /// As [`Tree::put`], for a series of puts: ascending keys are put where `finger` points.
     pub fn put_at<S: PageSink + ?Sized>(
         sink: &mut S,
         root: &mut TreeRoot,
@@ -97,7 +97,7 @@ impl Tree {
     }
 }
 
-/// The child of page `id` in whose range `key` lies, whatever is unusual about them.
+/// The child of page `id` in whose range `key` is: the slow path, for every case.
 #[cold]
 #[inline(never)]
 pub(super) fn child_slow<S: PageSource + ?Sized>(
@@ -110,7 +110,7 @@ pub(super) fn child_slow<S: PageSource + ?Sized>(
     child.map(PageId).at(src, id)
 }
 
-/// The value of `key` in the leaf on page `id`, whatever is unusual about them.
+/// The value of `key` in the leaf on page `id`: the slow path, for every case.
 #[cold]
 #[inline(never)]
 pub(super) fn value_slow<'a, S: PageSource + ?Sized>(
@@ -148,7 +148,7 @@ fn store<S: PageSink + ?Sized, const ABOVE: bool>(
     Ok(Some(found.is_err()))
 }
 
-/// Points the finger at the leaf of `key` and tells its place there. Refuses what no leaf takes.
+/// Points the finger at the leaf of `key` and returns its slot there. Refuses keys and values over the limits.
 #[inline]
 pub(super) fn locate<S: PageSink + ?Sized>(
     sink: &mut S,
@@ -191,8 +191,8 @@ pub(super) fn store_at<S: PageSink + ?Sized>(
     Ok(())
 }
 
-/// The place of `key` in the leaf that the finger points at, `None` if it may belong to another leaf. Refuses what no
-/// leaf takes.
+/// The slot of `key` in the leaf that the finger points at, `None` if it may belong to another leaf. Refuses keys and
+/// values over the limits.
 #[inline]
 fn find_at_finger<S: PageSource + ?Sized>(
     src: &S,
@@ -207,7 +207,7 @@ fn find_at_finger<S: PageSource + ?Sized>(
     check_limits(page.len(), key, value)?;
     let leaf = Leaf::open(page).at(src, finger.leaf)?;
     let found = leaf.search(key).at(src, finger.leaf)?;
-    // Between two keys of a leaf is no other leaf's; after its last key the way up tells.
+    // A key between two keys of the leaf belongs to it; for one after its last key, the branches above decide.
     finger.sequential = match found {
         Ok(_) => true,
         Err(i) => i > 0 && (i < leaf.count() || finger.last || is_below_next(src, &finger.path, key)?),
@@ -223,8 +223,8 @@ fn is_below_next<S: PageSource + ?Sized>(src: &S, path: &Path, key: &[u8]) -> Re
     }
 }
 
-/// The lowest branch on `path` with a child after the one taken: there the way to the next leaf begins. `None` if there is
-/// no next leaf.
+/// The lowest branch on `path` with a child after the one taken: the path to the next leaf starts there. `None` if there
+/// is no next leaf.
 pub(super) fn fork<'a, S: PageSource + ?Sized>(
     src: &'a S,
     path: &Path,
@@ -283,7 +283,7 @@ pub(super) fn own_path<S: PageSink + ?Sized>(
         last &= last_child;
         path.push(sink, id, c)?;
         if path.steps().len() + 1 == usize::from(root.depth) {
-            // A leaf is seldom in the cache: what the search and a copy look at is asked for together.
+            // A leaf is rarely in the processor's cache: what the search and a copy read is prefetched together.
             sink.prefetch(PageId(child));
         }
         id = own_child(sink, id, c, PageId(child))?;
@@ -311,9 +311,8 @@ pub(super) fn own_child<S: PageSink + ?Sized>(
     Ok(own)
 }
 
-/// Makes room for an entry beside the leaf that the finger points at, and puts it where it belongs. The way up is used up
-/// by that: unless the entry is alone in its leaf and the way to it the same but for the last step, the next put finds
-/// its own, and stays near.
+/// Splits the leaf that the finger points at, and stores the entry. This consumes the finger's path: unless the entry is
+/// alone in its leaf and the path differs in the last step only, the next put descends again.
 #[inline(never)]
 fn split_at<S: PageSink + ?Sized>(
     sink: &mut S,
@@ -332,7 +331,7 @@ fn split_at<S: PageSink + ?Sized>(
         Err(i) if i > 0 && i == view.count() => view.key_into(i - 1, &mut before).at(sink, leaf)?,
         _ => return split_leaf(sink, root, path, leaf, found, key, value),
     }
-    // After all others: keys that only grow fill every page.
+    // After all others: ascending keys fill every page.
     let (right, shared) = (sink.allocate()?, common(&before, key));
     let page = sink.page_mut(right)?;
     let done = LeafMut::init_with_prefix(page, key.get(..shared).unwrap_or(key))
@@ -378,7 +377,8 @@ fn split_leaf<S: PageSink + ?Sized>(
     add_child(sink, root, path, &mut separator, right)
 }
 
-/// Adds `right`, new beside the child that `path` ends with, to its parent, splitting branches upwards as needed.
+/// Adds the new page `right`, next to the child that `path` ends with, to its parent, splitting branches upwards as
+/// needed.
 pub(super) fn add_child<S: PageSink + ?Sized>(
     sink: &mut S,
     root: &mut TreeRoot,

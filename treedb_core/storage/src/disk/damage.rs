@@ -1,4 +1,4 @@
-//! Files of a crash image with one byte or their end changed, and what a store may say to that.
+//! Damages the files of a crash image, for tests, and judges how a store reacts.
 
 #![allow(clippy::unwrap_used, reason = "only tests call this, and a test fails by panicking")]
 
@@ -86,16 +86,16 @@ pub fn cut(
     }
 }
 
-/// Whether an answer is right: the newest state, or, if the log was damaged, the one before. Damage to the log's last
-/// frame cannot be told from a commit that power cut short.
+/// Whether a state is correct: the newest, or, if the log was damaged, the one before. Damage to the log's last frame
+/// cannot be distinguished from a commit that a power cut interrupted.
 pub fn is_right<S: PartialEq>(state: &S, states: &[S], damaged: &Path) -> bool {
     let in_log = damaged.parent().is_some_and(|dir| dir.ends_with("log"));
     let newest = states.iter().rev();
     newest.take(if in_log { 2 } else { 1 }).any(|right| right == state)
 }
 
-/// Whether an error is one that says which file is damaged, and how that was seen. Of a missing file of a folder only
-/// the folder may be known.
+/// Whether an error names the damaged file and what was expected and found. For a missing file, only its folder may be
+/// known.
 pub fn is_reported(error: &Error, damaged: &Path) -> bool {
     match error {
         Error::Corrupt(damage) => {

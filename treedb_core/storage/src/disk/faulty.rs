@@ -1,5 +1,4 @@
-//! A disk whose writes stop half way: a simulated one, of which one `write_at` writes only the first half of its bytes
-//! and then fails.
+//! A simulated disk of which one `write_at` writes only the first half of its bytes and then fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

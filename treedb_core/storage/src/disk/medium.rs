@@ -139,7 +139,7 @@ pub(super) struct Image {
 }
 
 impl Medium {
-    /// A medium on which exactly this is durable.
+    /// A medium with this content, durable.
     pub(super) fn with(image: Image) -> Medium {
         let mut medium = Medium::default();
         image.dirs.iter().for_each(|dir| medium.create_dir_durably(dir));
@@ -152,7 +152,7 @@ impl Medium {
         medium
     }
 
-    /// Gives a name, durably, to what has none yet. Its directory must be there.
+    /// Links a name durably. Its directory must exist.
     pub(super) fn link_durably(&mut self, path: &Path, target: Target) {
         if let Some(place) = self.names.place(path) {
             let link = NameChange::Link { place, target };

@@ -31,7 +31,7 @@ fn group_limit(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64
     let (controllers, name) = (parts.next()?, parts.next()?);
     let &(_, mount, file) =
         GROUPS.iter().find(|(wanted, ..)| controllers.split(',').any(|controller| controller == *wanted))?;
-    // The group's name is that in the outermost place, the mount may show a part only: what is not there says nothing.
+    // The name is relative to the root group, of which the mount may show a part only: missing files are skipped.
     let ancestors = Path::new(name.trim_start_matches('/')).ancestors();
     let limit = |group: &Path| read(&Path::new(mount).join(group).join(file))?.trim().parse().ok();
     ancestors.filter_map(limit).min()
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_on_the_way_up_counts() {
+    fn the_lowest_limit_among_the_ancestors_counts() {
         let files = [
             ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
             ("/sys/fs/cgroup/a/memory.max", "1000\n"),

@@ -1,7 +1,7 @@
 //! The only part of TreeDB that touches files.
 //!
 //! Everything above works against [`Disk`] and [`DiskFile`]; `real` is the operating system, `sim` is a disk in
-//! memory that can lose, tear and reorder everything not yet synced, so that a power cut can be tried at every
+//! memory that can lose, tear and reorder everything not yet synced, so that tests can cut the power at every
 //! boundary.
 
 pub mod crash;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::Result;
 
-/// A place with files: the operating system's, or a simulated one.
+/// A file system: the operating system's, or a simulated one.
 ///
 /// Durability contract: a file's bytes are durable after [`DiskFile::sync`] returned `Ok`; a created, renamed or
 /// removed name, of a directory too, is durable after [`Disk::sync_dir`] of the directory it is in returned `Ok`.
@@ -77,7 +77,7 @@ pub trait DiskFile: Send + Sync + 'static {
     fn sync(&self) -> Result<()>;
     /// Maps the first `len` bytes, shared: stores are seen by `read_at` and made durable by `sync`. `len` may be
     /// more than the file has: that reserves addresses, so that the mapping never moves while the file grows;
-    /// bytes past the file's end must not be touched (the process would die of it) until the file has grown.
+    /// bytes past the file's end must not be touched (which raises SIGBUS) until the file has grown.
     fn map(&self, len: u64) -> Result<Box<dyn Map>>;
     /// The path it was opened with, for messages.
     fn path(&self) -> &Path;
@@ -92,13 +92,13 @@ pub trait Map: Send + Sync + 'static {
     /// Asks for the bytes `from..to` to be present and writable, so that the first stores do not fault one by one.
     /// A hint: it never fails.
     fn prefault(&self, _from: usize, _to: usize) {}
-    /// Gives the memory of the bytes `from..to` back to the system, whole pages of it; of [`memory`] they read as zero
-    /// from then on. The caller vouches that nothing reads them. A hint: it never fails.
+    /// Returns the memory of the bytes `from..to` to the system, in whole pages; anonymous memory reads as zero
+    /// from then on. The caller guarantees that nothing reads them meanwhile. A hint: it never fails.
     fn discard(&self, _from: usize, _to: usize) {}
     /// Says whether the system is to read what lies around a byte that is missing, as it does until it is reported. A hint:
     /// it never fails.
     fn read_ahead(&self, _on: bool) {}
-    /// Asks for the bytes `from..to` to be read, all in one. A hint: it never fails.
+    /// Asks for the bytes `from..to` to be read at once. A hint: it never fails.
     fn will_need(&self, _from: usize, _to: usize) {}
     /// True if nothing is mapped.
     fn is_empty(&self) -> bool {
@@ -116,6 +116,7 @@ pub(crate) fn memory(len: u64) -> Result<Box<dyn Map>> {
 }
 
 #[cfg(test)]
+#[cfg(all(feature = "dup-tables", feature = "leveldb", feature = "optimistic"))]
 pub(crate) mod faulty;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! A recorded run, stopped at every boundary: the crash tests run a workload once and then try a power cut at
-//! each point of it.
+//! A recorded run that can be stopped at every boundary: crash tests run a workload once and then cut the power at each
+//! point of it.
 
 use super::crash::Crash;
 use super::medium::{Change, Medium};

@@ -1,4 +1,4 @@
-//! Files without a name: what does not fit in memory for a while.
+//! Unnamed temporary files, for data that does not fit in memory.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ pub fn scratch(dir: &Path) -> Result<File> {
     if let Ok(file) = nameless {
         return Ok(File::from(file));
     }
-    // Not every file system has files without a name: there it loses its name at once.
+    // Not every file system supports unnamed files: there it is unlinked at once.
     let number = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos());

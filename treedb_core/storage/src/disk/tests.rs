@@ -1,4 +1,4 @@
-//! Both disks after one contract, and the outcomes of a simulated power cut.
+//! Both disks against one contract, and the outcomes of a simulated power cut.
 
 use std::path::{Path, PathBuf};
 

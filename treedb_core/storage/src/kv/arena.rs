@@ -1,11 +1,11 @@
-//! Memory of a transaction for what it answers with, where pages may leave memory: with a bounded cache.
+//! Memory for what a transaction has read, with a bounded page cache: there pages may leave memory.
 
 use bumpalo::Bump;
 
-/// Above this many bytes the memory is given back rather than used again.
+/// Above this many bytes the memory is freed instead of reused.
 const KEEP: usize = 1 << 20;
 
-/// Bytes that live as long as their transaction, or until it says that nothing reads them.
+/// Bytes that live as long as their transaction, or until it forgets them.
 #[derive(Default)]
 pub(crate) struct Arena(Bump);
 

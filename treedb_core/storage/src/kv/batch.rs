@@ -1,4 +1,4 @@
-//! Changes collected first and made in one transaction.
+//! Changes collected first and made later, in one transaction.
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
@@ -9,7 +9,8 @@ use super::reads::Bounds;
 use crate::Result;
 
 /// A list of changes to any number of tables. [`WriteTxn::write`](super::WriteTxn::write) makes them in order, and they
-/// become visible together. Changes that depend on what is there, or that give out numbers, are a transaction's.
+/// become visible together. Changes that depend on stored data, or that
+/// assign numbers, need a transaction.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     pub(crate) commands: Vec<u8>,

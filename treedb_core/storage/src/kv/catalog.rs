@@ -5,14 +5,13 @@
 //! ```text
 //! 00 | number u32 BE   ->  kind u8 | 7 zero | count u64 | large u64 | root, 16 bytes   (40 bytes)
 //! 01 | name            ->  number u32
-//! 02                   ->  highest number given u32
+//! 02                   ->  highest number assigned u32
 //! ```
 //!
-//! The kind is 0 (ordered), 1 (rows) or 2 (dup). The count is the number the next row gets, or in a dup table how many
-//! pairs there are. Large is how many values lie in the value log, or in a dup table how many keys have a tree of
-//! values.
+//! The kind is 0 (ordered), 1 (rows) or 2 (dup). The count is the number of the next row, or in a dup table the number
+//! of pairs. Large is the number of values in the value log, or in a dup table of keys with a value tree.
 //!
-//! Numbers are never given twice, so a handle to a dropped table can never mean another one.
+//! Numbers are never reused, so a handle to a dropped table can never refer to another one.
 
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ pub const MAX_NAME: usize = 512;
 pub enum TableKind {
     /// Keys, in byte order, to one value each.
     Ordered,
-    /// Row numbers, which the table gives out itself.
+    /// Row numbers, which the table assigns.
     Rows,
     /// Keys, in byte order, to any number of values each, which are in byte order too.
     Dup,
@@ -62,7 +61,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Its number, unique in its store for all time.
+    /// Its number, unique in its store and never reused.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -103,7 +102,7 @@ impl Table {
     }
 }
 
-/// What the catalog says about a table.
+/// A table's record in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: TableKind,
@@ -111,7 +110,7 @@ pub(crate) struct Record {
     pub(crate) next_row: u64,
     /// How many pairs a dup table has.
     pub(crate) pairs: u64,
-    /// How many values lie in the value log; in a dup table, how many keys have a tree of values.
+    /// Number of values in the value log; in a dup table, number of keys with a value tree.
     pub(crate) large: u64,
     pub(crate) root: TreeRoot,
 }

@@ -1,4 +1,4 @@
-//! Everything in the directory against everything else.
+//! Checking a store: comparing everything in the directory with everything else.
 
 use std::sync::PoisonError;
 

@@ -1,9 +1,9 @@
-//! Making the page file catch up with the log.
+//! Checkpoints: bringing the page file up to date with the log.
 //!
-//! A checkpoint holds the writer up only to take a number, write down the free pages and take the list of changed
-//! ones. Everything slow happens beside readers and writers: the log is flushed first (so that it is never behind the
-//! page file), then the values, then the pages, then the meta page; then the log is cut and values that no one needs
-//! any more are given back.
+//! A checkpoint blocks the writer only to take a number, write down the free pages and collect the list of changed ones.
+//! Everything slow runs concurrently with readers and writers: the log is flushed first (so that it is never behind the
+//! page file), then the values, then the pages, then the meta page. Then the log is truncated, and dead values that no
+//! snapshot needs are released.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -48,7 +48,7 @@ impl Inner {
         if many || writer.logged > limit { Due::Soon } else { Due::No }
     }
 
-    /// Sees to a checkpoint that is due. Its failure is not the commit's: a failed flush poisons the store, a full
+    /// Makes a checkpoint that is due, or has it made. Its failure is not the commit's: a failed flush poisons the store, a full
     /// disk is tried again at the next commit.
     pub(crate) fn checkpoint_if(&self, due: Due) {
         match due {
@@ -77,8 +77,8 @@ impl Inner {
         }
     }
 
-    /// Makes a checkpoint, and leaves what else there is to do then to the worker: which, asked for nothing, would make
-    /// another of what was committed meanwhile.
+    /// Makes a checkpoint, and leaves the clean-up after it to the worker. The worker is only woken if there is any, because
+    /// it would make another checkpoint of what was committed meanwhile.
     fn catch_up(&self) -> Result<()> {
         let one = self.lock_checkpoints();
         self.refuse_poisoned()?;
@@ -100,12 +100,12 @@ impl Inner {
         self.write_checkpoint(None)
     }
 
-    /// Makes a checkpoint of the current transaction, unless the last one already is, and gives back what is mostly free.
+    /// Makes a checkpoint of the current transaction, unless the last one already is, and shrinks files that are mostly free.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let _one = self.lock_checkpoints();
         self.refuse_poisoned()?;
         self.current_checkpoint()?;
-        // The checkpoint is made: what fails here is tried again after the next one, unless it poisoned the store.
+        // The checkpoint is complete: what fails here is tried again after the next one, unless it poisoned the store.
         let _ = self.reclaim().and_then(|()| match self.mostly_free() {
             true => self.relocate_and_truncate(),
             false => Ok(()),
@@ -113,7 +113,7 @@ impl Inner {
         self.refuse_poisoned()
     }
 
-    /// Gives back what is dead in the value log, if that is more than half of it.
+    /// Reclaims the dead part of the value log, if that is more than half of it.
     pub(super) fn reclaim(&self) -> Result<()> {
         for _ in 0..RECLAIMS {
             if !self.half_dead() {
@@ -130,8 +130,7 @@ impl Inner {
         self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a checkpoint whatever the last one was, and cuts the page file down to so many pages to spare, if that is
-    /// said. Call with the guard of [`Inner::lock_checkpoints`].
+    /// Makes a checkpoint unconditionally, and, given `slack`, shortens the page file to that many spare pages. Call with the guard of [`Inner::lock_checkpoints`].
     pub(super) fn write_checkpoint(&self, slack: Option<u32>) -> Result<()> {
         let (begun, started) = self.with_writer(|writer| {
             let begun = Instant::now();
@@ -147,11 +146,12 @@ impl Inner {
             .and_then(|()| self.remove_obsolete(lsn, &state));
         flushed.inspect_err(|error| self.poison(error))?;
         self.set_read_ahead();
-        // A file that stays long does no harm.
+        // Failing to shrink the file does no harm.
         self.with_writer(|writer| self.pager.shrink(&writer.alloc, slack))
     }
 
-    /// What of a checkpoint only the writer can do: it, the last frame in it, and the state of the values.
+    /// The part of a checkpoint that only the writer can do. Returns the checkpoint, the last frame in it, and the state of
+    /// the value log.
     fn start_checkpoint(
         &self,
         writer: &mut Writer,
@@ -178,7 +178,7 @@ impl Inner {
         })
     }
 
-    /// Gives back what the checkpoint that is durable now made superfluous.
+    /// Removes what the durable checkpoint made obsolete.
     fn remove_obsolete(&self, lsn: Lsn, state: &[u8]) -> Result<()> {
         self.log.cut(lsn)?;
         let (state, _) = decode_state(state)?;
@@ -192,7 +192,7 @@ impl Inner {
     }
 }
 
-/// What the worker is to do.
+/// What the worker is asked to do.
 #[derive(Debug, Default)]
 struct Requests {
     checkpoint: bool,
@@ -224,7 +224,7 @@ impl Notifier {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until there is something to do. `None` if that is to stop.
+    /// Sleeps until there is a request. `None` if the worker is to stop.
     fn wait(&self) -> Option<Requests> {
         let mut requests = self.requests();
         loop {
@@ -244,14 +244,14 @@ impl Notifier {
         self.changed.notify_one();
     }
 
-    /// The work is done, whether well or by a panic.
+    /// The work has ended, even if by a panic.
     fn finished(&self) {
         let _requests = self.requests();
         self.busy.store(false, Ordering::Relaxed);
     }
 }
 
-/// Says that the worker rests when it is dropped.
+/// Marks the worker as idle when it is dropped.
 struct Working<'b>(&'b Notifier);
 
 impl Drop for Working<'_> {
@@ -260,7 +260,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// The thread that makes checkpoints when they fall due, and ready what the writer is about to need.
+/// The thread that makes due checkpoints, and prepares what the writer is about to need.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     notifier: Arc<Notifier>,
@@ -286,7 +286,7 @@ impl Worker {
                 if requests.values {
                     let _ = inner.values.write_out();
                 }
-                // Without room for a segment now, the writer that needs one finds out.
+                // If there is no room for a segment, the writer that needs one gets the error.
                 if requests.segment {
                     let _ = inner.log.prepare();
                 }

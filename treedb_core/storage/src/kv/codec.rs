@@ -1,13 +1,12 @@
 //! Rust values as bytes of keys and of values.
 //!
 //! Keys compare as their bytes do: unsigned integers are big-endian, signed ones too with the sign bit inverted. A
-//! string or a row of bytes that is a key by itself is stored as it is. Inside a tuple nothing may be longer than it
-//! says: there it has every byte 00 followed by ff and ends with 00 00, so that a shorter one comes before those it
-//! begins.
+//! string or byte string that is a whole key is stored unchanged. Inside a tuple it is escaped: every byte 00 is followed
+//! by ff, and it ends with 00 00, so that a string sorts before all longer ones that start with it.
 //!
 //! Values are stored plain: integers little-endian, strings and bytes as they are.
 
-/// Bytes of a key on the way: on the stack, unless there are many.
+/// A buffer for the bytes of a key: on the stack, unless there are many.
 #[derive(Debug)]
 pub struct KeyBuf {
     short: [u8; KeyBuf::SHORT],
@@ -56,7 +55,7 @@ pub trait TypedKey: Sized {
     /// How a key is handed in: itself, or a borrowed form of it.
     type Ref<'a>: Copy;
 
-    /// Appends the key as a part of a tuple: bytes that say themselves where they end.
+    /// Appends the key as a part of a tuple, in a self-delimiting form.
     fn write(key: Self::Ref<'_>, out: &mut KeyBuf);
 
     /// Takes a part of a tuple off the front of `bytes`; `None` if there is none.
@@ -69,7 +68,7 @@ pub trait TypedKey: Sized {
         call(out.bytes())
     }
 
-    /// Reads a key by itself; `None` if the bytes are none.
+    /// Reads a key by itself; `None` if the bytes are not one.
     fn whole(mut bytes: &[u8]) -> Option<Self> {
         let key = Self::read(&mut bytes)?;
         bytes.is_empty().then_some(key)
@@ -85,7 +84,7 @@ pub trait TypedValue {
     /// Calls `call` with the value's bytes.
     fn with<R>(value: Self::Ref<'_>, call: impl FnOnce(&[u8]) -> R) -> R;
 
-    /// Reads a value; `None` if the bytes are none.
+    /// Reads a value; `None` if the bytes are not one.
     fn read(bytes: &[u8]) -> Option<Self::Ref<'_>>;
 }
 
@@ -128,7 +127,7 @@ integers! {
     i8, i8::MIN; i16, i16::MIN; i32, i32::MIN; i64, i64::MIN; i128, i128::MIN;
 }
 
-/// Appends bytes so that they say where they end.
+/// Appends bytes in a self-delimiting form.
 fn write_part(bytes: &[u8], out: &mut KeyBuf) {
     for (i, piece) in bytes.split(|&byte| byte == 0).enumerate() {
         if i > 0 {
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_as_they_went_in() {
+    fn encoded_values_decode_to_the_same_values() {
         <u64 as TypedValue>::with(7, |bytes| assert_eq!(<u64 as TypedValue>::read(bytes), Some(7)));
         <i16 as TypedValue>::with(-7, |bytes| assert_eq!(<i16 as TypedValue>::read(bytes), Some(-7)));
         <() as TypedValue>::with((), |bytes| assert_eq!(<() as TypedValue>::read(bytes), Some(())));

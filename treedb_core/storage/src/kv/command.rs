@@ -1,4 +1,4 @@
-//! The changes of a transaction as bytes: what a log frame holds, and what a batch collects.
+//! The changes of a transaction as bytes: the content of a log frame and of a batch.
 //!
 //! A frame's payload is a byte 1 (the format) and the commands of one transaction in order. A command:
 //!
@@ -18,7 +18,8 @@
 //! ```
 //!
 //! Its number is a byte, tables and rows are LEB128 integers, keys, values and names a LEB128 length and that many
-//! bytes. A bound is a byte 0 (none), or 1 (included) or 2 (excluded) and a key. Commands say what is to be, not how it differs: replaying one twice does no harm.
+//! bytes. A bound is a byte 0 (none), or 1 (included) or 2 (excluded) and a key. Commands are
+//! idempotent: they state the result, not a difference.
 //! In a dup table, commands 2 and 8 remove keys with all their values.
 
 use std::ops::Bound;
@@ -93,8 +94,8 @@ impl Command<'_> {
         }
     }
 
-    /// True if it changed nothing where it met this, and so is not logged: removing what is not there, adding a pair
-    /// that is.
+    /// True if, given this outcome, it changed nothing and so is not logged: removing what does not exist, adding a pair
+    /// that does.
     pub(crate) fn is_noop(&self, outcome: Outcome) -> bool {
         match self {
             Command::Delete { .. }
@@ -184,14 +185,14 @@ impl Command<'_> {
     }
 }
 
-/// Why bytes are not commands: the offset, and what should be there.
+/// Why bytes are not commands: the offset, and what was expected there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadCommand {
     pub(crate) at: usize,
     pub(crate) expected: &'static str,
 }
 
-/// Reads commands one after the other.
+/// Reads commands in order.
 #[derive(Debug)]
 pub(crate) struct Commands<'a> {
     bytes: &'a [u8],
@@ -256,7 +257,7 @@ impl<'a> Commands<'a> {
                 self.at += len;
                 Ok(bytes)
             }
-            None => self.bad("as many bytes as the length before says"),
+            None => self.bad("as many bytes as the length field states"),
         }
     }
 
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_come_back_as_they_went_in() {
+    fn encoded_commands_decode_to_the_same_commands() {
         let mut frame = vec![FORMAT];
         all().iter().for_each(|c| c.encode(&mut frame));
         assert_eq!(read(&frame).unwrap(), all());

@@ -1,10 +1,10 @@
-//! Making the files small: pages move to the front of the page file, and its end is cut off.
+//! Compaction: pages move to the front of the page file, and its end is cut off.
 //!
-//! Pages that lie after where the live ones would end if they lay side by side are copied to free pages before that,
-//! a few in each of many small transactions, so that readers and writers go on. Two checkpoints later the old ones are
-//! free and the file ends in nothing but free pages: [`Pager::trim`](crate::page::Pager) forgets them, the next
-//! checkpoint makes that durable, and only then is the file cut. A snapshot keeps the pages it can reach where they
-//! are, and the file as long as that takes.
+//! Pages after the position where the live pages would end if they were contiguous are copied to free pages before it, a
+//! few in each of many small transactions, so that readers and writers are not blocked. Two checkpoints later the old
+//! pages are free and the file ends in free pages only: [`Pager::trim`](crate::page::Pager) forgets them, the next
+//! checkpoint makes that durable, and only then is the file shortened. A snapshot keeps the pages it can reach where they
+//! are, and the file as long as that requires.
 
 use super::catalog::TableKind;
 use super::dup::ValueTreePosition;
@@ -18,7 +18,7 @@ use crate::page::PageId;
 pub(super) const STEP: usize = 128;
 /// How often the trees are walked: the first walk moves nearly everything, the next ones what was written meanwhile.
 const WALKS: usize = 3;
-/// Pages that may lie between the live ones: of a path that is copied, and of the free list.
+/// Pages that may be between the live ones: of a path that is copied, and of the free list.
 pub(super) const GAP: u32 = 8;
 /// Never-used pages that a compacted file keeps.
 const SLACK: u32 = 16;
@@ -36,10 +36,10 @@ pub struct CompactProgress {
 }
 
 impl Store {
-    /// Makes the files as small as what is in them allows, while readers and writers go on: live pages are moved to the
-    /// front of the page file, values out of value segments that are half dead, in small transactions; the log is cut,
-    /// and the page file shortened. What a snapshot can reach stays until it ends: compact when no old one is left. Room
-    /// for a copy of a few pages is needed. `progress` is called after each of the small transactions.
+    /// Makes the files as small as their content allows, without blocking readers and writers: moves live pages to the
+    /// front of the page file and live values out of value segments that are half dead, in small transactions, truncates
+    /// the log and shortens the page file. What a snapshot can reach is kept until it ends: compact when no old one is
+    /// open. Room for a copy of a few pages is needed. `progress` is called after each of the small transactions.
     ///
     /// # Errors
     /// As [`Store::checkpoint`].
@@ -91,7 +91,7 @@ impl Inner {
         self.write_checkpoint(Some(SLACK))
     }
 
-    /// Walks all trees once and moves what lies too far back.
+    /// Walks all trees once and moves the pages that are too far back.
     fn relocate_pages(
         &self,
         done: &mut CompactProgress,
@@ -116,7 +116,7 @@ impl Inner {
         Ok(())
     }
 
-    /// One small transaction of a compaction: how many pages `work` moved is added to `done`. Returns where to go on.
+    /// One small transaction of a compaction: how many pages `work` moved is added to `done`. Returns where to continue.
     fn relocate_step<T>(
         &self,
         done: &mut CompactProgress,
@@ -138,7 +138,7 @@ impl Inner {
 }
 
 impl Edit<'_> {
-    /// Moves some pages of a table, or of the catalog: how many, and where to go on.
+    /// Moves some pages of a table, or of the catalog. Returns how many, and where to continue.
     fn relocate(&mut self, table: Option<u32>, from: &[usize]) -> Result<(u64, Option<Position>)> {
         let pager = self.pager;
         let end = pager.sort_free_pages(&mut self.writer.alloc) + GAP;

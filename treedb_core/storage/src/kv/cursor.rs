@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::arena::Arena;
-use super::large_values::answer;
+use super::large_values::resolve_for_txn;
 use super::pinned_cursor::{PinnedCursor, PinnedRowCursor};
 use super::reads::{Bounds, ReadContext};
 use super::two_ended::{RangeCursor, TwoEnded};
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Goes to another root, and outside; it looks at no page then.
+    /// Changes to another root, without a position; it borrows no page then.
     pub(crate) fn reset(&mut self, root: &TreeRoot) {
         self.tree.reset(root);
     }
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     /// The value it is on, for longer than the cursor; in `arena`, if the file is not mapped.
     pub(crate) fn keep_value(&self, arena: Option<&'a Arena>) -> Result<Option<&'a [u8]>> {
         let Some(cell) = self.tree.value() else { return Ok(None) };
-        answer(self.pager, self.values, cell, arena).map(Some)
+        resolve_for_txn(self.pager, self.values, cell, arena).map(Some)
     }
 
     /// Key and value it is on, for longer than the cursor; see [`Cursor::keep_value`].
@@ -165,7 +165,7 @@ impl DoubleEndedIterator for Range<'_> {
     }
 }
 
-/// The rows from a number on, from either end. After an error it is at its end.
+/// The rows from a number on, from either end. It ends after an error.
 pub struct Rows<'a> {
     front: PinnedRowCursor<'a>,
     back: PinnedRowCursor<'a>,
@@ -182,7 +182,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The next row as `next` gives it, lent until the walk goes on: a walk over many rows takes no memory for them,
-    /// whatever the store's cache is.
+    /// with a bounded cache either.
     #[inline]
     pub fn lend_next(&mut self) -> Result<Option<(u64, &[u8])>> {
         match self.go(Self::forward)? {
@@ -200,7 +200,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Goes a step, unless the walk is at its end, which it is after an error.
+    /// Takes a step, unless the walk has ended, as it does after an error.
     #[inline]
     fn go(&mut self, step: impl FnOnce(&mut Self) -> Result<Option<u64>>) -> Result<Option<u64>> {
         if self.done {
@@ -229,7 +229,8 @@ impl<'a> Rows<'a> {
     fn keep(&self, end: &PinnedRowCursor<'a>, row: u64) -> Result<(u64, &'a [u8])> {
         match end.cell() {
             Some(cell) => {
-                let value = answer(self.context.pager, self.context.values, cell, self.context.arena)?;
+                let value =
+                    resolve_for_txn(self.context.pager, self.context.values, cell, self.context.arena)?;
                 Ok((row, value))
             }
             None => Ok((row, &[])),

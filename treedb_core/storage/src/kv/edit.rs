@@ -25,14 +25,14 @@ const SMALL_FRAME: usize = 4 << 20;
 /// Memory of longer frames is never kept.
 const LARGE_FRAME: usize = 128 << 20;
 
-/// A table as the writer knows it.
+/// A table whose record the writer has loaded.
 #[derive(Debug)]
 pub(super) struct OpenTable {
     record: Record,
     changed: bool,
 }
 
-/// What only the writer has: the allocation state, the tables' roots, and the changes of the transaction in
+/// The state that only the writer has: page allocation, the tables' roots, and the changes of the transaction in
 /// progress.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -42,14 +42,14 @@ pub(crate) struct Writer {
     committed: TreeRoot,
     pub(super) tables: BTreeMap<u32, OpenTable>,
     pub(super) fingers: Fingers,
-    /// The savepoints of the transaction in progress, the allocator has as many marks.
+    /// The savepoints of the transaction in progress; the allocator has as many.
     pub(super) savepoints: Vec<SavepointState>,
     /// The frame being built.
     pub(crate) frame: Vec<u8>,
     /// Values the transaction appended, and values it made dead.
     pub(super) appended: Vec<ValuePtr>,
     pub(super) died: Vec<ValuePtr>,
-    /// What the log lacks.
+    /// Commits that are not in the log yet.
     pub(crate) pending: PendingCommits,
     /// Bytes logged since the last checkpoint began.
     pub(crate) logged: u64,
@@ -86,13 +86,13 @@ impl Writer {
         }
     }
 
-    /// The transaction is published: returns the values it made dead.
+    /// Called when the transaction has been published. Returns the values it made dead.
     pub(crate) fn committed(&mut self) -> Vec<ValuePtr> {
         self.committed = self.catalog;
         self.savepoints.clear();
         self.appended.clear();
-        // Memory that is touched for the first time costs more than the bytes copied there, so transactions of one size
-        // use the same; but that of a large one is not kept by small ones.
+        // Memory touched for the first time costs more than copying into it, so transactions of similar size reuse the
+        // buffer; but small ones do not keep that of a large one.
         let (used, whole) = (self.frame.len(), self.frame.capacity());
         if whole > SMALL_FRAME && (used < whole / 4 || used > LARGE_FRAME) {
             self.frame = Vec::new();
@@ -101,7 +101,7 @@ impl Writer {
         std::mem::take(&mut self.died)
     }
 
-    /// The transaction is given up: its values are released.
+    /// Discards the transaction: its values are released.
     pub(crate) fn rolled_back(&mut self, values: &ValueLog) -> Result<()> {
         self.catalog = self.committed;
         self.savepoints.clear();
@@ -113,21 +113,21 @@ impl Writer {
     }
 }
 
-/// The writer at work.
+/// What a change of pages needs.
 pub(crate) struct Edit<'a> {
     pub(crate) pager: &'a Pager,
     pub(crate) values: &'a ValueLog,
     pub(crate) writer: &'a mut Writer,
 }
 
-/// What a command met.
+/// What a command found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The key, row or table was there before.
+    /// The key, row or table existed.
     Existed,
-    /// It was not.
+    /// It did not exist.
     Absent,
-    /// The table does not exist, or is of the other kind: nothing was done.
+    /// The table does not exist, or is of another kind: nothing was changed.
     NoTable,
 }
 
@@ -138,7 +138,7 @@ impl From<bool> for Outcome {
 }
 
 impl Edit<'_> {
-    /// Takes a table's record out to be changed; [`Edit::put_record`] puts it back.
+    /// A copy of a table's record, to be changed and stored with [`Edit::put_record`].
     pub(super) fn record(&mut self, id: u32, kind: TableKind) -> Result<Option<Record>> {
         let record = self.writer.record(self.pager, id)?;
         Ok(record.filter(|record| record.kind == kind))
@@ -159,7 +159,7 @@ impl Edit<'_> {
         self.pager.writer(&mut self.writer.alloc)
     }
 
-    /// The cell for a value: itself, or a pointer to where it was put.
+    /// The cell for a value: the value itself, or a pointer to where it was appended.
     fn cell<'v>(&mut self, owner: &[u8], value: &'v [u8], place: &'v mut [u8; 16]) -> Result<Value<'v>> {
         if value.len() <= INLINE {
             return Ok(Value::inline(value));
@@ -170,7 +170,7 @@ impl Edit<'_> {
         Ok(Value::pointer(place))
     }
 
-    /// Notes that a cell goes away. Counts the table's large values.
+    /// Records that a cell is removed or replaced: a large value in it is dead.
     fn mark_dead(&mut self, record: &mut Record, cell: Option<Value<'_>>) -> Result<()> {
         if let Some(cell) = cell.filter(|cell| cell.pointer) {
             self.writer.died.push(pointer(self.pager, cell)?);
@@ -403,7 +403,7 @@ impl Edit<'_> {
         Ok(Outcome::Existed)
     }
 
-    /// Removes everything in a table; the numbers of its rows are not given again.
+    /// Removes everything in a table; its row numbers are not reused.
     fn empty(&mut self, record: &mut Record) -> Result<()> {
         let pager = self.pager;
         let mut root = RowRoot { tree: record.root, next: record.next_row };
@@ -430,7 +430,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Notes that the large values within `bounds` go away. Nothing is read if the table has none.
+    /// Records that the large values within `bounds` are removed. Nothing is read if the table has none.
     fn mark_range_dead(&mut self, record: &mut Record, bounds: Bounds<'_>) -> Result<()> {
         if record.large == 0 {
             return Ok(());
@@ -441,7 +441,7 @@ impl Edit<'_> {
             Bound::Unbounded => cursor.first()?,
         };
         while on && record.large > 0 {
-            // Most values are not large, and their keys need not be assembled.
+            // Most values are not large; their keys need not be assembled.
             let cell = cursor.value().filter(|cell| cell.pointer);
             if let (Some(cell), Some(key)) = (cell, cursor.key()?) {
                 if !is_below(key, bounds.1) {
@@ -493,7 +493,7 @@ impl Edit<'_> {
     }
 }
 
-/// Refuses what no table of rows takes, before anything is changed.
+/// Refuses rows that no table takes, before anything is changed.
 pub(crate) fn check_row(row: u64, value_len: usize) -> Result<()> {
     if row == u64::MAX {
         return Err(Error::Invalid("row numbers end below 2^64 - 1: use a lower one".into()));
@@ -501,7 +501,7 @@ pub(crate) fn check_row(row: u64, value_len: usize) -> Result<()> {
     check_limits(&[], value_len)
 }
 
-/// Refuses what no table takes, before anything is changed or copied.
+/// Refuses keys and values that no table takes, before anything is changed or copied.
 pub(crate) fn check_limits(key: &[u8], value_len: usize) -> Result<()> {
     if key.len() > super::MAX_KEY {
         return Err(Error::KeyTooLong { len: key.len(), limit: super::MAX_KEY });

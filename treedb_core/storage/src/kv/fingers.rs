@@ -1,11 +1,11 @@
-//! Where the writer's last puts went, table by table.
+//! Where the writer's last puts went, for each table.
 
 use crate::btree::Finger;
 
-/// Tables that have a finger at the same time: a transaction that goes through its tables in turn keeps them all.
+/// Number of tables that have a finger at the same time, for transactions that write to several tables in turn.
 const COUNT: usize = 4;
 
-/// The finger of a table, and since when its pages have been the writer's own.
+/// The finger of a table, and the transaction number from which on its pages are the writer's own.
 #[derive(Debug, Default)]
 struct TableFinger {
     table: u32,
@@ -13,8 +13,8 @@ struct TableFinger {
     finger: Finger,
 }
 
-/// The fingers of a transaction. Other changes of a table than puts lift its finger; what gives back pages (the end of a
-/// transaction without a commit, going back to a savepoint) lifts all.
+/// The fingers of a transaction. A change of a table other than a put resets its finger; what returns pages (a rollback,
+/// also to a savepoint) resets all of them.
 #[derive(Debug, Default)]
 pub(super) struct Fingers {
     slots: [TableFinger; COUNT],
@@ -36,7 +36,7 @@ impl Fingers {
         &mut slot.finger
     }
 
-    /// Lifts the finger of `table`.
+    /// Resets the finger of `table`.
     #[inline]
     pub(super) fn reset_table(&mut self, table: u32) {
         let slot = self.slot(table);
@@ -45,7 +45,7 @@ impl Fingers {
         }
     }
 
-    /// Lifts all fingers.
+    /// Resets all fingers.
     pub(super) fn reset_all(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.finger.reset());
     }

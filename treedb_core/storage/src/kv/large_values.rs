@@ -1,8 +1,8 @@
-//! Large values: which value goes to the value log, and when one that is not needed any more may go.
+//! Large values: which values go to the value log, and when a dead one may be released.
 //!
 //! A value over [`INLINE`] bytes is appended to the value log, and the tree's cell holds a pointer of 16 bytes with
 //! the pointer flag. A value whose cell was removed or overwritten by transaction `t` is *dead since `t`*. It is
-//! released in the value log, and so its room given back, when a durable checkpoint includes `t` and no snapshot
+//! released in the value log, so that its room can be reclaimed, when a durable checkpoint includes `t` and no snapshot
 //! older than `t` is left.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::page::{PageSource, Pager};
 use crate::vlog::{ValueLog, ValueLogState, ValuePtr};
 use crate::{Error, Result};
 
-/// The longest value that stays in its tree, in bytes.
+/// The longest value that is stored in its tree, in bytes.
 pub(crate) const INLINE: usize = MAX_VALUE;
 
 /// Reads a pointer cell.
@@ -27,7 +27,7 @@ pub(crate) fn pointer(pager: &Pager, cell: Value<'_>) -> Result<ValuePtr> {
     }
 }
 
-/// The value a cell stands for.
+/// The value of a cell.
 #[inline]
 pub(crate) fn resolve<'a>(pager: &Pager, values: &'a ValueLog, cell: Value<'a>) -> Result<&'a [u8]> {
     if !cell.pointer {
@@ -36,10 +36,10 @@ pub(crate) fn resolve<'a>(pager: &Pager, values: &'a ValueLog, cell: Value<'a>) 
     values.get(pointer(pager, cell)?)
 }
 
-/// The value a cell stands for, for as long as its transaction: borrowed from the files if they are mapped, else copied
-/// to `arena`.
+/// The value of a cell, for as long as its transaction: borrowed from the files if they are mapped, otherwise copied to
+/// `arena`.
 #[inline]
-pub(crate) fn answer<'a>(
+pub(crate) fn resolve_for_txn<'a>(
     pager: &Pager,
     values: &'a ValueLog,
     cell: Value<'a>,
@@ -51,7 +51,7 @@ pub(crate) fn answer<'a>(
     }
 }
 
-/// The value a cell stands for, in `arena`.
+/// The value of a cell, copied to `arena`.
 #[cold]
 fn keep<'a>(pager: &Pager, values: &ValueLog, cell: Value<'_>, arena: &'a Arena) -> Result<&'a [u8]> {
     if !cell.pointer {
@@ -111,7 +111,7 @@ impl DeadValues {
     }
 }
 
-/// What a checkpoint remembers of the values: the value log's state, and what is dead in it.
+/// What a checkpoint stores about large values: the value log's state, and the values that are dead in it.
 ///
 /// Bytes, little-endian: the length of the value log's state (u32), that state, then the dead values' pointers to
 /// the end, 16 bytes each.

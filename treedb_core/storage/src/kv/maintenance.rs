@@ -1,8 +1,7 @@
-//! Changes that no command says: where pages and values lie.
+//! Transactions that change where pages and values are, but no content.
 //!
-//! They are made by small transactions of their own, between those of the writers, and are not in the log: a crash
-//! before the next checkpoint leaves pages and values where they were, and every command means the same in either
-//! place.
+//! They run between those of the writers and are not logged: a crash before the next checkpoint leaves pages and values
+//! where they were, and every command means the same in either place.
 
 use super::command::FORMAT;
 use super::edit::Edit;
@@ -10,7 +9,7 @@ use super::store::Inner;
 use crate::Result;
 
 impl Inner {
-    /// Becomes the writer, makes changes with `work`, and publishes them.
+    /// Becomes the writer, runs `work`, and publishes its changes.
     pub(super) fn run_maintenance<T>(&self, work: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
         self.refuse_poisoned()?;
         self.with_writer(|writer| {

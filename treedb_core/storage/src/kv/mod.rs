@@ -109,7 +109,8 @@ mod write;
 mod write_cursor;
 mod writer_lock;
 
-#[cfg(all(test, feature = "dup-tables", feature = "leveldb", feature = "optimistic"))]
+#[cfg(test)]
+#[cfg(all(feature = "dup-tables", feature = "leveldb", feature = "optimistic"))]
 mod tests;
 
 pub use crate::page::{CacheStats, PageCounts, Reader};

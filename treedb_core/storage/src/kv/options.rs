@@ -1,11 +1,11 @@
-//! How a store is opened, and how far a commit goes before it returns.
+//! Options of a store, and the durability of commits.
 
 use std::sync::Arc;
 
 use crate::cipher::Key;
 use crate::disk::{Disk, RealDisk};
 
-/// What a commit promises when it returns. Chosen per commit; a store has a default.
+/// What a commit guarantees when it returns. Chosen per commit; a store has a default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// It survives a power cut, and so does every commit before it. Concurrent commits share a flush.
@@ -14,7 +14,7 @@ pub enum Durability {
     /// It survives the death of the process, and so does every commit before it. A power cut may lose a complete
     /// recent suffix of such commits, never one from the middle.
     Relaxed,
-    /// It is visible, and costs no write: it becomes durable with the next commit of another durability, or with the
+    /// It is visible, without any write: it becomes durable with the next commit of another durability, or with the
     /// next checkpoint. A crash before that, be it of the process alone, loses a complete recent suffix of such
     /// commits, never one from the middle. Their changes are kept in memory for the next logged
     /// commit, up to [`Options::pending_bytes`]; after more than that, it waits for a checkpoint instead of the log.
@@ -22,7 +22,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The durability that a profile name of earlier databases stands for: `command_wal_durable`,
+    /// The durability of a profile name of earlier databases: `command_wal_durable`,
     /// `command_wal_relaxed` or `bench`.
     pub fn of_profile(name: &str) -> Option<Durability> {
         match name {
@@ -40,7 +40,7 @@ impl Durability {
 pub struct Options {
     /// What [`WriteTxn::commit`](super::WriteTxn::commit) promises.
     pub durability: Durability,
-    /// Where the files are.
+    /// The disk that the files are on.
     pub disk: Arc<dyn Disk>,
     /// A checkpoint is made when the log has this many bytes that recovery would have to read.
     pub checkpoint_log_bytes: u64,
@@ -55,8 +55,7 @@ pub struct Options {
     /// Bytes of keys of recent commits that are kept in memory while an optimistic transaction is open.
     #[cfg(feature = "optimistic")]
     pub optimistic_bytes: usize,
-    /// Checkpoints that fall due are made by a thread of the store's own. Without it, the commit that makes one
-    /// due makes it.
+    /// A background thread makes the checkpoints that fall due. Without it, the commit that makes one due makes it.
     pub background: bool,
     /// The most bytes the page file may have: address space reserved for it, not memory.
     pub max_bytes: u64,
@@ -65,20 +64,20 @@ pub struct Options {
     /// (see [`ReadTxn::forget`](super::ReadTxn::forget)). Large values are read from their files each time. `None`, the
     /// default: the file is mapped, the system decides what is in memory, and nothing is copied.
     pub cache_bytes: Option<u64>,
-    /// Whether the system is to read what lies around a page that is not in memory, with a mapped file. That fills the
-    /// memory soon if all fits into it, and wastes disk and memory if it does not. `None`, the default: if the files
-    /// have at most half of the memory that the process may use, its control group's limit included.
+    /// Whether the system reads ahead, with mapped files. That fills memory soon if all data fits, and wastes disk bandwidth
+    /// and memory if it does not. `None`, the default: it does while the files have at most half the size of the memory
+    /// that the process may use, its control group's limit included.
     pub read_ahead: Option<bool>,
     /// The database's key: every page, every log frame with changes and every large value is encrypted and authenticated,
-    /// see [`cipher`](crate::cipher). An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
-    /// 64 MiB if that says nothing. A database is made with or without a key permanently; a copy by
+    /// with XChaCha20-Poly1305. An encrypted database is never mapped: it has a cache of [`Options::cache_bytes`],
+    /// 64 MiB if that is `None`. Whether a database is encrypted is decided when it is created; a copy by
     /// [`Store::backup`](super::Store::backup) and [`Store::restore`](super::Store::restore) may be made with another.
     pub key: Option<Key>,
     /// Pages of 4 KiB that the page file grows by at least.
     pub growth: u32,
     /// Bytes of a log segment.
     pub log_segment_bytes: u64,
-    /// Bytes of a segment of the value log; a larger value gets a segment of its own size.
+    /// Bytes of a segment of the value log; a larger value gets a larger segment of its own.
     pub value_segment_bytes: u64,
 }
 

@@ -1,19 +1,19 @@
-//! Commits that the log does not have.
+//! Commits that are not in the log yet.
 //!
-//! A commit with [`Durability::None`](super::Durability::None) writes no frame, but later logged commits build on
-//! it, and recovery has to find the state they were made on. So the commands of unlogged commits are kept in memory
-//! and the next frame, whoever writes it, carries them before its own: the frames after a checkpoint, taken
-//! together, are always a prefix of what was committed.
+//! A commit with [`Durability::None`](super::Durability::None) writes no frame, but later logged commits build on it, and
+//! recovery must find the state they were made on. So its commands are kept in memory, and the next frame, whoever
+//! writes it, contains them before its own: the frames after a checkpoint, taken together, are always a prefix of what
+//! was committed.
 //!
-//! What is kept is bounded. Beyond that it is forgotten, and the log has a *gap*: no frame is written until a
-//! durable checkpoint includes the last commit in it. Commits that were to be logged meanwhile are made durable by a
-//! checkpoint instead.
+//! The memory is bounded. When it is full, the commands are dropped and the log has a *gap*: no frame is written until a
+//! durable checkpoint includes the last commit in the gap. Meanwhile, commits that should have been logged are made
+//! durable by a checkpoint instead.
 
 use super::command::FORMAT;
 use crate::wal::{Log, Lsn, Sync};
 use crate::{Error, Result};
 
-/// The commands of unlogged commits, or that there are too many.
+/// The commands of commits that are not in the log, or the information that there were too many.
 #[derive(Debug)]
 pub(crate) struct PendingCommits {
     /// A frame of the commands, in order; empty if there are none.
@@ -25,7 +25,7 @@ pub(crate) struct PendingCommits {
 }
 
 impl PendingCommits {
-    /// Nothing yet, and no more than `limit` bytes ever.
+    /// No commits yet; at most `limit` bytes are kept.
     pub(crate) fn new(limit: usize) -> PendingCommits {
         PendingCommits { frame: Vec::new(), gap: 0, limit }
     }
@@ -53,7 +53,7 @@ impl PendingCommits {
         self.gap = txn;
     }
 
-    /// Appends `frame` to the log, with the commands of the unlogged commits before it. Returns the frame's number
+    /// Appends `frame` to the log, with the commands of the pending commits before it. Returns the frame's number
     /// and length. After an error nothing has changed.
     pub(crate) fn append(&mut self, log: &Log, frame: &[u8], sync: Sync) -> Result<(Lsn, usize)> {
         if self.frame.is_empty() {
@@ -67,7 +67,7 @@ impl PendingCommits {
     }
 
     /// Brings the log up to transaction `txn`, the last one published, before a checkpoint of it: frames written
-    /// while the checkpoint is on its way must do without it. If the disk has no room for that, there is a gap until
+    /// while the checkpoint is being made do not contain it. If the disk has no room for that, there is a gap until
     /// the checkpoint is durable.
     pub(crate) fn settle(&mut self, log: &Log, txn: u64) -> Result<()> {
         if self.frame.is_empty() {

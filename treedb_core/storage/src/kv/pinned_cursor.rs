@@ -1,4 +1,4 @@
-//! Cursors of trees that hold the leaf they stand on, where pages may leave memory.
+//! Cursors of trees that pin the leaf they are on while pages may leave memory, that is, with a bounded page cache.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::btree::{Cursor, RowCursor, RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::page::{Cache, PageId, Pager};
 use crate::vlog::ValueLog;
 
-/// The page held for a cursor, and the large value it was asked for last. It owns its share of the cache's bookkeeping, so that
-/// a cursor's end needs nothing that it borrows.
+/// The page that is pinned for a cursor, and the large value that was read last. It shares ownership of the cache, so that
+/// dropping a cursor needs nothing that it borrows.
 struct LeafPin {
     cache: Arc<Cache>,
     page: Option<PageId>,
@@ -17,12 +17,12 @@ struct LeafPin {
 }
 
 impl LeafPin {
-    /// Nothing yet; `None` in a mapped file, where nothing need be held.
+    /// No page yet; `None` in a mapped file, where nothing need be pinned.
     fn new(pager: &Pager) -> Option<LeafPin> {
         pager.cache().map(|cache| LeafPin { cache: Arc::clone(cache), page: None, value: Vec::new() })
     }
 
-    /// Makes a step of `cursor`, and holds the leaf it comes to instead of the one it left.
+    /// Moves `cursor` with `step`, and pins the leaf it comes to instead of the one it left.
     fn step<C>(
         &mut self,
         pager: &Pager,
@@ -43,14 +43,14 @@ impl LeafPin {
         on
     }
 
-    /// Lets the page go; the cursor borrows from it no more.
+    /// Unpins the page; the cursor borrows from it no more.
     fn release(&mut self) {
         if let Some(page) = self.page.take() {
             self.cache.unpin_page(page.0);
         }
     }
 
-    /// The value a cell of the held page stands for, until the next call.
+    /// The value of a cell of the pinned page, until the next call.
     fn value<'v>(&'v mut self, pager: &Pager, values: &ValueLog, cell: Value<'v>) -> Result<&'v [u8]> {
         if !cell.pointer {
             return Ok(cell.bytes);
@@ -65,7 +65,7 @@ impl Drop for LeafPin {
     }
 }
 
-/// A place in a tree, between whose steps its leaf stays where it is.
+/// A cursor over a tree whose leaf stays in memory between steps.
 pub(super) struct PinnedCursor<'a> {
     tree: Cursor<'a, Pager>,
     pager: &'a Pager,
@@ -126,27 +126,27 @@ impl<'a> PinnedCursor<'a> {
         self.tree.key()
     }
 
-    /// The cell it is on. In a file that is not mapped it is used only until the place moves or ends.
+    /// The cell it is on. In a file that is not mapped, it is valid only until the cursor moves or ends.
     #[inline]
     pub(super) fn value(&self) -> Option<Value<'a>> {
         self.tree.value()
     }
 
-    /// The value that the cell it is on stands for.
+    /// The value it is on.
     #[inline]
     pub(super) fn lend<'v>(&'v mut self, values: &'v ValueLog) -> Result<Option<&'v [u8]>> {
         let Some(cell) = self.tree.value() else { return Ok(None) };
         lend(self.pager, &mut self.pin, values, cell).map(Some)
     }
 
-    /// The key it is on, and the value that its cell stands for.
+    /// The key and the value it is on.
     #[inline(always)]
     pub(super) fn lend_entry<'v>(&'v mut self, values: &'v ValueLog) -> Result<Option<(&'v [u8], &'v [u8])>> {
         let Some((key, cell)) = self.tree.entry()? else { return Ok(None) };
         Ok(Some((key, lend(self.pager, &mut self.pin, values, cell)?)))
     }
 
-    /// Goes to another root, and nowhere; no page is borrowed then.
+    /// Changes to another root, without a position; no page is borrowed then.
     pub(super) fn reset(&mut self, root: &TreeRoot) {
         self.tree.reset(root);
         if let Some(pin) = &mut self.pin {
@@ -155,7 +155,7 @@ impl<'a> PinnedCursor<'a> {
     }
 }
 
-/// The value a cell stands for, until the place that is on it moves.
+/// The value of a cell, until the cursor that is on it moves.
 #[inline]
 fn lend<'v>(
     pager: &Pager,
@@ -169,7 +169,7 @@ fn lend<'v>(
     }
 }
 
-/// One end of a walk over rows: a place as [`PinnedCursor`] is, that knows whether it has begun.
+/// As [`PinnedCursor`] over rows; it knows whether it has been moved yet.
 pub(super) struct PinnedRowCursor<'a> {
     tree: RowCursor<'a, Pager>,
     pager: &'a Pager,
@@ -182,7 +182,7 @@ impl<'a> PinnedRowCursor<'a> {
         PinnedRowCursor { tree: RowTree::cursor(pager, root), pager, pin: LeafPin::new(pager), begun: false }
     }
 
-    /// Makes a step, the first or a later one, and returns the row it comes to.
+    /// Moves it and returns the row it comes to. `step` is told whether the cursor had been moved before.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -202,13 +202,13 @@ impl<'a> PinnedRowCursor<'a> {
         self.tree.row().map(|(row, _)| row)
     }
 
-    /// The cell it is on, to be used as that of a [`PinnedCursor`].
+    /// The cell it is on; see [`PinnedCursor::value`].
     #[inline]
     pub(super) fn cell(&self) -> Option<Value<'a>> {
         self.tree.row().map(|(_, cell)| cell)
     }
 
-    /// Row `row`, which it is on, and the value that its cell stands for.
+    /// Row `row`, which it is on, and its value.
     #[inline]
     pub(super) fn lend<'v>(&'v mut self, values: &'v ValueLog, row: u64) -> Result<Option<(u64, &'v [u8])>> {
         let Some(cell) = self.cell() else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Many entries or rows put in one call.
+//! Many entries or rows stored in one call.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::Result;
 use crate::btree::{RowTree, Tree};
 
 impl WriteTxn {
-    /// Stores `entries`, keys and values, one after the other, as [`WriteTxn::put`] would. Keys that rise cost a good
-    /// deal less than single puts: those that go between the same two keys of the table go there together. Nothing is
+    /// Stores `entries`, keys and values, one after the other, as [`WriteTxn::put`] would. Ascending keys cost much
+    /// less than single puts: those that go between the same two keys of the table are inserted together. Nothing is
     /// changed if a key or value is too long.
     pub fn put_all(&mut self, table: &Table, entries: &[(&[u8], &[u8])]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
@@ -41,7 +41,7 @@ impl WriteTxn {
     /// numbers. Nothing is changed if a value is too long.
     pub fn append_rows(&mut self, table: &Table, values: &[&[u8]]) -> Result<Range<u64>> {
         table.expect(TableKind::Rows)?;
-        let first = self.find(table)?.0.next_row;
+        let first = self.find(table)?.record.next_row;
         let Some(end) = first.checked_add(values.len() as u64) else {
             return check_row(u64::MAX, 0).map(|()| first..first);
         };

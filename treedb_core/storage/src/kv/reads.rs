@@ -1,4 +1,4 @@
-//! What every transaction offers for reading.
+//! The reads that every transaction offers.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use crate::page::Pager;
 use crate::vlog::ValueLog;
 use treedb_formats::key::after_prefix;
 
-/// From where to where: both ends may be included, excluded or open.
+/// A range of keys: each end is included, excluded or unbounded.
 pub type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
 /// Whether `key` is not below a range that begins at `low`.
@@ -39,13 +39,13 @@ pub(crate) fn is_below(key: &[u8], high: Bound<&[u8]>) -> bool {
 /// A key, assembled from its page, and its value, borrowed from there.
 pub type Entry<'a> = (Vec<u8>, &'a [u8]);
 
-/// Where a transaction reads. Not part of the API: it seals [`Reads`].
+/// What a transaction reads from. Not part of the API: it seals [`Reads`].
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
     pub(crate) pager: &'a Pager,
     pub(crate) values: &'a ValueLog,
-    /// Where answers are copied to, if the page file is not mapped.
+    /// Where results are copied to, if the page file is not mapped.
     pub(crate) arena: Option<&'a Arena>,
 }
 
@@ -54,18 +54,18 @@ impl<'a> ReadContext<'a> {
     #[cold]
     fn get_copied(self, root: &TreeRoot, key: &[u8]) -> Result<Option<&'a [u8]>> {
         let _epoch = self.pager.enter_epoch();
-        self.answer(Tree::get(self.pager, root, key)?)
+        self.resolve_for_txn(Tree::get(self.pager, root, key)?)
     }
 
     /// [`Reads::row`], of a file that is not mapped.
     #[cold]
     fn row_copied(self, root: &TreeRoot, row: u64) -> Result<Option<&'a [u8]>> {
         let _epoch = self.pager.enter_epoch();
-        self.answer(RowTree::get(self.pager, root, row)?)
+        self.resolve_for_txn(RowTree::get(self.pager, root, row)?)
     }
 
-    fn answer(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
-        cell.map(|cell| large_values::answer(self.pager, self.values, cell, self.arena)).transpose()
+    fn resolve_for_txn(self, cell: Option<Value<'a>>) -> Result<Option<&'a [u8]>> {
+        cell.map(|cell| large_values::resolve_for_txn(self.pager, self.values, cell, self.arena)).transpose()
     }
 
     /// Passes `visit` the value of a cell, which is read within an epoch; false if there is none.
@@ -80,20 +80,22 @@ impl<'a> ReadContext<'a> {
     }
 }
 
-/// What the catalog says of a table. Not part of the API.
+/// A table as a transaction sees it. Not part of the API.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub struct Found(pub(crate) Record);
+pub struct TableState {
+    pub(crate) record: Record,
+}
 
-impl Found {
-    /// Whether this and `other`, found by two transactions of which one is a snapshot that is still held, are of a table
-    /// with the same content. They may not be, and the content be the same.
-    pub fn is_same(&self, other: &Found) -> bool {
-        self.0 == other.0
+impl TableState {
+    /// Whether this and `other`, found by two transactions of which one is a snapshot that is still open, are of a table
+    /// with the same content. False does not mean that the content differs.
+    pub fn is_same(&self, other: &TableState) -> bool {
+        self.record == other.record
     }
 
     pub(crate) fn rows(&self) -> RowRoot {
-        RowRoot { tree: self.0.root, next: self.0.next_row }
+        RowRoot { tree: self.record.root, next: self.record.next_row }
     }
 }
 
@@ -101,24 +103,24 @@ impl Found {
 /// [`WriteTxn`](super::WriteTxn), which sees its own changes.
 ///
 /// Values are borrowed from the mapped files; nothing is copied. With a bounded cache
-/// ([`Options::cache_bytes`](super::Options::cache_bytes)) what a call answers with is copied to memory of the
-/// transaction's, which grows with it; cursors, [`Rows::lend_next`] and [`Reads::visit`] do without. Errors common to all: `NoSuchTable` if the table
-/// does not exist in this transaction, `TableMismatch` if it is of the other kind, `Corrupt` for damage.
+/// ([`Options::cache_bytes`](super::Options::cache_bytes)) the result of a call is copied to memory of the
+/// transaction, which grows with it; cursors, [`Rows::lend_next`] and [`Reads::visit`] do without. Errors common to all: `NoSuchTable` if the table
+/// does not exist in this transaction, `TableMismatch` if it is of another kind, `Corrupt` for damage.
 pub trait Reads {
     #[doc(hidden)]
     fn context(&self) -> ReadContext<'_>;
     #[doc(hidden)]
     fn catalog(&self) -> Result<TreeRoot>;
     #[doc(hidden)]
-    fn find(&self, table: &Table) -> Result<Found>;
-    /// What [`Reads::find`] tells, for those who need no more of it.
+    fn find(&self, table: &Table) -> Result<TableState>;
+    /// The root that [`Reads::find`] returns, where nothing else of the record is needed.
     #[doc(hidden)]
     #[inline]
     fn root(&self, table: &Table) -> Result<TreeRoot> {
-        Ok(self.find(table)?.0.root)
+        Ok(self.find(table)?.record.root)
     }
 
-    /// A file without a name for what does not fit in memory; `None` where none is available.
+    /// An unnamed temporary file, for data that does not fit in memory; `None` where none is available.
     #[doc(hidden)]
     fn scratch(&self) -> Result<Option<std::fs::File>> {
         Ok(None)
@@ -160,7 +162,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let context = self.context();
         let _epoch = context.pager.enter_epoch();
-        context.lend(Tree::get(context.pager, &found.0.root, key)?, visit)
+        context.lend(Tree::get(context.pager, &found.record.root, key)?, visit)
     }
 
     /// Calls `visit` with row `row`, as [`Reads::visit`] does.
@@ -169,21 +171,21 @@ pub trait Reads {
         let found = self.find(table)?;
         let context = self.context();
         let _epoch = context.pager.enter_epoch();
-        context.lend(RowTree::get(context.pager, &found.0.root, row)?, visit)
+        context.lend(RowTree::get(context.pager, &found.record.root, row)?, visit)
     }
 
-    /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than so many single reads: keys
-    /// in rising order share their way through the tree where they are near each other, and for others the waits
-    /// for memory overlap.
+    /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than single reads: adjacent keys in
+    /// ascending order share their descent, and for others the waits for memory overlap.
     fn get_many(&self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<&[u8]>>> {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let context = self.context();
         let mut values = Vec::with_capacity(keys.len());
         let _epoch = context.pager.enter_epoch();
-        Tree::get_many(context.pager, &found.0.root, keys, &mut |_, cell| {
-            let value =
-                cell.map(|cell| large_values::answer(context.pager, context.values, cell, context.arena));
+        Tree::get_many(context.pager, &found.record.root, keys, &mut |_, cell| {
+            let value = cell.map(|cell| {
+                large_values::resolve_for_txn(context.pager, context.values, cell, context.arena)
+            });
             values.push(value.transpose()?);
             Ok(())
         })?;
@@ -209,7 +211,7 @@ pub trait Reads {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let context = self.context();
-        Ok(Cursor::new(context.pager, context.values, &found.0.root))
+        Ok(Cursor::new(context.pager, context.values, &found.record.root))
     }
 
     /// Keys and values within `bounds`, from both ends.
@@ -217,7 +219,7 @@ pub trait Reads {
         table.expect(TableKind::Ordered)?;
         let found = self.find(table)?;
         let context = self.context();
-        Ok(Range::new(context, &found.0.root, bounds))
+        Ok(Range::new(context, &found.record.root, bounds))
     }
 
     /// Keys that begin with `prefix`, and their values, from both ends. The empty prefix is that of all keys.
@@ -252,11 +254,11 @@ pub trait Reads {
 
     /// Number of entries: of keys, of rows, of pairs in a dup table.
     fn len(&self, table: &Table) -> Result<u64> {
-        Ok(self.find(table)?.0.entries())
+        Ok(self.find(table)?.record.entries())
     }
 
-    /// About how many keys lie within `bounds`, from the two ways down to its ends: exact within one page, otherwise as
-    /// if every child of a branch had as many.
+    /// About how many keys are within `bounds`, from the descents to its two ends: exact within one page, otherwise assuming
+    /// that every child of a branch has the same number.
     fn estimate(&self, table: &Table, (from, to): Bounds<'_>) -> Result<u64> {
         table.expect(TableKind::Ordered)?;
         let root = self.root(table)?;
@@ -313,7 +315,7 @@ pub trait Reads {
     fn pairs(&self, table: &Table, bounds: Bounds<'_>) -> Result<Pairs<'_>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Ok(Pairs::new(self.context().pager, &found.0.root, bounds))
+        Ok(Pairs::new(self.context().pager, &found.record.root, bounds))
     }
 
     /// A cursor over the pairs of a dup table, not yet on any.
@@ -321,7 +323,7 @@ pub trait Reads {
     fn dup_cursor(&self, table: &Table) -> Result<DupCursor<'_>> {
         table.expect(TableKind::Dup)?;
         let found = self.find(table)?;
-        Ok(DupCursor::new(self.context().pager, &found.0.root))
+        Ok(DupCursor::new(self.context().pager, &found.record.root))
     }
 
     #[cfg(feature = "dup-tables")]
@@ -331,7 +333,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let context = self.context();
         let _epoch = context.pager.enter_epoch();
-        let Some(cell) = Tree::get(context.pager, &found.0.root, key)? else { return Ok(None) };
+        let Some(cell) = Tree::get(context.pager, &found.record.root, key)? else { return Ok(None) };
         let bytes = context.arena.map_or(cell.bytes, |arena| arena.keep(cell.bytes));
         KeyValues::open(context.pager, Value { bytes, ..cell }).map(Some)
     }
@@ -342,7 +344,7 @@ pub trait Reads {
         let found = self.find(table)?;
         let pager = self.context().pager;
         let _epoch = pager.enter_epoch();
-        TableStats::of(pager, table, &found.0)
+        TableStats::of(pager, table, &found.record)
     }
 
     /// Statistics of all tables, by name.

@@ -1,10 +1,10 @@
-//! Keeping the value log at most half dead.
+//! Keeping at least half of the value log live.
 //!
-//! Segments of the value log are only ever appended to, so values that died leave holes in them. When less than half of
-//! the log's bytes are live after a checkpoint, the live values of segments that are mostly dead are stored again, a
-//! bounded number of bytes in each of many small transactions, and their owners' cells pointed to the new places. The
-//! next checkpoint makes that durable and releases the old values, the one after it is without the old segments, and
-//! removes them. So after a checkpoint with no older snapshot left, half of the value log's bytes are live, or more.
+//! Segments of the value log are append-only, so values that died leave holes in them. When less than half of the log's
+//! bytes are live after a checkpoint, the live values of segments that are mostly dead are appended again, a bounded
+//! number of bytes in each of many small transactions, and their cells are updated. The next checkpoint makes that durable
+//! and releases the old values; the one after it no longer refers to the old segments, and removes them. So after a
+//! checkpoint with no older snapshot left, at least half of the value log's bytes are live.
 
 use super::catalog::TableKind;
 use super::command::Command;
@@ -46,7 +46,7 @@ impl Inner {
     }
 }
 
-/// What the name says that the value log keeps with a value: see [`Edit::apply`], which gives them.
+/// The table and the key of a value, from the owner's name that the value log stores with it.
 fn owner(name: &[u8]) -> Option<(TableKind, u32, &[u8])> {
     let (&kind, rest) = name.split_first()?;
     let (table, key) = rest.split_first_chunk()?;

@@ -116,11 +116,11 @@ fn open_values(
     ValueLog::open(Arc::clone(disk), &dir.join(VALUES), value_options)
 }
 
-/// Names that may be in a directory before it is a store: what a creation leaves that did not come to its end, and
-/// what a new file system has.
+/// Names that may be in a directory before it is a store: those that an interrupted creation leaves, and what a new file
+/// system contains.
 const UNFINISHED: [&str; 5] = [LOCK_FILE, LOG, VALUES, "pages.new", "lost+found"];
 
-/// Refuses to make a store among files that are another program's.
+/// Refuses to create a store among another program's files.
 fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
     match disk.list(dir)?.iter().find(|name| !UNFINISHED.contains(&name.as_str())) {
         None => Ok(()),
@@ -219,7 +219,7 @@ fn replay(
             let outcome = Edit { pager, values, writer }.apply(&command)?;
             // A frame was written on top of exactly this state: what it removes is there, what it creates is not.
             if outcome == Outcome::NoTable || command.is_noop(outcome) {
-                return Err(bad(BadCommand { at: 0, expected: "commands that fit what is there" }));
+                return Err(bad(BadCommand { at: 0, expected: "commands that match the stored data" }));
             }
         }
     }

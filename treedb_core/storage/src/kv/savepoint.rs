@@ -1,4 +1,4 @@
-//! Points in a write transaction to go back to.
+//! Savepoints: points in a write transaction to roll back to.
 //!
 //! A savepoint is the root of the catalog at its moment, with every changed table's record written into it, and how
 //! much there was of everything that only grows: the frame, the values appended, the values that died. The pages
@@ -12,14 +12,14 @@ use crate::btree::TreeRoot;
 use crate::vlog::ValueLog;
 use crate::{Error, Result};
 
-/// A point in a write transaction, made by [`WriteTxn::savepoint`].
+/// A point in a write transaction to roll back to, made by [`WriteTxn::savepoint`].
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "without it there is no going back"]
+#[must_use = "a savepoint is needed to roll back to it"]
 pub struct Savepoint {
     serial: u64,
 }
 
-/// What a savepoint goes back to.
+/// The state that a savepoint restores.
 #[derive(Debug)]
 pub(crate) struct SavepointState {
     serial: u64,
@@ -68,11 +68,10 @@ impl Writer {
 }
 
 impl WriteTxn {
-    /// Marks this point of the transaction, so that what comes after it can be undone alone. Savepoints nest: each lies
-    /// inside those made before it. A commit keeps what has not been undone.
+    /// Marks this point of the transaction, so that what comes after it can be undone alone. Savepoints nest. A commit keeps what has not been undone.
     ///
-    /// Pages changed before are copied when they are changed again after a savepoint, so one before every change
-    /// makes a transaction slower.
+    /// Pages changed before are copied when they are changed again after a savepoint, so a savepoint before every
+    /// change makes a transaction slower.
     ///
     /// # Errors
     /// `DiskFull`, after which the transaction can only be dropped, or rolled back to an earlier savepoint.
@@ -88,7 +87,7 @@ impl WriteTxn {
         }
     }
 
-    /// Undoes everything since the savepoint, which stays and can be gone back to again; those made after it are gone.
+    /// Undoes everything since the savepoint, which remains valid; those made after it are gone.
     /// Handles of tables created since then must not be used any more: as after a dropped transaction, the next table
     /// gets the same number. A transaction that could only be dropped after an error goes on from here: nothing of
     /// the failed change is left.
@@ -104,7 +103,7 @@ impl WriteTxn {
         gone_back.inspect_err(|error| inner.poison(error))
     }
 
-    /// Forgets a savepoint and those made after it; the changes since then stay, as part of what lies around it.
+    /// Releases a savepoint and those made after it; the changes since then are kept.
     ///
     /// # Errors
     /// `Invalid` if the savepoint is gone, or of another transaction.

@@ -1,17 +1,17 @@
-//! A transaction pinned for reading.
+//! Snapshots: transactions pinned for reading.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::Arena;
 use super::catalog::Table;
-use super::reads::{Found, ReadContext, Reads};
+use super::reads::{ReadContext, Reads, TableState};
 use super::record_cache;
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::page::Pin;
 use crate::{Error, Result};
 
-/// A pin, and what reads of it need.
+/// A pin, and what reads through it need.
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
@@ -41,8 +41,9 @@ impl Pinned {
     }
 
     #[inline]
-    fn find(&self, inner: &Inner, table: &Table) -> Result<Found> {
-        record_cache::record(&inner.pager, self.pin.txn(), table, || self.catalog()).map(Found)
+    fn find(&self, inner: &Inner, table: &Table) -> Result<TableState> {
+        record_cache::record(&inner.pager, self.pin.txn(), table, || self.catalog())
+            .map(|record| TableState { record })
     }
 
     #[inline(always)]
@@ -52,10 +53,11 @@ impl Pinned {
 }
 
 fn root_of(bytes: &[u8; 16]) -> Result<TreeRoot> {
-    TreeRoot::from_bytes(bytes).ok_or_else(|| Error::Invalid("the root of the catalog is not one".into()))
+    TreeRoot::from_bytes(bytes)
+        .ok_or_else(|| Error::Invalid("the meta page has no valid catalog root".into()))
 }
 
-/// Out of the way of snapshots that need none.
+/// Not inlined into snapshots that need none.
 #[cold]
 fn new_arena() -> Option<Box<Arena>> {
     Some(Box::default())
@@ -78,8 +80,8 @@ impl ReadTxn {
         self.pinned.pin.txn()
     }
 
-    /// Gives back the memory of what was read so far, none of which is used any more. A transaction that reads for long
-    /// calls this now and then if the store has a bounded cache; otherwise there is no such memory.
+    /// Frees the memory of what was read so far. A transaction that reads for a long time calls this now and then if the store
+    /// has a bounded cache; without one there is no such memory.
     pub fn forget(&mut self) {
         self.pinned.forget();
     }
@@ -106,7 +108,7 @@ impl Reads for ReadTxn {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
+    fn find(&self, table: &Table) -> Result<TableState> {
         self.pinned.find(&self.inner, table)
     }
 
@@ -116,7 +118,8 @@ impl Reads for ReadTxn {
     }
 }
 
-/// A reader of a transaction that another one pinned, for another thread or beside it in the same: it holds no pin, but keeps the pin's owner.
+/// Another reader of the snapshot of a [`ReadTxn`], in the same or another thread. It has no pin of its own, but keeps the
+/// [`ReadTxn`] alive.
 #[derive(Debug)]
 pub struct SharedReadTxn {
     txn: u64,
@@ -156,12 +159,13 @@ impl Reads for SharedReadTxn {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
-        record_cache::record(&self.inner.pager, self.txn, table, || self.catalog()).map(Found)
+    fn find(&self, table: &Table) -> Result<TableState> {
+        record_cache::record(&self.inner.pager, self.txn, table, || self.catalog())
+            .map(|record| TableState { record })
     }
 }
 
-/// A snapshot that borrows its store: begins and ends without a lock, an allocation or a counter that others write.
+/// A snapshot that borrows its store: begins and ends without a lock, an allocation or a shared counter.
 #[derive(Debug)]
 pub struct Snapshot<'s> {
     pinned: Pinned,
@@ -179,7 +183,7 @@ impl<'s> Snapshot<'s> {
         self.pinned.pin.txn()
     }
 
-    /// Gives back the memory of what was read so far; see [`ReadTxn::forget`].
+    /// Frees the memory of what was read so far; see [`ReadTxn::forget`].
     pub fn forget(&mut self) {
         self.pinned.forget();
     }
@@ -203,7 +207,7 @@ impl Reads for Snapshot<'_> {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
+    fn find(&self, table: &Table) -> Result<TableState> {
         self.pinned.find(self.inner, table)
     }
 

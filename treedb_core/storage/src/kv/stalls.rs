@@ -1,15 +1,15 @@
-//! What holds writers up, and slowing them down before something must.
+//! What holds writers up, and slowing them down gradually before something must.
 //!
-//! The log may grow by as much as its limit while a checkpoint is being written. Beyond that each commit waits a little
-//! after its own bytes, more the further the log is over its limit: so a writer that is faster than the disk comes down
-//! to the disk's speed by and by, instead of standing still for the rest of a checkpoint.
+//! The log may grow by as much as its limit while a checkpoint is being written. Beyond that each commit pauses in
+//! proportion to its bytes, the longer the further the log is over its limit: so a writer that is faster than the disk
+//! slows down to the disk's speed gradually, instead of blocking for the rest of a checkpoint.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Nanoseconds that a byte costs when the log is at [`PATIENCE`](super::checkpoint::PATIENCE) times its limit.
+/// Nanoseconds of pause per byte when the log is at [`PATIENCE`](super::checkpoint::PATIENCE) times its limit.
 const DEAREST: f64 = 250.0;
-/// A pause shorter than this is saved up: the system sleeps no shorter.
+/// Shorter pauses are accumulated: the system cannot sleep that briefly.
 const SHORTEST: u64 = 200_000;
 /// The longest pause of one commit, in nanoseconds.
 const LONGEST: u64 = 10_000_000;
@@ -27,7 +27,7 @@ pub struct StallStats {
     pub longest: Duration,
 }
 
-/// The account of stalls.
+/// Counts stalls.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     count: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    /// A write was held up for so long.
+    /// Records that a write was held up for `time`.
     pub(crate) fn note(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Stalls {
         self.longest.fetch_max(ns, Ordering::Relaxed);
     }
 
-    /// The account, with the log's own stalls.
+    /// The statistics, including the log's own stalls.
     pub(crate) fn stats(&self, switches: u64, in_switches: Duration, longest_switch: Duration) -> StallStats {
         StallStats {
             count: self.count.load(Ordering::Relaxed) + switches,
@@ -54,7 +54,7 @@ impl Stalls {
     }
 }
 
-/// Pauses that are due, of all writers.
+/// Accumulated pause of all writers, in nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Debt(u64);
 

@@ -1,4 +1,4 @@
-//! A table in numbers.
+//! Statistics of a table.
 
 use super::catalog::{Record, Table, TableKind};
 use super::dup;
@@ -16,11 +16,11 @@ pub struct TableStats {
     pub entries: u64,
     /// Keys of a dup table; for other tables the same as `entries`.
     pub keys: u64,
-    /// How many of their values lie in the value log.
+    /// How many of their values are in the value log.
     pub large_values: u64,
     /// Keys of a dup table whose values have a tree of their own.
     pub value_trees: u64,
-    /// Levels of its tree: 0 if it is empty, 1 if it is a single leaf. Trees of values are not read.
+    /// Levels of its tree: 0 if it is empty, 1 if it is a single leaf. Value trees are not counted.
     pub depth: u16,
     /// Pages above the leaves, trees of values included.
     pub branch_pages: u64,

@@ -1,4 +1,4 @@
-//! A directory opened.
+//! The store: an open directory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -24,14 +24,14 @@ use crate::vlog::{ValueLog, ValueLogStats};
 use crate::wal::{Log, LogStats};
 use crate::{Error, Result};
 
-/// A store: tables in a directory. Clones are handles to the same one; it closes when the last handle and the last
-/// transaction are gone, or when [`Store::close`] says so.
+/// A store: tables in a directory. Clones are handles to the same one; it is closed by
+/// [`Store::close`], or when the last handle and the last transaction are dropped.
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all handles share.
+/// The state that all handles share.
 pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Statistics of a store, each taken as of now but not all at the same moment.
+/// Statistics of a store; they are not all taken at the same moment.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -105,8 +105,8 @@ impl Store {
         Ok(Store { inner })
     }
 
-    /// Pins the current state for reading. Until it ends, the pages of that state are not used again: however long it
-    /// stays and whatever is written meanwhile, the page file grows by at most one copy of what it sees.
+    /// Pins the current state for reading. Until it ends, the pages of that state are not reused: however long it
+    /// is open and whatever is written meanwhile, the page file grows by at most one copy of what it sees.
     pub fn begin_read(&self) -> Result<ReadTxn> {
         ReadTxn::new(Arc::clone(&self.inner))
     }
@@ -120,7 +120,7 @@ impl Store {
     /// Waits until this is the writer, and begins a transaction.
     ///
     /// There is one writer: a thread that holds a [`WriteTxn`] and begins another, checkpoints, checks or closes the
-    /// store waits for itself, for ever. End the transaction first.
+    /// store deadlocks. End the transaction first.
     ///
     /// # Errors
     /// `Poisoned` after a failed write or flush, `Invalid` after [`Store::close`].
@@ -128,16 +128,16 @@ impl Store {
         WriteTxn::new(Arc::clone(&self.inner))
     }
 
-    /// Makes everything committed so far durable in the page file and cuts the log. Readers and writers go on
-    /// meanwhile; a thread that holds a [`WriteTxn`] waits for itself. After a failed flush the store is poisoned.
+    /// Makes everything committed so far durable in the page file and truncates the log. Readers and writers are not
+    /// blocked; a thread that holds a [`WriteTxn`] deadlocks. After a failed flush the store is poisoned.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.refuse_writes()?;
         self.inner.checkpoint()
     }
 
-    /// Waits until every commit that has returned is durable, whatever its durability. So a row of weaker commits can
-    /// be made durable by one wait after the last. It becomes the writer for a moment: a thread that holds a
-    /// [`WriteTxn`] waits for itself.
+    /// Waits until every commit that has returned is durable, whatever its durability. So a series of weaker commits can
+    /// be made durable by one wait at the end. It becomes the writer for a moment: a thread that holds a
+    /// [`WriteTxn`] deadlocks.
     ///
     /// # Errors
     /// `Poisoned` after a failed write or flush, `DiskFull` if the log had to grow for commits made with
@@ -147,8 +147,8 @@ impl Store {
     }
 
     /// Reads everything and compares it with everything else: each page reachable from exactly one place, checksums,
-    /// order, counts, value pointers, free pages. Writers wait meanwhile, and a thread that holds a [`WriteTxn`] waits
-    /// for itself. The error is the first damage found.
+    /// order, counts, value pointers, free pages. Writers wait meanwhile, and a thread that holds a [`WriteTxn`]
+    /// deadlocks. The error is the first damage found.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(&self.inner)
     }
@@ -182,7 +182,8 @@ impl Store {
         self.inner.poisoned()
     }
 
-    /// A file without a name beside the store's: see [`Inner::scratch`].
+    /// An unnamed temporary file in the store's directory, for data that does not fit in memory. `None` for an encrypted
+    /// store, whose data must not be written in the clear, and for one that is not on the system's disk.
     pub fn scratch(&self) -> Result<Option<std::fs::File>> {
         self.inner.scratch()
     }
@@ -192,7 +193,7 @@ impl Store {
         &self.inner.dir
     }
 
-    /// Closes the store in order: a last checkpoint, so that the next opening has nothing to replay. Other handles
+    /// Closes the store after a last checkpoint, so that the next opening has nothing to replay. Other handles
     /// refuse writes from now on; the directory is free when they and their snapshots are gone. Waits for the writer: a
     /// thread that holds a [`WriteTxn`] waits for itself, for ever. The same goes for dropping the last handle, but a
     /// transaction is such a handle itself.
@@ -213,8 +214,8 @@ impl Drop for Store {
 }
 
 impl Inner {
-    /// A file without a name beside the store's, for what does not fit in memory; `None` for an encrypted store, whose
-    /// data must not lie on disk as it is, and for one that is not on the system's disk.
+    /// An unnamed temporary file in the store's directory, for data that does not fit in memory; `None` for an encrypted
+    /// store, whose data must not be written in the clear, and for one that is not on the system's disk.
     pub(crate) fn scratch(&self) -> Result<Option<std::fs::File>> {
         if self.options.key.is_some() || !self.dir.is_dir() {
             return Ok(None);
@@ -226,13 +227,13 @@ impl Inner {
         self.failure.get().cloned().or_else(|| self.log.poisoned()).or_else(|| self.values.poisoned())
     }
 
-    /// Refuses writes permanently, because of `error`.
+    /// Refuses writes from now on, because of `error`.
     pub(crate) fn poison(&self, error: &Error) {
         let _ = self.failure.set(error.to_string());
     }
 
-    /// Becomes the writer for the length of `work`. Should that panic, the store is poisoned, because no one knows what
-    /// is half done, and the writer is there for those who wait.
+    /// Becomes the writer while `work` runs. If that panics, the store is poisoned, because a change may be half done, and
+    /// the lock is released for those who wait.
     pub(crate) fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
         let mut writer = self.writer_lock.acquire();
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut writer)));
@@ -256,7 +257,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The last checkpoint, and the end of writing. Does nothing the second time.
+    /// Makes the last checkpoint and refuses writes from then on. Does nothing the second time.
     fn shut_down(&self) -> Result<()> {
         let first = self.with_writer(|_| !self.closed.swap(true, Ordering::AcqRel));
         if !first {
@@ -271,7 +272,7 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// As `close`; errors have no one to go to, and the next opening recovers.
+    /// As `close`; errors cannot be reported here, and the next opening recovers.
     fn drop(&mut self) {
         self.worker.stop();
         let _ = self.shut_down();

@@ -56,6 +56,7 @@ impl<C: RangeCursor> TwoEnded<C> {
     }
 
     /// Steps on from the front, or from the back, and reads the item there with `read`.
+    #[inline]
     pub(super) fn step<T>(
         &mut self,
         forward: bool,
@@ -70,37 +71,47 @@ impl<C: RangeCursor> TwoEnded<C> {
         item(&mut self.done, read)
     }
 
+    #[inline]
     fn forward(&mut self) -> Result<bool> {
         let front = &mut self.front;
-        let mut on = match (&self.from, self.front_started) {
-            (_, true) => front.next()?,
-            (Bound::Unbounded, false) => front.first()?,
-            (Bound::Included(key) | Bound::Excluded(key), false) => front.seek(key)?,
+        let on = if self.front_started {
+            front.next()?
+        } else {
+            self.front_started = true;
+            let on = match &self.from {
+                Bound::Unbounded => front.first()?,
+                Bound::Included(key) | Bound::Excluded(key) => front.seek(key)?,
+            };
+            let on_bound = on && !front.key()?.is_some_and(|key| is_above(key, slice(&self.from)));
+            // The excluded lower bound itself is skipped.
+            if on_bound { front.next_key()? } else { on }
         };
-        self.front_started = true;
-        if on && !front.key()?.is_some_and(|key| is_above(key, slice(&self.from))) {
-            // The excluded lower bound itself.
-            on = front.next_key()?;
-        }
-        if !on || !front.key()?.is_some_and(|key| is_below(key, slice(&self.to))) {
+        // Keys ascend, so that from here on only the upper bound matters.
+        let unbounded = matches!(self.to, Bound::Unbounded);
+        if !on || !unbounded && !front.key()?.is_some_and(|key| is_below(key, slice(&self.to))) {
             return Ok(false);
         }
         Ok(!self.back_started || front.compare(&mut self.back)? == Some(Ordering::Less))
     }
 
+    #[inline]
     fn backward(&mut self) -> Result<bool> {
         let back = &mut self.back;
-        let mut on = match (&self.to, self.back_started) {
-            (_, true) => back.prev()?,
-            (Bound::Unbounded, false) => back.last()?,
-            (Bound::Included(key) | Bound::Excluded(key), false) => back.seek_back(key)?,
+        let on = if self.back_started {
+            back.prev()?
+        } else {
+            self.back_started = true;
+            let on = match &self.to {
+                Bound::Unbounded => back.last()?,
+                Bound::Included(key) | Bound::Excluded(key) => back.seek_back(key)?,
+            };
+            let on_bound = on && !back.key()?.is_some_and(|key| is_below(key, slice(&self.to)));
+            // The excluded upper bound itself is skipped.
+            if on_bound { back.prev_key()? } else { on }
         };
-        self.back_started = true;
-        if on && !back.key()?.is_some_and(|key| is_below(key, slice(&self.to))) {
-            // The excluded upper bound itself.
-            on = back.prev_key()?;
-        }
-        if !on || !back.key()?.is_some_and(|key| is_above(key, slice(&self.from))) {
+        // Keys descend, so that from here on only the lower bound matters.
+        let unbounded = matches!(self.from, Bound::Unbounded);
+        if !on || !unbounded && !back.key()?.is_some_and(|key| is_above(key, slice(&self.from))) {
             return Ok(false);
         }
         Ok(!self.front_started || back.compare(&mut self.front)? == Some(Ordering::Greater))
@@ -111,11 +122,13 @@ pub(super) fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
     bound.map(<[u8]>::to_vec)
 }
 
+#[inline]
 pub(super) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
 /// Turns the result of a step into an iterator's item, and ends the iterator after the last item and after an error.
+#[inline]
 pub(super) fn item<T>(done: &mut bool, step: Result<Option<T>>) -> Option<Result<T>> {
     let item = step.transpose();
     *done = !matches!(item, Some(Ok(_)));

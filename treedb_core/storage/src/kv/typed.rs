@@ -10,9 +10,9 @@ use super::reads::{Bounds, Reads};
 use super::write::WriteTxn;
 use crate::{Error, Result};
 
-/// An ordered table with keys of type `K` in their own order and values of type `V`: a handle, and nothing on disk
-/// but the bytes that [`TypedKey`] and [`TypedValue`] tell. The types are not stored; a table opened with others gives
-/// `TableMismatch` where its bytes cannot be theirs.
+/// An ordered table with keys of type `K` in their own order and values of type `V`: a handle; on disk there are
+/// only the bytes that [`TypedKey`] and [`TypedValue`] define. The types are not stored; a table opened with other types
+/// returns `TableMismatch` where its bytes cannot be theirs.
 ///
 /// ```
 /// use treedb_storage::{Store, TypedTable};
@@ -186,7 +186,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 }
 
 /// The keys and values of a [`TypedTable`] between two bounds, from either end. After an error of the table it is at
-/// its end; after one entry of another type it goes on.
+/// its end; after an entry of another type it continues.
 pub struct TypedRange<'r, K, V> {
     range: Range<'r>,
     table: TypedTable<K, V>,

@@ -1,4 +1,4 @@
-//! The one writer.
+//! The write transaction.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::command::{Command, Commands, FORMAT};
 use super::dup;
 use super::edit::{Edit, Outcome, Writer, check_limits, check_row};
 use super::options::Durability;
-use super::reads::{Bounds, Found, ReadContext, Reads};
+use super::reads::{Bounds, ReadContext, Reads, TableState};
 use super::store::Inner;
 use crate::btree::TreeRoot;
 use crate::wal;
 use crate::{Error, Result};
 
-/// The write transaction: there is one at a time. It sees its own changes; no one else does before
+/// The write transaction: there is one at a time. It sees its own changes; other transactions see them after
 /// [`commit`](WriteTxn::commit). Dropping it without a commit undoes everything.
 ///
-/// An error that says the caller asked for something impossible (`KeyTooLong`, `ValueTooLong`, `NoSuchTable`,
+/// An error for a request that is impossible (`KeyTooLong`, `ValueTooLong`, `NoSuchTable`,
 /// `TableMismatch`) leaves the transaction as it was. After any other error of a change (`DiskFull`, `Corrupt`, `Io`)
 /// it can only be dropped, or rolled back to a [`Savepoint`](super::Savepoint) made before.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct WriteTxn {
     /// `None` only once the transaction has ended.
     pub(super) writer: Option<Box<Writer>>,
     pub(super) broken: bool,
-    /// What was read, if the page file is not mapped; until the next change, which nothing read outlives.
+    /// Copies of what was read, if the page file is not mapped. Cleared by the next change, which ends all borrows.
     arena: Option<Box<Arena>>,
 }
 
@@ -84,12 +84,12 @@ impl WriteTxn {
         Error::Invalid("the transaction has failed or ended: begin another".into())
     }
 
-    /// The writer of a transaction that can go on.
+    /// The writer, unless the transaction has failed or ended.
     pub(super) fn working(&mut self) -> Result<&mut Writer> {
         self.writer.as_deref_mut().filter(|_| !self.broken).ok_or_else(Self::ended)
     }
 
-    /// What a change needs.
+    /// Starts a change: fails if the transaction has failed or ended.
     pub(super) fn change(&mut self) -> Result<Change<'_>> {
         if let Some(arena) = &mut self.arena {
             arena.clear();
@@ -139,7 +139,7 @@ impl WriteTxn {
         Ok(())
     }
 
-    /// Gives the table `old` the name `new`; false if there is none of the old name. Its handles stay good. Errors as
+    /// Renames the table `old` to `new`; false if there is no table `old`. Its handles stay valid. Errors as
     /// [`WriteTxn::create_table`].
     pub fn rename_table(&mut self, old: &str, new: &str) -> Result<bool> {
         let Some(table) = self.table(old)? else { return Ok(false) };
@@ -150,7 +150,7 @@ impl WriteTxn {
         Ok(true)
     }
 
-    /// The table with this name, created if there is none. `TableMismatch` if there is one of the other kind.
+    /// The table with this name, created if there is none. `TableMismatch` if there is one of another kind.
     pub fn open_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
         match self.table(name)? {
             Some(table) => table.expect(kind).map(|()| table),
@@ -158,7 +158,7 @@ impl WriteTxn {
         }
     }
 
-    /// Removes a table and everything in it; false if there is none of this name. Its handles are dead permanently.
+    /// Removes a table and everything in it; false if there is none of this name. Its handles are invalid from then on.
     pub fn drop_table(&mut self, name: &str) -> Result<bool> {
         match self.table(name)? {
             Some(table) => {
@@ -198,8 +198,8 @@ impl WriteTxn {
         Ok(old)
     }
 
-    /// Stores `new` under `key` if `expected` is what is there, `None` standing for nothing on either side; true if it
-    /// was. Limits as for [`WriteTxn::put`].
+    /// Stores `new` under `key` if `expected` is what is there, where `None` means absent; true if it
+    /// was stored. Limits as for [`WriteTxn::put`].
     pub fn compare_and_swap(
         &mut self,
         table: &Table,
@@ -241,7 +241,8 @@ impl WriteTxn {
 
     /// Removes the keys within `bounds` and returns how many entries there were; bounds that contain nothing remove
     /// nothing.
-    /// The more keys go the less is done for each: whole subtrees are cut off, without a look at their keys. Only in
+    ///
+    /// Whole subtrees are removed without reading their keys, so the cost per key falls with the number of keys. Only in
     /// dup tables and those with values in the value log are all entries of the range read.
     pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<u64> {
         table.expect_keys()?;
@@ -250,8 +251,8 @@ impl WriteTxn {
         Ok(before - self.len(table)?)
     }
 
-    /// Removes everything in a table, of any kind, and returns how much there was. Numbers of removed rows are not
-    /// given again.
+    /// Removes everything in a table of any kind and returns how many entries there were. Numbers of removed rows are not
+    /// reused.
     pub fn clear(&mut self, table: &Table) -> Result<u64> {
         let before = self.len(table)?;
         self.run_on(table, &Command::Clear { table: table.id })?;
@@ -282,11 +283,11 @@ impl WriteTxn {
         Ok(count)
     }
 
-    /// Stores a row under the next number, counting from 1, and returns that. Numbers of removed rows are not given
-    /// again.
+    /// Stores a row under the next number, counting from 1, and returns that. Numbers of removed rows are not
+    /// reused.
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
-        let row = self.find(table)?.0.next_row;
+        let row = self.find(table)?.record.next_row;
         check_row(row, value.len())?;
         self.run_on(table, &Command::PutRow { table: table.id, row, value })?;
         Ok(row)
@@ -305,8 +306,8 @@ impl WriteTxn {
         self.run_on(table, &Command::DeleteRow { table: table.id, row })
     }
 
-    /// Removes the rows whose numbers are in `range` and returns how many there were. Their numbers are not given
-    /// again. Each is checked, unless all go.
+    /// Removes the rows whose numbers are in `range` and returns how many there were. Their numbers are not
+    /// reused. Each row is read, unless the whole table is emptied.
     pub fn delete_rows(&mut self, table: &Table, range: std::ops::Range<u64>) -> Result<u64> {
         table.expect(TableKind::Rows)?;
         let before = self.len(table)?;
@@ -335,7 +336,7 @@ impl WriteTxn {
         }
     }
 
-    /// Makes the change that a command says; limits have been checked.
+    /// Makes the change of a command whose limits have been checked.
     pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<()> {
         match self.change()?.run(command)? {
             Outcome::NoTable => Err(Error::NoSuchTable { name: format!("number {}", command.table()) }),
@@ -343,7 +344,7 @@ impl WriteTxn {
         }
     }
 
-    /// Bytes of the changes so far, as the log would have them.
+    /// Bytes of the changes so far, as encoded for the log.
     pub(super) fn frame_bytes(&self) -> usize {
         self.writer.as_ref().map_or(0, |writer| writer.frame.len())
     }
@@ -359,7 +360,7 @@ impl WriteTxn {
     /// durable. Otherwise it returns right away.
     ///
     /// # Errors
-    /// `DiskFull`, and `TransactionTooLarge` for about 4 GiB of changes: nothing was committed, the store goes on. `Poisoned` if a write or flush failed now or earlier: if
+    /// `DiskFull`, and `TransactionTooLarge` for about 4 GiB of changes: nothing was committed, and the store still works. `Poisoned` if a write or flush failed now or earlier: if
     /// it was the flush of this very commit, the changes are visible, and whether they are there after the store is
     /// opened again is not known. `Invalid` after an earlier error of this transaction.
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
@@ -416,7 +417,7 @@ impl WriteTxn {
         flushed
     }
 
-    /// The end of a transaction that changed nothing.
+    /// Ends a transaction that changed nothing.
     fn barrier(mut self, durability: Durability) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         let Some(writer) = self.writer.as_deref_mut().filter(|_| durability == Durability::Durable) else {
@@ -458,8 +459,11 @@ impl Reads for WriteTxn {
     }
 
     #[inline]
-    fn find(&self, table: &Table) -> Result<Found> {
+    fn find(&self, table: &Table) -> Result<TableState> {
         let Some(writer) = &self.writer else { return Err(Self::ended()) };
-        writer.record(&self.inner.pager, table.id)?.map(Found).ok_or_else(|| table.gone())
+        writer
+            .record(&self.inner.pager, table.id)?
+            .map(|record| TableState { record })
+            .ok_or_else(|| table.gone())
     }
 }

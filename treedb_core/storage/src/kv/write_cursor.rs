@@ -1,4 +1,4 @@
-//! A cursor that changes the entry it is on.
+//! A cursor that puts and deletes.
 
 use super::catalog::{Table, TableKind};
 use super::command::Command;
@@ -9,10 +9,10 @@ use super::write::{Change, WriteTxn};
 use crate::Result;
 use crate::btree::TreeRoot;
 
-/// Which part of the cursor knows where it is.
+/// Which part of the cursor knows its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// The place in the tree.
+    /// The tree cursor.
     Tree,
     /// The key, which is in the tree: its leaf must be sought.
     Key,
@@ -21,14 +21,14 @@ enum At {
 }
 
 /// A position in an ordered table of a write transaction, which moves in both directions, and to put and delete at. Its own changes
-/// never make it lose its place. It starts outside: `next` goes to the first key, `prev` to the last.
+/// never make it lose its position. It starts outside: `next` goes to the first key, `prev` to the last.
 ///
-/// After an error other than `KeyTooLong` and `ValueTooLong` it stands nowhere, and the transaction can only be
+/// After an error other than `KeyTooLong` and `ValueTooLong` it has no position, and the transaction can only be
 /// dropped or rolled back.
 pub struct WriteCursor<'t> {
     change: Change<'t>,
     table: Table,
-    /// Between a change and the next look it stands nowhere, so that it holds no page that changes.
+    /// Between a change and the next read it has no position, so that it borrows no page that changes.
     tree: Cursor<'t>,
     /// The tree has another root than `tree` knows.
     stale: bool,
@@ -41,7 +41,7 @@ impl WriteTxn {
     /// is gone.
     pub fn write_cursor(&mut self, table: &Table) -> Result<WriteCursor<'_>> {
         table.expect(TableKind::Ordered)?;
-        let root = self.find(table)?.0.root;
+        let root = self.find(table)?.record.root;
         let change = self.change()?;
         let tree = Cursor::new(&change.inner.pager, &change.inner.values, &root);
         Ok(WriteCursor { change, table: table.clone(), tree, stale: false, at: At::Tree, key: Vec::new() })
@@ -127,7 +127,7 @@ impl<'t> WriteCursor<'t> {
         if self.at == At::Gap { Ok(None) } else { self.tree.entry() }
     }
 
-    /// Stores `value` under `key`, instead of what was there, and stands on it. Limits as for [`WriteTxn::put`].
+    /// Stores `value` under `key`, instead of what was there, and moves to it. Limits as for [`WriteTxn::put`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_limits(key, value.len())?;
         self.key.clear();
@@ -146,7 +146,7 @@ impl<'t> WriteCursor<'t> {
         Ok(on)
     }
 
-    /// Removes the key it is on, and stands between its neighbours; false, and no change, if it is on none.
+    /// Removes the key it is on; the cursor is then between its neighbours. False, and no change, if it is on none.
     pub fn delete(&mut self) -> Result<bool> {
         let on = self.know_key()?;
         if on {
@@ -173,7 +173,7 @@ impl<'t> WriteCursor<'t> {
         }
     }
 
-    /// The place in the tree as it is now.
+    /// The tree cursor, over the current root.
     fn tree(&mut self) -> Result<&mut Cursor<'t>> {
         if self.stale {
             let record = self.change.writer.record(&self.change.inner.pager, self.table.id)?;
@@ -183,13 +183,13 @@ impl<'t> WriteCursor<'t> {
         Ok(&mut self.tree)
     }
 
-    /// Stands in the tree where the key is.
+    /// Moves the tree cursor to the key.
     fn return_to_key(&mut self) -> Result<bool> {
         self.tree()?;
         self.tree.seek_exact(&self.key)
     }
 
-    /// Makes a change to `key`, and then knows where it is by that.
+    /// Makes a change to `key`, which is the position from then on.
     fn run<'c>(&'c mut self, command: impl FnOnce(u32, &'c [u8]) -> Command<'c>, then: At) -> Result<()> {
         if !self.stale {
             // No page is checked from here until the change is made.

@@ -1,10 +1,10 @@
-//! Who is the writer: the holder of what only the writer may have.
+//! The lock that makes its holder the writer.
 
 use std::sync::PoisonError;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// One thing that is held by one owner at a time. Unlike a mutex guard, what is held can be moved to another thread.
+/// A value that one owner holds at a time. Unlike a mutex guard, it can be moved to another thread.
 #[derive(Debug)]
 pub(crate) struct WriterLock<T> {
     state: Mutex<State<T>>,
@@ -14,7 +14,7 @@ pub(crate) struct WriterLock<T> {
 #[derive(Debug)]
 struct State<T> {
     value: Option<T>,
-    /// How many wait for it: waking no one costs a call of the system all the same.
+    /// Number of waiting threads: notifying costs a system call even if there are none.
     waiters: usize,
 }
 
@@ -27,7 +27,7 @@ impl<T> WriterLock<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the thing and takes it. The taker gives it back, whatever happens.
+    /// Waits for the value and takes it. The caller must give it back in all cases.
     pub(crate) fn acquire(&self) -> T {
         let mut state = self.lock();
         loop {
@@ -40,7 +40,7 @@ impl<T> WriterLock<T> {
         }
     }
 
-    /// Gives it back.
+    /// Gives the value back.
     pub(crate) fn release(&self, value: T) {
         let mut state = self.lock();
         state.value = Some(value);

@@ -50,7 +50,7 @@ impl<'a> PageAccounting<'a> {
         }
     }
 
-    /// The verdict: a damaged page, a page counted twice, or a page counted by no one.
+    /// The result: an error for a damaged page, a page counted twice, or a page not counted at all.
     pub fn finish(self) -> Result<u64> {
         if let Some(error) = self.damaged {
             return Err(error);

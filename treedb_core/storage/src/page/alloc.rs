@@ -1,14 +1,14 @@
 //! Which pages are free, and what keeps the others.
 //!
-//! A page is *born* by the transaction that allocates it and *dies* by the one that frees it; every transaction in
-//! `birth..death` can reach it. It may be reused when no pin lies in that range, where the pins are the live
+//! A page is *born* in the transaction that allocates it and *dies* in the one that frees it; every transaction in
+//! `birth..death` can reach it. It may be reused when no pin is in that range, where the pins are the live
 //! snapshots, the last durable checkpoint and a checkpoint being written. So a reader pinned for long keeps the
 //! pages of its own snapshot, not everything that died since, and pages born and dead since the last checkpoint
 //! are reused at once. Free pages are taken last in, first out: those are in the cache and already dirty.
 //!
 //! A transaction may be marked by *savepoints*. Each begins a new transaction number, one that is never published, so
-//! that pages born before it are copied like any thread else's when they are changed after it; rolling back to it takes
-//! the births and deaths since then back. The numbers in between are skipped, and no pin can lie on them.
+//! that pages born before it are copied, like those of other transactions, when they are changed after it; rolling back
+//! to it reverts the births and deaths since then. The numbers in between are skipped, and no pin can have them.
 //!
 //! A dead page waits on the list of one pin that keeps it. When that pin is gone the page looks for another pin in
 //! its range; pins in a dead page's range only ever go away, so a page moves at most once per pin.
@@ -65,7 +65,7 @@ impl Bits {
     }
 }
 
-/// What a savepoint remembers.
+/// The state that a savepoint saves.
 #[derive(Debug)]
 struct SavepointState {
     /// [`Allocator::own`] before it and after it.
@@ -73,7 +73,7 @@ struct SavepointState {
     own_after: u64,
     born: usize,
     freed: usize,
-    /// Pages that were spare: they stay what they are, in case they are needed again as they were.
+    /// Pages that were spare: they are not reused, in case the savepoint needs them unchanged.
     spare: Vec<u32>,
 }
 
@@ -90,7 +90,7 @@ pub struct PageCounts {
     pub live: u32,
 }
 
-/// The allocation state of a file; the holder of it is the writer.
+/// The allocation state of a file; its holder is the writer.
 #[derive(Debug, Default)]
 pub struct Allocator {
     /// The transaction in progress, or the last one.
@@ -183,7 +183,7 @@ impl Allocator {
         self.free.sort_by_key(|&page| std::cmp::Reverse(page));
     }
 
-    /// How many of the next pages to be taken lie before `end`, up to `most`; after [`Allocator::sort_free`].
+    /// How many of the next pages to be taken are before `end`, up to `most`; after [`Allocator::sort_free`].
     pub(crate) fn free_before(&self, end: u32, most: usize) -> usize {
         self.free.iter().rev().take(most).take_while(|&&page| page < end).count()
     }
@@ -215,7 +215,7 @@ impl Allocator {
         }
     }
 
-    /// Marks the state of the transaction in progress.
+    /// Creates a savepoint in the transaction in progress.
     pub(crate) fn savepoint(&mut self) {
         let own_before = self.own;
         self.txn += 1;
@@ -229,7 +229,7 @@ impl Allocator {
         });
     }
 
-    /// Goes back to the state of mark number `index`, which stays; those after it are gone.
+    /// Rolls back to savepoint number `index`, which remains; those after it are gone.
     pub(crate) fn rollback_to(&mut self, index: usize) {
         self.savepoints.truncate(index + 1);
         let Some(mark) = self.savepoints.last() else { return };
@@ -239,7 +239,7 @@ impl Allocator {
         self.spare.extend(self.born.iter().skip(mark.born));
     }
 
-    /// Forgets mark number `index` and those after it; what happened since then stays.
+    /// Releases savepoint number `index` and those after it; the changes since then are kept.
     pub(crate) fn release_savepoint(&mut self, index: usize) {
         for mut mark in self.savepoints.drain(index.min(self.savepoints.len())..).rev() {
             self.own = mark.own_before;

@@ -1,35 +1,35 @@
-//! The bookkeeping of a bounded page cache: which pages are in memory, and which may leave it.
+//! The bounded page cache: which pages are in memory, and which may be evicted.
 //!
-//! A file that is not mapped has its pages in anonymous memory, each at the place it would have in a map, so that a
-//! reader finds it by the same arithmetic. A page's bit in [`View`](super::view::View) says that it may be read where
-//! it is; without the bit a reader comes here. A page in memory is
+//! A file that is not mapped has its pages in anonymous memory, each at the address it would have in a map, so that a
+//! reader finds it by the same arithmetic. A page's bit in [`View`](super::view::View) says that it may be read in
+//! place; without the bit, a reader calls the cache. A page in memory is
 //!
-//! * *hot*: its bit is set, readers pass it without a trace. Hot pages stand in a queue in the order they came;
-//! * *cool*: its bit was taken away, to see whether it is still wanted. The next reader warms it up again, which costs
-//!   no reading. Those no reader asked for leave memory in the order they were cooled.
+//! * *hot*: its bit is set, and reads leave no trace. Hot pages form a queue in the order in which they became hot;
+//! * *cool*: its bit was cleared, to see whether it is still in use. The next reader makes it hot again, without I/O.
+//!   Cool pages that no reader asked for are evicted in the order in which they were cooled.
 //!
-//! So no hit costs a counter or a shared write, and what leaves is about what was not used for longest. The bit changes
-//! under the bookkeeping' lock only: a bit set beside it could be that of a page cooled a moment ago, which would leave
-//! unnoticed.
+//! So a hit costs no counter and no shared write, and what is evicted is approximately what was least recently used.
+//! Bits change under the cache's lock only: a bit set without it could be that of a page that has just been cooled, which
+//! would then be evicted while it is read.
 //!
-//! # Why no one holds a slice of a page that leaves
+//! # Why no slice of an evicted page exists
 //!
-//! The thread that reads pages does so during a *stay* ([`Cache::enter`]) that announces the *epoch* it began in, in the same
-//! kind of slots that readers announce transactions in. Taking bits away begins a new epoch, and a page leaves only when
-//! every stay has begun after it was cooled: those found no bit. A stay is one call; what is read beyond it is
-//! copied, or its page is *held* ([`Frame::pins`]) by a cursor that stands on it.
+//! Pages are read within an *epoch* ([`Cache::enter`]), which a thread announces in the same kind of slots in which
+//! readers announce transactions. Clearing bits advances the epoch, and a page is evicted only when every thread in an
+//! epoch has entered it after the page was cooled: such a thread found the bit cleared. An epoch lasts for one call; what is
+//! used beyond it is copied, or its page is *pinned* ([`Frame::pins`]) by the cursor that is on it.
 //!
-//! # Changed pages
+//! # Dirty pages
 //!
-//! A page of the writer's is *dirty* until it is written to the file, by a checkpoint or, if memory is short, before
-//! one: by copy-on-write no durable root reaches its number, so nothing is lost by that. Of a published transaction
-//! any thread may write it, since nothing stores to it any more; of the transaction in progress only the writer may, between
-//! two changes.
+//! A page that the writer changed is *dirty* until it is written to the file, by a checkpoint or, if memory is short,
+//! before one. Because of copy-on-write no durable root reaches its number, so writing it early loses nothing. A dirty
+//! page of a published transaction may be written by any thread, since nothing stores to it any more; one of the
+//! transaction in progress only by the writer, between two changes.
 //!
-//! The budget is exceeded by the pages of the calls under way, by held pages, and by dirty pages of one change. So that a
-//! thread that lost the processor in the middle of a stay does not let all others go on reading more, a stay does not
-//! begin while the cache is far over its budget and others are under way; it waits some 50 ms at most, because
-//! some stays are long.
+//! The budget is exceeded by the pages of running calls, by pinned pages, and by the dirty pages of one change. A thread
+//! that is descheduled within an epoch blocks eviction; so that the others do not read more and more pages meanwhile, no
+//! epoch is entered while the cache is far over its budget and others are open. The wait is limited to about 50 ms,
+//! because some calls take long.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -43,16 +43,16 @@ use crate::sync::{Condvar, Mutex, MutexGuard, thread_local};
 /// Fewer pages than this are not a cache: a descent, a split and a free list must find room.
 pub(crate) const LEAST: usize = 16;
 
-/// Pages above the budget, and above a sixteenth of it, at which new calls wait for others.
+/// Pages above the budget and a sixteenth of it from which on new calls wait for others.
 const SLACK: usize = 32;
 
 /// Statistics of a page cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// The most pages it is to have in memory.
+    /// The most pages to keep in memory.
     pub budget: usize,
-    /// Pages it has in memory.
+    /// Pages in memory.
     pub present: usize,
     /// Pages read from the file.
     pub misses: u64,
@@ -76,15 +76,15 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) state: State,
-    /// Cursors that stand on it.
+    /// Number of cursors that are on it.
     pub(super) pins: u32,
-    /// The transaction that changed it, if the file has not got it; 0 if the file has.
+    /// The transaction that changed it, if that has not been written to the file; otherwise 0.
     pub(super) dirty: u64,
     /// It is being written to the file.
     pub(super) writing: bool,
 }
 
-/// Page numbers are spread well enough by a multiplication.
+/// Hashes page numbers with one multiplication.
 #[derive(Default)]
 pub(super) struct PageHasher(u64);
 
@@ -115,12 +115,12 @@ pub(super) struct Frames {
     pub(super) cool: VecDeque<(u32, u64)>,
     /// Cool pages.
     pub(super) cooled: usize,
-    /// A buffer for the epochs of stays.
+    /// A buffer for the epochs that threads are in.
     entered: Vec<u64>,
 }
 
 impl Frames {
-    /// Makes a cool page hot.
+    /// Makes a page hot.
     pub(super) fn warm(&mut self, page: u32) {
         if let Some(frame) = self.by_page.get_mut(&page) {
             match frame.state {
@@ -143,7 +143,7 @@ impl Frames {
     }
 }
 
-/// The bookkeeping.
+/// A page cache.
 pub(crate) struct Cache {
     pub(super) budget: usize,
     epochs: Slots,
@@ -162,7 +162,7 @@ pub(crate) struct Cache {
 }
 
 thread_local! {
-    /// Epochs that this thread has entered, to find reads outside of one.
+    /// Epochs that this thread is in, to detect reads outside of one.
     static ENTERED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -183,7 +183,7 @@ impl Cache {
         }
     }
 
-    /// Announces an epoch, to be ended by [`Cache::leave`] in the same thread.
+    /// Enters an epoch, which the same thread ends with [`Cache::leave`].
     pub(super) fn enter(&self) -> Pin {
         ENTERED.with(|entered| entered.set(entered.get() + 1));
         self.epochs.pin()
@@ -199,7 +199,7 @@ impl Cache {
         ENTERED.with(Cell::get) > 0
     }
 
-    /// Takes the lock. A thread that panicked while it held it has left the bookkeeping whole: each change is one step.
+    /// Takes the lock. A thread that panicked while it held it has left the state consistent: each change is one step.
     pub(super) fn lock(&self) -> MutexGuard<'_, Frames> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,17 +214,17 @@ impl Cache {
         self.changed.notify_all();
     }
 
-    /// The current epoch. Under the lock, so that it stays what it is.
+    /// The current epoch. Call with the lock held, so that it does not change.
     pub(super) fn epoch(&self) -> u64 {
         self.epochs.current()
     }
 
-    /// Begins the next epoch. Under the lock.
+    /// Advances to the next epoch. Call with the lock held.
     pub(super) fn advance_epoch(&self) {
         self.epochs.publish(self.epochs.current() + 1, &[0; 16]);
     }
 
-    /// The oldest epoch of any stay; pages cooled before it are unused.
+    /// The oldest epoch that any thread is in; pages cooled before it are not being read.
     pub(super) fn oldest_epoch(&self, frames: &mut Frames) -> u64 {
         frames.entered.clear();
         self.epochs.pinned(&mut frames.entered);
@@ -236,13 +236,13 @@ impl Cache {
         self.present.load(Ordering::Relaxed) > self.budget
     }
 
-    /// True if there are so many more that calls had better wait before they read.
+    /// True if there are so many more that new calls should wait before they read.
     pub(super) fn is_far_over(&self) -> bool {
         self.present.load(Ordering::Relaxed)
             > self.budget + SLACK + self.budget / 16 + self.pinned.load(Ordering::Relaxed)
     }
 
-    /// Ends the hold of a page.
+    /// Unpins a page.
     pub(crate) fn unpin_page(&self, page: u32) {
         if let Some(frame) = self.lock().by_page.get_mut(&page) {
             frame.pins = frame.pins.saturating_sub(1);

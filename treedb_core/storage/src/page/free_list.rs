@@ -1,7 +1,8 @@
-//! The free list: what a meta page has no room for, in a chain of pages written by each checkpoint.
+//! The free list: the free pages, and the owner's state, for which a meta page has no room. Each checkpoint writes it to a
+//! chain of pages.
 //!
-//! Its bytes, little-endian: the number of free pages (u32), their numbers (u32 each), then the owner's state to
-//! the end. The chain's pages each hold:
+//! Its bytes, little-endian: the number of free pages (u32), their numbers (u32 each), then the owner's state up to
+//! the end. Each page of the chain contains:
 //!
 //! ```text
 //!    0  u32   next page of the chain, 0 at the end

@@ -1,23 +1,23 @@
 //! The page file: pages of 4 KiB in a mapped file, copied on write, published by a meta page at a checkpoint.
 //!
-//! This module's traits are the seam between trees and the owner of pages: node code works on the payload slices,
-//! tree code asks a [`PageSource`] to read and a [`PageSink`] to change. Its other parts are the native owner:
+//! The module's traits separate trees from the owner of pages: node code works on payload slices, tree code reads from
+//! a [`PageSource`] and changes through a [`PageSink`]. The other parts implement the native store's page file:
 //!
-//! | file | noun |
+//! | file | what |
 //! |---|---|
 //! | `layout` | the page header and its checksum |
 //! | `meta` | the two meta pages |
 //! | `view` | the map, and slices of it (this layer's `unsafe`, with `paging`) |
 //! | `cache` | which pages of a file that is not mapped are in memory |
-//! | `paging` | such pages on their way in and out |
-//! | `prefetch` | asking for memory before it is needed |
-//! | `slots` | where readers say which transaction they see |
+//! | `paging` | such pages read, written back and evicted |
+//! | `prefetch` | asking the processor for memory before it is needed |
+//! | `slots` | the reader table: which transactions are being read |
 //! | `alloc` | which pages are free, which wait for a reader or a checkpoint |
-//! | `free list` | the free pages and the owner's state, written at a checkpoint |
+//! | `free_list` | the free pages and the owner's state, written at a checkpoint |
 //! | `prefault` | making never-used pages present before they are stored to |
-//! | `pager` | all of it together |
+//! | `pager` | the page file as a whole |
 //! | `writer` | a transaction's pages |
-//! | `page accounting` | the check that every page is accounted for once |
+//! | `accounting` | the check that every page is accounted for once |
 //!
 //! # Bytes
 //!
@@ -31,7 +31,7 @@
 //!   16  ..    payload, 4,080 bytes
 //! ```
 //!
-//! In an encrypted file (see [`cipher`](crate::cipher)) the checksum is zero, and a page is:
+//! In an encrypted file (see `cipher`) the checksum is zero, and a page is:
 //!
 //! ```text
 //!    0  [16]  header as above, in the clear, authenticated with the payload
@@ -111,7 +111,7 @@ pub trait PageSink: PageSource {
     /// the same payload, the old one being freed (for everybody after this transaction). The caller stores the
     /// returned number wherever the old one was.
     fn writable(&mut self, id: PageId) -> Result<PageId>;
-    /// As [`PageSink::writable`], for a payload of which a part, said by `gap`, means nothing: it need not be the same.
+    /// As [`PageSink::writable`], for a payload of which the part that `gap` returns is unused and need not be copied.
     fn writable_but(&mut self, id: PageId, gap: fn(&[u8]) -> Range<usize>) -> Result<PageId> {
         let _ = gap;
         self.writable(id)

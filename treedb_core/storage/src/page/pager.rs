@@ -21,7 +21,7 @@ use crate::{Corruption, Error, Result};
 
 /// No checkpoint is being written.
 const NOT_FLUSHING: u64 = u64::MAX;
-/// Pages in memory of an encrypted file for which no one said how many: 64 MiB.
+/// Default size of the page cache of an encrypted file, in pages: 64 MiB.
 const CACHE: usize = 16 << 10;
 /// The least the file is asked to grow by when the disk refuses a full step.
 const SMALL_STEP: u32 = 16;
@@ -85,7 +85,7 @@ impl Checkpoint {
 /// An open page file.
 #[derive(Debug)]
 pub struct Pager {
-    /// No other pager of this process has it, be it of the same file.
+    /// Unique among the pagers of this process, also those of the same file.
     id: u64,
     view: View,
     slots: Slots,
@@ -95,10 +95,10 @@ pub struct Pager {
     flushing: AtomicU64,
     /// Number of the next checkpoint.
     number: AtomicU64,
-    /// Pages that the last durable checkpoint says are in use.
+    /// Pages in use according to the last durable checkpoint.
     durable_pages: AtomicU32,
     prefault: Prefault,
-    /// Page counts as of the last transaction, for those who are not the writer: used and free, kept and live.
+    /// Page counts as of the last transaction, for threads other than the writer: used and free, kept and live.
     counts: [AtomicU64; 2],
     growth: u32,
 }
@@ -189,25 +189,25 @@ impl Pager {
         self.view.read_ahead(on);
     }
 
-    /// Enters an epoch. Pages of a file that is not mapped are read during one, and slices of them are not used after
-    /// its end, unless the page is held.
+    /// Enters an epoch. Pages of a file that is not mapped are read within one, and slices of them must not be used after
+    /// its end, unless the page is pinned.
     #[inline]
     pub(crate) fn enter_epoch(&self) -> EpochGuard<'_> {
         self.view.enter_epoch()
     }
 
-    /// Keeps a page, just read, in memory until [`Cache::unpin_page`]; nothing in a mapped file. Call within an epoch.
+    /// Keeps a page that has just been read in memory until [`Cache::unpin_page`]; nothing in a mapped file. Call within an epoch.
     pub(crate) fn pin_page(&self, page: PageId) -> Result<()> {
         self.view.pin_page(page.0)
     }
 
-    /// The bookkeeping of the pages in memory, of a file that is not mapped.
+    /// The page cache, of a file that is not mapped.
     #[inline]
     pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
         self.view.cache.as_ref()
     }
 
-    /// Makes room in memory between two changes; for the writer, outside of an epoch.
+    /// Evicts pages between two changes; for the writer, outside of an epoch.
     #[inline]
     pub(crate) fn evict_for_writer(&self) {
         self.view.evict_for_writer();
@@ -325,14 +325,14 @@ impl Pager {
         Ok(page)
     }
 
-    /// True, once, if the writer takes pages so fast that a thread should [`make_ready`](Pager::make_ready) more.
+    /// True, once, if the writer takes pages so fast that another thread should call [`make_ready`](Pager::make_ready).
     #[inline]
     pub(crate) fn wants_pages(&self) -> bool {
         self.prefault.wants()
     }
 
-    /// Makes pages that the writer is about to take present, beside the writer: the file grows, if need be, and the
-    /// first stores to them do not have to wait for the system.
+    /// Makes pages that the writer is about to take present, concurrently with the writer: grows the file if necessary, so
+    /// that the first stores to them cause no page fault.
     pub(crate) fn make_ready(&self) {
         self.prefault.make_ready(&self.view);
     }
@@ -354,8 +354,8 @@ impl Pager {
         }
     }
 
-    /// Puts the free pages in order, so that pages taken next lie as far in front as can be. Returns where the live pages
-    /// would end if they lay side by side.
+    /// Sorts the free pages, so that the lowest are taken next. Returns where the live pages would end if they were
+    /// contiguous.
     pub(crate) fn sort_free_pages(&self, alloc: &mut Allocator) -> u32 {
         alloc.sort_free();
         let counts = alloc.counts();
@@ -369,15 +369,15 @@ impl Pager {
         self.begin(alloc);
         let counts = alloc.counts();
         if all || counts.free > counts.used / 2 {
-            // What is written from now on lies in front, so that the end gets longer.
+            // New pages are then taken from the front, so that the free end grows.
             alloc.sort_free();
             alloc.trim();
             self.store_counts(alloc);
         }
     }
 
-    /// Shortens the file, if it has many pages after those in use: `slack` of them stay, or, if that is not said, as
-    /// many as the file would grow by, and a shorter tail than a quarter of the file stays whole. Call as the writer,
+    /// Shortens the file if it has many pages after those in use. It keeps `slack` of them; without `slack`, as many as the
+    /// file would grow by, and then only if a quarter of the file can be cut off. Call as the writer,
     /// between transactions, with no checkpoint being written.
     pub fn shrink(&self, alloc: &Allocator, slack: Option<u32>) -> Result<()> {
         let used = alloc.high().max(self.durable_pages.load(Ordering::Relaxed));
@@ -396,7 +396,7 @@ impl Pager {
         self.growth.max(pages / 16)
     }
 
-    /// Begins a checkpoint of the current transaction: gives it a number of its own, takes the list of pages to
+    /// Begins a checkpoint of the current transaction: assigns it a number, takes the list of pages to
     /// flush and writes down the free ones. Call as the writer, between transactions; `lsn` is the last log
     /// sequence number applied, `state` the owner's own. `DiskFull` if the free list finds no room; nothing changed.
     pub fn start_checkpoint(&self, alloc: &mut Allocator, lsn: u64, state: Vec<u8>) -> Result<Checkpoint> {
@@ -445,14 +445,14 @@ impl Pager {
         root
     }
 
-    /// Carries a checkpoint through: checksums, flush, meta page, flush. Readers and the writer go on meanwhile.
+    /// Completes a checkpoint: checksums, flush, meta page, flush. Readers and the writer are not blocked.
     /// After an error it is unknown whether the checkpoint is durable, and nothing more may be written.
     pub fn finish_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
         let Checkpoint { meta, dirty, free, state, free_list: pages } = checkpoint;
         let bytes = free_list::encode(&free, &state);
         for (index, &page) in pages.iter().enumerate() {
-            // SAFETY: the page was allocated for this free list, which no one reads before the file is opened again; it is
-            // held since then.
+            // SAFETY: the page was allocated for this free list, which no one reads before the file is opened again; it has been
+            // pinned since then.
             let payload = unsafe { self.view.payload_mut(page) }?;
             free_list::fill(payload, &bytes, index, &pages);
         }
@@ -483,7 +483,7 @@ impl Pager {
         alloc.counts()
     }
 
-    /// Begins a page accounting; call as the writer, between transactions, with no checkpoint being written.
+    /// Begins the page accounting; call as the writer, between transactions, with no checkpoint being written.
     pub fn account_pages<'a>(&'a self, alloc: &'a Allocator) -> PageAccounting<'a> {
         PageAccounting::new(self, alloc)
     }

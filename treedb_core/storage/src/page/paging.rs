@@ -1,6 +1,7 @@
-//! Pages of a file that is not mapped: read into memory when they are wanted, written back, and let go.
+//! Paging of a file that is not mapped: pages are read into memory when they are needed, written back, and evicted.
 //!
-//! This is the part of [`View`] that moves bytes between file and memory; who may do what when is in [`cache`](super::cache).
+//! This is the part of [`View`] that moves bytes between file and memory. [`cache`](super::cache) explains who may do
+//! what when.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::Result;
 use crate::sync::atomic::Ordering;
 use crate::sync::{MutexGuard, thread};
 
-/// Keeps an epoch open: while it lives, the pages that its thread reads stay in memory. In a mapped file it is nothing.
+/// Keeps an epoch open: while it lives, the pages that its thread reads stay in memory. In a mapped file it does nothing.
 pub(crate) struct EpochGuard<'a>(Option<(&'a View, &'a Cache, Pin)>);
 
 impl Drop for EpochGuard<'_> {
@@ -22,21 +23,21 @@ impl Drop for EpochGuard<'_> {
         if let Some((view, cache, pin)) = &self.0 {
             cache.leave(pin);
             if cache.is_over() {
-                // What this stay kept in memory may go now.
+                // The pages that this epoch kept in memory may be evicted now.
                 drop(view.make_room(cache, cache.lock(), false));
             }
         }
     }
 }
 
-/// How often a stay that begins looks whether others have ended, so that their pages can leave memory: a few times at
-/// once, then with sleeps between, some 50 ms in all. It is counted, not timed: a clock would make the orders in
-/// which threads take their steps endless.
+/// How often a thread that enters an epoch checks whether others have ended, so that their pages can be evicted: a few
+/// times at once, then with sleeps in between, about 50 ms in all. Counted instead of timed, because a clock would make the
+/// number of schedules that tests explore unbounded.
 const LOOKS: u32 = 300;
 const SLEEP: Duration = Duration::from_micros(100);
 
 impl View {
-    /// Enters an epoch; every call that reads pages is one.
+    /// Enters an epoch; every call that reads pages does.
     #[inline]
     pub(crate) fn enter_epoch(&self) -> EpochGuard<'_> {
         EpochGuard(self.cache.as_deref().map(|cache| {
@@ -47,15 +48,15 @@ impl View {
         }))
     }
 
-    /// Waits a little while epochs of other threads, which may have lost the processor in the middle, keep the cache
-    /// over its budget: the pages read meanwhile must not pile up.
+    /// Waits a little while epochs of other threads, which may have been descheduled, keep the cache over its budget: the
+    /// pages read meanwhile must not pile up.
     #[cold]
     fn await_room(&self, cache: &Cache) {
         for look in 0..LOOKS {
             let mut frames = self.make_room(cache, cache.lock(), false);
-            let nobody = cache.oldest_epoch(&mut frames) == u64::MAX;
+            let none_open = cache.oldest_epoch(&mut frames) == u64::MAX;
             drop(frames);
-            if nobody || !cache.is_far_over() {
+            if none_open || !cache.is_far_over() {
                 return;
             }
             match look {
@@ -65,10 +66,10 @@ impl View {
         }
     }
 
-    /// Makes `page` present, from the file if it must.
+    /// Makes `page` present, reading it from the file if necessary.
     #[cold]
     pub(super) fn fetch(&self, cache: &Cache, page: u32) -> Result<()> {
-        debug_assert!(Cache::in_epoch(), "page {page} is read outside of a stay");
+        debug_assert!(Cache::in_epoch(), "page {page} is read outside of an epoch");
         let mut frames = cache.lock();
         loop {
             match frames.by_page.get(&page).map(|frame| frame.state) {
@@ -101,7 +102,7 @@ impl View {
         cache.present.store(frames.by_page.len(), Ordering::Relaxed);
     }
 
-    /// Gives a page's memory back. Nothing reads it, and under the lock no one comes to.
+    /// Frees a page's memory. Nothing reads the page, and no thread starts to while the lock is held.
     fn evict(&self, cache: &Cache, frames: &mut Frames, page: u32) {
         if let Some(Frame { state: State::Cool(_), .. }) = frames.by_page.remove(&page) {
             frames.cooled -= 1;
@@ -111,7 +112,7 @@ impl View {
         self.map.discard(at, at + PAGE_SIZE);
     }
 
-    /// Cools pages until a fourth is cool, so that those still wanted have time to be asked for.
+    /// Cools pages until a quarter is cool, so that pages still in use have time to be asked for.
     fn cool_some(&self, cache: &Cache, frames: &mut Frames) {
         let wanted = (cache.budget / 4).max(1);
         let epoch = cache.epoch();
@@ -134,17 +135,17 @@ impl View {
         }
     }
 
-    /// Lets cool pages go until the cache is within its budget, as far as stays, holds and the writer allow. `writer`:
-    /// the caller is the writer between two changes, so that changed pages of its transaction may be written too. A
-    /// page that cannot be written stays; the checkpoint that needs it durable meets the same error and reports it.
+    /// Evicts cool pages until the cache is within its budget, as far as epochs, pins and the writer allow. `writer`: the
+    /// caller is the writer between two changes, so that dirty pages of its transaction may be written too. A page that
+    /// cannot be written stays in memory; the checkpoint that must write it meets the same error and reports it.
     pub(super) fn make_room<'c>(
         &self,
         cache: &'c Cache,
         mut frames: MutexGuard<'c, Frames>,
         writer: bool,
     ) -> MutexGuard<'c, Frames> {
-        // A reader goes through a few pages, however many there are that only the writer may write: the next one goes
-        // on after them. The writer gets ahead a little, so as not to come here before each change.
+        // A reader tries a few pages only, however many there are that only the writer may write: the next reader
+        // continues after them. The writer makes a little more room than needed, so as not to come here at each change.
         let (mut tries, budget) = match writer {
             true => (2 * frames.by_page.len(), cache.budget - cache.budget / 8),
             false => (64, cache.budget),
@@ -182,7 +183,7 @@ impl View {
                     cache.early_writes.fetch_add(1, Ordering::Relaxed);
                 }
                 if !still || written.is_err() {
-                    // Somebody asked for it meanwhile, or it must stay.
+                    // Another thread asked for it meanwhile, or it could not be written.
                     frames.warm(page);
                     continue;
                 }
@@ -193,7 +194,7 @@ impl View {
         frames
     }
 
-    /// A page's writing is over: true if it is still as it was, cool and held by no one.
+    /// A page has been written, if `ok`: true if it is still cool and not pinned.
     fn written(&self, frames: &mut Frames, page: u32, ok: bool) -> bool {
         let Some(frame) = frames.by_page.get_mut(&page) else { return false };
         frame.writing = false;
@@ -203,12 +204,12 @@ impl View {
         matches!(frame.state, State::Cool(_)) && frame.pins == 0
     }
 
-    /// `page`, just allocated by transaction `birth`, is in memory and nowhere else; its bytes are any.
+    /// `page`, just allocated by transaction `birth`, exists only in memory; its bytes are undefined.
     pub(super) fn insert_new(&self, cache: &Cache, page: u32, birth: u64) {
         let mut frames = cache.lock();
         loop {
             match frames.by_page.get_mut(&page) {
-                // The file gets what it was before.
+                // Its old content is still being written or read.
                 Some(frame) if frame.writing || frame.state == State::Loading => frames = cache.wait(frames),
                 Some(frame) => {
                     frame.dirty = birth;
@@ -226,7 +227,7 @@ impl View {
         drop(self.make_room(cache, frames, false));
     }
 
-    /// Pages from number `pages` on, which nothing can reach, are not to be written any more.
+    /// Pages from number `pages` on, which nothing can reach, need not be written any more.
     pub(super) fn discard_beyond(&self, cache: &Cache, pages: u32) {
         let mut frames = cache.lock();
         while frames.by_page.iter().any(|(&page, frame)| page >= pages && frame.writing) {
@@ -237,7 +238,7 @@ impl View {
         }
     }
 
-    /// `page` of transaction `birth`, the one in progress, is going to be stored to, by the writer, within an epoch.
+    /// `page` of transaction `birth`, the one in progress, is about to be changed, by the writer, within an epoch.
     pub(super) fn mark_dirty(&self, cache: &Cache, page: u32, birth: u64) -> Result<()> {
         loop {
             let mut frames = cache.lock();
@@ -275,8 +276,8 @@ impl View {
         }
     }
 
-    /// Makes room between two changes of the transaction in progress, by writing pages of it early if there is no
-    /// other way. Only the writer calls this, outside of its own epochs.
+    /// Evicts pages between two changes of the transaction in progress, writing pages of it early if there is no other
+    /// way. Only the writer calls this, outside of its own epochs.
     pub(crate) fn evict_for_writer(&self) {
         if let Some(cache) = self.cache.as_deref().filter(|cache| cache.is_over()) {
             drop(self.make_room(cache, cache.lock(), true));
@@ -303,7 +304,7 @@ impl View {
         done
     }
 
-    /// Reads `page` into its place. The caller has claimed it: no one else looks at it or stores to it.
+    /// Reads `page` into its place. The caller has claimed it: no other thread reads it or stores to it.
     fn load(&self, page: u32) -> Result<()> {
         // SAFETY: the page is inside the range (the caller checked), and claimed by the caller.
         let bytes = unsafe { &mut *self.start(page).cast::<[u8; PAGE_SIZE]>() };

@@ -1,8 +1,8 @@
-//! Never-used pages, made present before they are stored to.
+//! Makes never-used pages present before they are stored to.
 //!
-//! The first store to a page of the map costs the writer a fault, a microsecond or two: as much as many puts. So pages are
-//! made present some at a time by the writer itself; and while a transaction takes many, the owner's thread is asked to
-//! do that for it, a bounded way ahead. Nothing else rests on any of this: these are hints.
+//! The first store to a page of the map costs the writer a page fault, one or two microseconds: as much as many puts. So
+//! the writer makes pages present in groups, and while a transaction takes many, the owner's thread is asked to do that
+//! ahead of the writer, up to a limit. All of this is a hint: nothing else depends on it.
 
 use super::view::View;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub(super) struct Prefault {
     present: AtomicU32,
     /// Where the writer is.
     reached: AtomicU32,
-    /// True while a thread has been asked to make pages ready; `wanted` until that a thread knows.
+    /// True while the owner's thread has been asked to make pages ready; `wanted` until it has seen the request.
     asked: AtomicBool,
     wanted: AtomicBool,
 }
@@ -62,14 +62,14 @@ impl Prefault {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes the pages before the writer ready.
+    /// Makes the pages ahead of the writer present.
     pub(super) fn make_ready(&self, view: &View) {
         let reached = self.reached.load(Ordering::Relaxed);
         let target = reached.saturating_add(Self::ahead(reached)).min(view.capacity());
-        // Without room on the disk the writer finds out when it gets there.
+        // If the disk is full, the writer gets the error when it needs the pages.
         let room = if view.grow(target).is_ok() { target } else { view.pages() };
         loop {
-            // The writer may have come by.
+            // The writer may have overtaken this thread.
             let from = self.present.load(Ordering::Relaxed).max(self.reached.load(Ordering::Relaxed));
             if from >= room {
                 break;

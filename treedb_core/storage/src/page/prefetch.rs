@@ -1,5 +1,5 @@
-//! Asking for memory before it is needed. A page that is not in the cache costs a wait for each line that a search
-//! finds; asked for together they cost one.
+//! Prefetching memory. A page that is not in the processor's cache costs a wait for each line that a search reads; if the
+//! lines are prefetched together, it costs one.
 
 use super::PAGE_SIZE;
 
@@ -8,7 +8,7 @@ pub(super) const LINE: usize = 64;
 /// Lines of a page.
 pub(crate) const PAGE_LINES: usize = PAGE_SIZE / LINE;
 
-/// Lines of a leaf that a search finds: the header, the heads and the slots of entries of 100 bytes. Only leaves
+/// Lines of a leaf that a search reads: the header, the heads and the slots of entries of 100 bytes. Only leaves
 /// are asked for: branches are seen often enough to be in the cache.
 pub(crate) const LEAF_LINES: usize = 8;
 
@@ -19,8 +19,8 @@ pub(crate) const ROW_LINES: usize = 2;
 /// All of its lines at once would be in the way of what is read now.
 pub(crate) const NEXT_LINES: usize = 16;
 
-/// Asks for `lines` cache lines from `start` on, which is checked by no one here: it may be any address. Nothing
-/// happens on machines it is not known how to ask.
+/// Prefetches `lines` cache lines from `start` on, which may be any address. Does nothing on other processors than
+/// x86-64.
 #[inline(always)]
 pub(crate) fn prefetch_from(start: *const u8, lines: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Orders in which readers and the writer may take their steps on the slots and at the page cache.
+//! Thread schedules of readers and the writer over the reader table and the page cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ fn root(txn: u64) -> [u8; 16] {
 }
 
 #[test]
-fn what_a_reader_pinned_is_whole_and_stays_until_it_lets_go() {
+fn pages_a_reader_pinned_are_whole_and_kept_until_it_ends() {
     const LAST: u64 = 6;
     schedules("readers and the writer at the slots", 20_000, || {
         let slots = Arc::new(Slots::new(1, &root(1)));
@@ -71,9 +71,9 @@ fn stamp(payload: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_page_that_somebody_looks_at_stays_in_the_cache_as_it_is() {
+fn a_page_being_read_stays_in_the_cache_unchanged() {
     const LEN: usize = 60;
-    schedules("readers, holds, the writer and a checkpoint at a small page cache", 400, || {
+    schedules("readers, pins, the writer and a checkpoint at a small page cache", 400, || {
         let disk = fresh();
         let (mut array, _) = Array::open_with(&disk, PagerOptions { cache: Some(16), ..OPTIONS }).unwrap();
         let all: Vec<_> = (0..LEN).map(|i| (i, 1)).collect();
@@ -104,7 +104,7 @@ fn a_page_that_somebody_looks_at_stays_in_the_cache_as_it_is() {
                             let seen = pager.page(page(i)).unwrap();
                             let first = stamp(seen);
                             stamp(pager.page(page(i + 20)).unwrap());
-                            assert_eq!(stamp(seen), first, "a page changed during a stay");
+                            assert_eq!(stamp(seen), first, "a page changed within an epoch");
                         }
                         assert_eq!(stamp(held), found, "a held page changed");
                         pager.cache().unwrap().unpin_page(on.0);

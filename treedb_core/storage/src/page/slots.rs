@@ -1,4 +1,4 @@
-//! Where readers say which transaction they see.
+//! The reader table: in its slots, readers announce which transaction they see.
 //!
 //! A reader claims a slot by swapping the transaction's number into it and frees it by storing [`FREE`]: no lock,
 //! and no cache line that all readers write. Slots are padded and each thread begins its search at a place of its
@@ -8,8 +8,8 @@
 //! transaction is still the current one; the writer makes a new transaction current and then reads the slots. All
 //! four are sequentially consistent, so at least one of the two sees the other.
 //!
-//! Readers look at no clock: beginning and ending a read is one atomic exchange and one store. How old a reader is, is
-//! told by the writer, which knows when it published what: a reader's age is the time for which the state it sees
+//! Readers look at no clock: beginning and ending a read is one atomic exchange and one store. The writer measures how
+//! old a reader is, because it knows when it published what: a reader's age is the time for which the state it sees
 //! has been out of date. The writer notes it in the slot when it first finds the reader lagging.
 
 use std::cell::Cell;
@@ -47,7 +47,7 @@ fn now() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1000).wrapping_add(time.tv_nsec as u64 / 1_000_000)
 }
 
-/// Somebody who reads.
+/// A reader: a snapshot that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reader {
@@ -123,7 +123,7 @@ fn bytes(words: [u64; 2]) -> [u8; 16] {
     (u128::from(words[0]) | u128::from(words[1]) << 64).to_le_bytes()
 }
 
-/// The current transaction, and the slots of those who look at it or at earlier ones.
+/// The current transaction, and the slots of those who read it or an earlier one.
 #[derive(Debug)]
 pub(crate) struct Slots {
     current: Current,

@@ -147,11 +147,11 @@ impl Array {
     }
 }
 
-fn random_changes(dice: &mut Rng, len: usize, stamp: &mut u64) -> Vec<(usize, u64)> {
-    (0..1 + dice.below(4))
+fn random_changes(rng: &mut Rng, len: usize, stamp: &mut u64) -> Vec<(usize, u64)> {
+    (0..1 + rng.below(4))
         .map(|_| {
             *stamp += 1;
-            (dice.below(len), if dice.chance(20) { 0 } else { *stamp })
+            (rng.below(len), if rng.chance(20) { 0 } else { *stamp })
         })
         .collect()
 }
@@ -202,34 +202,34 @@ fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
 }
 
 #[test]
-fn snapshots_keep_what_they_saw_whatever_is_written_later() {
+fn snapshots_see_the_same_state_whatever_is_written_later() {
     const LEN: usize = 40;
     for seed in seeds(0..4) {
         let disk = fresh();
         let (mut array, _) = Array::open(&disk).unwrap();
-        let mut dice = Rng::new(seed);
+        let mut rng = Rng::new(seed);
         let (mut model, mut stamp) = (vec![0u64; LEN], 0);
         let mut pinned: Vec<(Pin, Vec<u64>)> = Vec::new();
         for round in 0..rounds(1500) {
-            let changes = random_changes(&mut dice, LEN, &mut stamp);
-            let commit = dice.chance(90);
+            let changes = random_changes(&mut rng, LEN, &mut stamp);
+            let commit = rng.chance(90);
             array.change(&changes, commit).unwrap();
             if commit {
                 changes.iter().for_each(|&(i, s)| model[i] = s);
             }
             assert_eq!(array.now(LEN).unwrap(), model);
-            if dice.chance(10) {
+            if rng.chance(10) {
                 pinned.push((array.pager.pin(), model.clone()));
             }
-            if dice.chance(8) && !pinned.is_empty() {
-                let (pin, saw) = pinned.swap_remove(dice.below(pinned.len()));
+            if rng.chance(8) && !pinned.is_empty() {
+                let (pin, saw) = pinned.swap_remove(rng.below(pinned.len()));
                 assert_eq!(array.read(&pin, LEN).unwrap(), saw, "seed {seed} round {round}");
                 array.pager.unpin(&pin);
             }
-            if dice.chance(3) {
+            if rng.chance(3) {
                 array.checkpoint(round as u64).unwrap();
             }
-            if dice.chance(5) {
+            if rng.chance(5) {
                 array.account_pages(LEN).unwrap();
             }
         }
@@ -255,9 +255,9 @@ fn a_pinned_reader_costs_one_copy_of_its_snapshot() {
     array.change(&all, true).unwrap();
     array.checkpoint(1).unwrap();
     let pin = array.pager.pin();
-    let mut dice = Rng::new(7);
+    let mut rng = Rng::new(7);
     for n in 0..rounds(5000) as u64 {
-        array.change(&[(dice.below(LEN), n + 2)], true).unwrap();
+        array.change(&[(rng.below(LEN), n + 2)], true).unwrap();
         if n % 500 == 0 {
             array.checkpoint(n).unwrap();
         }
@@ -290,14 +290,14 @@ fn a_power_cut_leaves_the_last_checkpoint_or_the_one_being_written() {
     let disk = fresh();
     let (mut array, _) = Array::open(&disk).unwrap();
     disk.record();
-    let mut dice = Rng::new(11);
+    let mut rng = Rng::new(11);
     let (mut model, mut stamp) = (vec![0u64; LEN], 0);
     // (boundary when acknowledged, lsn, contents)
     let mut checkpoints = vec![(0, 0, model.clone())];
     let mut begun = vec![(0, 0)];
     for lsn in 1..=12 {
         for _ in 0..6 {
-            let changes = random_changes(&mut dice, LEN, &mut stamp);
+            let changes = random_changes(&mut rng, LEN, &mut stamp);
             array.change(&changes, true).unwrap();
             changes.iter().for_each(|&(i, s)| model[i] = s);
         }
@@ -492,7 +492,7 @@ fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durabl
 }
 
 #[test]
-fn what_a_page_was_at_a_mark_stays_until_the_mark_is_gone() {
+fn pages_of_a_savepoint_are_kept_until_it_is_released() {
     let (mut array, _) = Array::open(&fresh()).unwrap();
     array.change(&[(1, 7)], true).unwrap();
     let (pager, alloc) = (Arc::clone(&array.pager), &mut array.alloc);

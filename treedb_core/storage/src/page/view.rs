@@ -1,4 +1,4 @@
-//! The mapped file, or the memory that stands for it, and the slices made of it.
+//! The mapped file, or the memory in place of it, and the slices of it.
 //!
 //! A file that is not mapped has anonymous memory instead, with the same place for each page; see
 //! [`cache`](super::cache) for when a page is there.
@@ -35,7 +35,7 @@ pub(crate) struct View {
     base: NonNull<u8>,
     /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nothing can reach.
     pages: AtomicU32,
-    /// Held while the file's length changes: the writer may not be the only one who makes it longer.
+    /// Held while the file's length changes: another thread than the writer may grow it too.
     resizing: Mutex<()>,
     /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
     /// cache: it is in memory too, and hot. Only pages inside the file have theirs set, so that this is all a reader
@@ -47,7 +47,7 @@ pub(crate) struct View {
     payload: usize,
     /// The keys of an encrypted file, which is never mapped.
     pub(super) secret: Option<Secret>,
-    /// The bookkeeping of a file that is not mapped.
+    /// The page cache of a file that is not mapped.
     pub(super) cache: Option<Arc<Cache>>,
     /// With a cache: one bit a page, it was written to the file since that was opened.
     rewritten: Box<[AtomicU64]>,
@@ -133,7 +133,7 @@ impl View {
         Ok(())
     }
 
-    /// Cuts the file down to `pages`. No one may be able to reach the others: no tree, no snapshot, no checkpoint.
+    /// Cuts the file down to `pages`. Nothing may be able to reach the others: no tree, no snapshot, no checkpoint.
     pub(crate) fn shrink(&self, pages: u32) -> Result<()> {
         let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         if pages >= self.pages() {
@@ -227,7 +227,7 @@ impl View {
     pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
         self.inside(page)?;
         match &self.cache {
-            // The bit is set with the bookkeeping, and not again: the page may have been cooled since.
+            // The cache sets the bit, which must not be set again: the page may have been cooled since.
             Some(cache) => self.insert_new(cache, page, birth),
             None => self.set_verified(page),
         }
@@ -338,7 +338,7 @@ impl View {
                 page: Some(page.into()),
                 offset: offset_of(page),
                 expected: "a page sealed with the database's key".into(),
-                found: "bytes that its seal does not fit".into(),
+                found: "bytes that fail authentication".into(),
             })));
         }
         // It was sealed with its header, so this is a page of this file; whether it is this one, the header says.
@@ -396,7 +396,7 @@ impl View {
     /// # Safety
     /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
     /// transaction in progress and lent to no one else. In a file that is not mapped, the page is in memory and stays
-    /// there: [`View::adopt`] or [`View::will_store`] came before, in the same stay, or it is held.
+    /// there: [`View::adopt`] or [`View::will_store`] came before, in the same epoch, or it is pinned.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
     pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {

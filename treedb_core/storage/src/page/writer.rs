@@ -102,7 +102,7 @@ impl PageSink for PageWriter<'_> {
     fn page_mut(&mut self, id: PageId) -> Result<&mut [u8]> {
         let birth = self.pager.view().birth(id.0)?;
         if !self.alloc.owns(birth) {
-            return Err(Error::Invalid(format!("page {} is not this transaction's to change", id.0)));
+            return Err(Error::Invalid(format!("page {} does not belong to this transaction", id.0)));
         }
         self.pager.view().will_store(id.0, birth)?;
         // SAFETY: this transaction allocated the page, so no snapshot reaches it; the slice borrows the writer

@@ -61,7 +61,7 @@ pub(crate) struct ValueLog {
     /// True if the system reads ahead in the segments.
     ahead: AtomicBool,
     common: Common,
-    /// Called when records are there to be written, by a thread who has them written by another thread.
+    /// Called when records are to be written by another thread.
     helper: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -224,7 +224,7 @@ impl ValueLog {
         })
     }
 
-    /// Counts a value as dead: its owner holds the pointer no more. It stays readable until its segment is removed.
+    /// Counts a value as dead: its owner no longer has the pointer. It remains readable until its segment is removed.
     ///
     /// # Errors
     /// `Corrupt` if the pointer's segment is not there or has fewer live bytes than the value.
@@ -238,7 +238,7 @@ impl ValueLog {
         Err(Error::damaged(segment.path(), ptr.at(), format!("a live value of {bytes} bytes"), found))
     }
 
-    /// What a checkpoint has to remember of the log as it is now. Segments without live values are left out: once
+    /// The state of the log that a checkpoint stores. Segments without live values are left out: once
     /// the checkpoint is durable, [`removable`](ValueLog::removable) names them.
     pub(crate) fn state(&self) -> ValueLogState {
         let segments = self.segments();
@@ -248,8 +248,8 @@ impl ValueLog {
         ValueLogState { active, segments: named.collect() }
     }
 
-    /// Has `wake` called when records are there to be written out, for which a thread then calls
-    /// [`write_out`](ValueLog::write_out), on another thread: appends do not write them unless there are many. Said once.
+    /// Sets a function that is called when records are to be written out; another thread then calls
+    /// [`write_out`](ValueLog::write_out). Appends no longer write them unless there are many. Can be set once.
     pub(crate) fn help(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.helper.set(Box::new(wake));
     }
@@ -306,7 +306,7 @@ impl ValueLog {
         let taken = unsafe { self.table.take(id) };
         let held = segments.all.remove(&id);
         let Some(gone) = taken.or(held) else { return Ok(()) };
-        // No one writes to the file any more: it may be another segment's.
+        // Nothing writes to the file any more: it can be reused.
         gone.buffer.retire();
         if gone.capacity == self.options.segment_bytes && segments.used.len() < self.spares(&segments) {
             segments.used.push(gone.path().to_path_buf());
@@ -316,7 +316,7 @@ impl ValueLog {
         self.disk.remove(gone.path())
     }
 
-    /// How many files are kept for another use: they take no more room than what is live, and are few.
+    /// How many files to keep for reuse: they take no more room than live values, and are few.
     fn spares(&self, segments: &Segments) -> usize {
         let live: u64 = segments.all.values().map(|s| s.live()).sum();
         usize::try_from(live / self.options.segment_bytes.max(1)).unwrap_or(MOST_SPARES).min(MOST_SPARES)

@@ -2,7 +2,7 @@
 //!
 //! A folder of append-only segments (`%08x.val`). A value is found by a 16-byte [`ValuePtr`], which its owner (a
 //! tree's cell) keeps; each record also carries the owner's name for it, so that a segment that is mostly garbage
-//! can be walked and its live values moved.
+//! can be scanned and its live values moved.
 //!
 //! # Invariants
 //!
@@ -11,11 +11,11 @@
 //! * What is durable is what the checkpoint's [`ValueLogState`] says: the end and the live bytes of each segment.
 //!   Opening takes exactly that. Bytes after a segment's end are garbage, whatever they look like, and are
 //!   written over; segments that the state does not name are removed.
-//! * Records wait in memory to be written together, half a MiB of them, until one of them is read or the log is
-//!   synced; where another thread helps, up to 8 MiB wait for that. A crash loses nothing by it: it is the same records
-//!   that the frames hold. What a failed write left in memory is read from there.
-//! * A file that was removed may become another segment's, with its blocks, which are in the system's memory: its old
-//!   records have checksums of another number.
+//! * Records are buffered in memory and written together, half a MiB at a time, or when one of them is read or the log is
+//!   synced; if another thread writes them, up to 8 MiB are buffered. A crash loses nothing: the frames hold the same
+//!   records. What a failed write left in memory is read from there.
+//! * The file of a removed segment may be reused for another one. Its old records cannot be taken for new ones: their
+//!   checksums are seeded with another segment number.
 //! * A pointer carries its record's checksum, so a pointer and a record that do not belong together are an error.
 //!   The checksum is computed once per record and open.
 //! * A segment is removed only when the durable state does not name it any more, and when no one can hold a slice

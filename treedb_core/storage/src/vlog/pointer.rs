@@ -1,4 +1,4 @@
-//! Where a value is.
+//! Pointers to values in the value log.
 
 /// Finds a value in the log: 16 bytes, kept by the value's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

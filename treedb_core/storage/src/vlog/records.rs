@@ -1,4 +1,4 @@
-//! Walks a segment, for the one who moves its live values.
+//! Scans a segment's records, to move its live values.
 
 use std::borrow::Cow;
 

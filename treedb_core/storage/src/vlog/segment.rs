@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"TreeDBvl";
 const VERSION: u32 = 1;
 /// Offset of the first record.
 pub(super) const FIRST: u64 = 512;
-/// Records up to this length wait for others to be written with them.
+/// Records up to this length are buffered.
 const MAX_BUFFERED: usize = 256 * 1024;
 /// Records of at least this length are asked for as a whole where the system does not read ahead: page by page would
 /// take longer than the call does.
@@ -45,7 +45,7 @@ pub(super) struct Segment {
     view: OnceLock<View>,
     /// Offset after the last record. Stored after the record's bytes are written, or wait to be.
     end: AtomicU64,
-    /// The last records, which no reader has asked for yet.
+    /// The last records, which have not been written yet.
     pub(super) buffer: WriteBuffer,
     live: AtomicU64,
     /// Bytes that the file has; only the appender changes it.
@@ -94,8 +94,8 @@ impl Segment {
         }
     }
 
-    /// Makes an empty segment, of a file that is no longer in use if there is one (its blocks stay, its records do
-    /// not count: their checksums are of another number). Neither its header nor its name is durable yet.
+    /// Makes an empty segment, reusing the file `used` if given (its blocks are kept; its old records are invalid,
+    /// because their checksums are seeded with another number). Neither its header nor its name is durable yet.
     pub(super) fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -201,7 +201,7 @@ impl Segment {
         self.live.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes from the live bytes; false if there are fewer, which the caller's accounts do not explain.
+    /// Subtracts from the live bytes; false if there are fewer, which means damage.
     pub(super) fn take_live(&self, bytes: u64) -> bool {
         self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| live.checked_sub(bytes)).is_ok()
     }
@@ -248,7 +248,7 @@ impl Segment {
         Ok((ptr, full))
     }
 
-    /// Puts a record of `size` bytes, given in parts, after those that wait, or writes a long one by itself.
+    /// Buffers a record of `size` bytes, given in parts, or writes a long one directly.
     fn put(&self, size: u64, parts: &[&[u8]], helped: bool) -> Result<bool> {
         if size <= MAX_BUFFERED as u64 {
             return self.buffer.push(size as usize, parts, helped);
@@ -340,7 +340,7 @@ impl Segment {
         self.verify_checksum(at, header, &[text, &seal])?;
         if !keys.values.open(&header.associated_data(self.id, at), text, &seal) {
             let expected = "a value sealed with the database's key for this place";
-            return Err(Error::damaged(self.path(), at, expected, "bytes that its seal does not fit"));
+            return Err(Error::damaged(self.path(), at, expected, "bytes that fail authentication"));
         }
         Ok(text)
     }
@@ -396,7 +396,7 @@ impl Segment {
         Err(Error::damaged(self.path(), at, expected, format!("{computed:08x}")))
     }
 
-    /// Checks that the bytes `at..at + len` are of the records so far, and sees to it that they are in the file.
+    /// Checks that the bytes `at..at + len` belong to the records so far, and makes sure that they are in the file.
     fn check_inside(&self, at: u64, len: u64) -> Result<()> {
         let end = self.end();
         if at.checked_add(len).is_none_or(|to| to > end) {
@@ -406,7 +406,7 @@ impl Segment {
         self.buffer.reach(at + len)
     }
 
-    /// Reads bytes that are [`inside`](Segment::check_inside).
+    /// Reads bytes for which [`check_inside`](Segment::check_inside) succeeded.
     fn fetch(&self, to: &mut [u8], at: u64) -> Result<()> {
         match self.buffer.stuck(at, to.len() as u64) {
             Some(stuck) => to.copy_from_slice(stuck),

@@ -1,4 +1,4 @@
-//! Records that wait in memory to be written together: a write for each would cost more than its copy.
+//! A segment's write buffer: records are written together, because a write for each would cost more than copying it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Bytes that are written at once, about.
 const BUFFER: usize = 512 << 10;
-/// Buffers that wait for another thread at most, before whoever fills one more writes them all.
+/// Full buffers that wait for another thread at most; the thread that fills one more writes them all.
 const QUEUE: usize = 16;
 /// Empty buffers kept for another use.
 const SPARE: usize = 4;
@@ -17,7 +17,7 @@ const SPARE: usize = 4;
 /// Why a log refuses writes, known to all of its segments.
 pub(super) type Failure = Arc<OnceLock<String>>;
 
-/// The records after those that are in a segment's file.
+/// The records that are not in a segment's file yet.
 pub(super) struct WriteBuffer {
     file: Arc<dyn DiskFile>,
     /// Offset up to which records are in the file. Stored after they are written.
@@ -25,7 +25,7 @@ pub(super) struct WriteBuffer {
     queue: Mutex<Queue>,
     /// Held by whoever writes, so that buffers reach the file in order.
     writing: Mutex<()>,
-    /// What could not be written, from `written` on.
+    /// The records that a failed write left, from `written` on.
     stuck: OnceLock<Vec<u8>>,
     failure: Failure,
 }
@@ -71,8 +71,8 @@ impl WriteBuffer {
         }
     }
 
-    /// Adds a record of `size` bytes, given in parts. True if a buffer became full, which another thread may write;
-    /// without one (`helped`), or if there are too many, this writes them.
+    /// Adds a record of `size` bytes, given in parts. True if a buffer became full: another thread is to write it if
+    /// `helped`. Otherwise, or if too many are full, this call writes them.
     pub(super) fn push(&self, size: usize, parts: &[&[u8]], helped: bool) -> Result<bool> {
         let mut queue = lock(&self.queue);
         self.refuse_if_stuck()?;
@@ -97,7 +97,7 @@ impl WriteBuffer {
         Ok(fills)
     }
 
-    /// Writes a record by itself, after those that wait. Called by the one thread that adds records.
+    /// Writes a record directly, after the buffered ones. Called by the one thread that adds records.
     pub(super) fn write(&self, size: u64, parts: &[&[u8]]) -> Result<()> {
         self.write_out()?;
         let _writing = lock(&self.writing);
@@ -111,7 +111,7 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// Writes what waits. After an error it can be had from [`WriteBuffer::stuck`], and nothing more is written.
+    /// Writes all buffered records. After an error it can be had from [`WriteBuffer::stuck`], and nothing more is written.
     pub(super) fn write_out(&self) -> Result<()> {
         let _writing = lock(&self.writing);
         self.refuse_if_stuck()?;
@@ -138,7 +138,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Sees to it that the bytes up to `end` are in the file, or stuck.
+    /// Makes sure that the bytes up to `end` are in the file, or among those that could not be written.
     pub(super) fn reach(&self, end: u64) -> Result<()> {
         if end > self.written() {
             self.write_out().or_else(|error| if self.stuck.get().is_some() { Ok(()) } else { Err(error) })?;
@@ -153,7 +153,7 @@ impl WriteBuffer {
         stuck.get(from..from.checked_add(usize::try_from(len).ok()?)?)
     }
 
-    /// Forgets what waits: no one wants it, and the file is another program's from now on.
+    /// Discards the records: they are no longer needed, and the file is reused.
     pub(super) fn retire(&self) {
         let _writing = lock(&self.writing);
         *lock(&self.queue) = Queue { closed: true, ..Queue::default() };

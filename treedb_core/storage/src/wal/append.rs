@@ -1,4 +1,4 @@
-//! The writer: where the next frame goes, and how its bytes get there.
+//! Appending: where the next frame goes, and how its bytes get there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub(super) struct Tail {
     asked: bool,
 }
 
-/// How often and for how long appends went on in another segment.
+/// How often appends switched to another segment, and how long that took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Switched {
     pub(super) count: u64,
@@ -77,7 +77,7 @@ pub(super) struct Work {
 }
 
 impl Tail {
-    /// Appending goes on at `at` of `segment` with frame `next`; the last frame of data was `data`.
+    /// Appending continues at `at` of `segment` with frame `next`; the last frame of data was `data`.
     pub(super) fn new(segment: Arc<Segment>, at: u64, next: u64, data: Lsn) -> Tail {
         Tail {
             zeroed: zeroed(&segment, at),
@@ -161,7 +161,7 @@ impl Tail {
         let lsn = Lsn(self.next);
         let header = frame::header(self.segment.header.generation, lsn, durable, kind, payload);
         if payload.len() >= DIRECT {
-            // In order after the frames before it, so that a crash of the process leaves no hole.
+            // After all earlier frames, so that a crash of the process leaves no hole.
             self.write_out()?;
             self.segment.file.write_at(&header, self.at)?;
             self.segment.file.write_at(payload, self.at + HEADER as u64)?;
@@ -229,7 +229,7 @@ impl Log {
                 self.wanting.store(true, Ordering::Relaxed);
             }
         }
-        // Only here it is known which frame it will be.
+        // Only now is the frame's number known, which is authenticated.
         let sealed = keys.map(|keys| {
             let place = frame::associated_data(tail.segment.header.generation, Lsn(tail.next));
             let mut sealed = Vec::with_capacity(len);
@@ -293,7 +293,7 @@ impl Log {
             Err(e) => return Err(self.poison(&e)),
         };
         let (used, size) = (tail.used() + SEAL, tail.segment.room());
-        // Nothing follows that it should be ready for.
+        // Nothing follows in this segment: no zeroes are needed.
         tail.zeroed = size;
         // Written at once: relaxed frames in the next segment count for nothing while the seal is not there.
         tail.put(&[], Sync::Durable, Kind::Sealed, self)

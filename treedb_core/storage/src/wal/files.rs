@@ -1,4 +1,4 @@
-//! The log's files: the segments in use and the ones put aside for another use.
+//! The log's files: the segments in use, and spare ones kept for reuse.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Takes a spare found at opening into use, or removes it if it is of another length or one too many.
+    /// Keeps a spare found at opening, or removes it if it has another length or is one too many.
     pub(super) fn adopt(
         &mut self,
         disk: &dyn Disk,
@@ -47,7 +47,7 @@ impl Files {
         disk.remove(&path)
     }
 
-    /// Puts a segment aside that opening found to be covered by the checkpoint.
+    /// Makes a segment that opening found to be covered by the checkpoint a spare.
     pub(super) fn retire(
         &mut self,
         disk: &dyn Disk,
@@ -99,7 +99,7 @@ impl Files {
 impl Log {
     /// See [`Log::prepare`].
     pub(super) fn prepare_spare(&self) -> Result<()> {
-        // A number that no frame and so no segment put aside ever has.
+        // A number that no frame, and so no spare segment, ever has.
         let path = self.dir.join(spare_name(Lsn(1 << 63 | lock(&self.tail).next)));
         let d = self.disk.as_ref();
         if !lock(&self.files).spares.is_empty() || d.exists(&path)? {
@@ -138,7 +138,7 @@ impl Log {
         if gone.is_empty() {
             return Ok(());
         }
-        // The files are no longer in use, so the writer is not held up by the directory's flush.
+        // The files are no longer in use, so the directory is flushed without blocking the writer.
         let mut spares = Vec::new();
         for old in gone {
             let path = self.dir.join(name(old.first));

@@ -1,4 +1,4 @@
-//! Group commit: one thread writes and flushes for all that wait.
+//! Group commit: one thread writes and flushes for all waiting threads.
 //!
 //! Each waiter sleeps on a slot of its own. The leader stores "done" before it hands its role over, so a waiter
 //! never has to take the leader's lock to find out that it is done.
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::thread::{self, Thread};
 
-/// Who flushes, and who waits.
+/// The leader's role, and the waiting threads.
 #[derive(Default)]
 pub(super) struct Group {
     /// True while some thread has the leader's role, or has been handed it.
@@ -56,7 +56,7 @@ impl Log {
         self.refuse_if_poisoned()?;
         let slot = {
             let mut group = lock(&self.group);
-            // Looked at again under the lock: a leader stores its result before it takes it.
+            // Checked again under the lock: a leader stores its result before it takes it.
             if self.durable_lsn() >= lsn {
                 return Ok(());
             }
@@ -80,7 +80,7 @@ impl Log {
         Err(crate::Error::Invalid(format!("there is no frame {lsn} to wait for")))
     }
 
-    /// Writes and flushes everything appended so far, wakes whom that serves and hands the role over.
+    /// Writes and flushes everything appended so far, wakes the threads whose frames are durable, and hands the role over.
     fn lead(&self) {
         let result = self.refuse_if_poisoned().and_then(|()| {
             let work = lock(&self.tail).take()?;
@@ -99,7 +99,7 @@ impl Log {
         let mut group = lock(&self.group);
         let durable = self.durable_lsn();
         let failed = result.is_err();
-        // The thread that waits for a number beyond this group's reads and goes round again, or leads.
+        // A thread that waits for a later frame goes on waiting, or leads the next group.
         let mut next = None;
         group.waiting.retain(|(lsn, slot)| {
             if failed || *lsn <= durable {

@@ -16,7 +16,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Result};
 
-/// How far a frame gets before its append returns.
+/// How far a frame has got when its append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
     /// Buffered for the next group: the caller goes on to [`Log::wait_durable`].
@@ -130,8 +130,8 @@ impl Log {
         self.append_kind(payload, sync, kind)
     }
 
-    /// Waits until frame `lsn` and all before it are durable. The thread that comes first writes and flushes for all that
-    /// have appended by then; the others sleep until their own frame is done.
+    /// Waits until frame `lsn` and all before it are durable. The first thread writes and flushes for all that
+    /// have appended by then; the others sleep until their own frame is durable.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed: whether the frame will be there after a restart is not known.
@@ -144,13 +144,13 @@ impl Log {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// The last frame appended, by any thread.
+    /// The last frame appended by any thread.
     pub fn last_lsn(&self) -> Lsn {
         Lsn(lock(&self.tail).next - 1)
     }
 
-    /// Forgets frames up to `upto`, which a durable checkpoint covers: segments that hold nothing above it are put
-    /// aside for another use, or removed.
+    /// Truncates the log up to `upto`, which a durable checkpoint covers: segments without later frames are kept as spares
+    /// or removed.
     ///
     /// # Errors
     /// From the disk. The log stays whole and usable; what could not be removed now goes at the next cut or open.
@@ -158,14 +158,14 @@ impl Log {
         self.cut_files(upto)
     }
 
-    /// True, once, if a thread should [`prepare`](Log::prepare) a segment for when the current one is full.
+    /// True, once, if another thread should [`prepare`](Log::prepare) the segment after the current one.
     #[inline]
     pub fn wants_segment(&self) -> bool {
         self.wanting.load(Ordering::Relaxed) && self.wanting.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes a segment ahead, so that an append that needs one does not wait while its blocks are written. Beside
-    /// appends, by one thread at a time.
+    /// Creates a segment ahead of use, so that an append that needs one does not wait while its blocks are written. May run
+    /// concurrently with appends, in one thread at a time.
     ///
     /// # Errors
     /// From the disk; the log is as it was.
@@ -178,8 +178,8 @@ impl Log {
         self.failure.get().cloned()
     }
 
-    /// Makes everything durable and marks the log as closed in order, so that the next open goes on where this one
-    /// stopped. Later appends are refused.
+    /// Makes everything durable and records a clean shutdown, so that the next open continues where this one stopped. Later
+    /// appends are refused.
     ///
     /// # Errors
     /// As `append` and `wait_durable`.
@@ -239,7 +239,7 @@ impl std::fmt::Debug for Log {
 }
 
 impl Drop for Log {
-    /// Hands what is buffered to the system; no one was promised that it is durable.
+    /// Writes what is buffered; its durability was not promised.
     fn drop(&mut self) {
         if self.failure.get().is_none() {
             let tail = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);

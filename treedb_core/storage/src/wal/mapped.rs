@@ -9,7 +9,7 @@ pub(super) fn store(map: &dyn Map, at: u64, parts: [&[u8]; 2]) -> Result<()> {
     let len = parts.iter().map(|p| p.len() as u64).sum::<u64>();
     if at.checked_add(len).is_none_or(|end| end > map.len() as u64) {
         return Err(Error::Invalid(format!(
-            "a store of {len} bytes at {at} misses a mapping of {}",
+            "a store of {len} bytes at {at} is outside of a mapping of {}",
             map.len()
         )));
     }

@@ -2,7 +2,7 @@
 //!
 //! A log is a folder of segments. Frames are numbered without gaps by their [`Lsn`]; a segment is named by the
 //! LSN of its first frame (`%016x.wal`). Its blocks are reserved before they are used, and zeroes are written ahead of
-//! small durable frames, so that their flush seldom changes more than data blocks. Nothing here knows what a payload means.
+//! small durable frames, so that their flush seldom changes more than data blocks. The log does not interpret payloads.
 //!
 //! # Promises
 //!
@@ -24,12 +24,12 @@
 //! A segment ends in a `sealed` frame, written after its successor's name is durable, so a missing successor is
 //! seen; a header names its predecessor, so a missing one in the middle is seen too.
 //!
-//! Frames that a crash cut off are never appended over: unless the log was closed in order, opening seals the last
-//! segment and goes on in a new one. Each segment has a generation of its own that seeds the checksums of its
+//! Frames that a crash cut off are never overwritten: unless the log was shut down cleanly, opening seals the last
+//! segment and continues in a new one. Each segment has a generation of its own that seeds the checksums of its
 //! frames, so the old frames in a recycled segment cannot pass for new ones.
 //!
-//! A log that was closed notes where, and is opened there without a look at its frames if the caller needs none of
-//! them: in a time that does not depend on how long its last segment is.
+//! A log that was shut down cleanly records where its last frame is. If the caller needs none of its frames, it is opened
+//! there without reading them, in a time that does not depend on the length of its last segment.
 //!
 //! # Bytes (little-endian)
 //!
@@ -48,7 +48,7 @@
 //! | 56 | 4 | zero |
 //! | 60 | 4 | crc32c of bytes 0..60 (this place is fixed for all versions) |
 //!
-//! Note of a log that was closed, 32 bytes at 64, of no account if the checksum is another or the frame is not there:
+//! Clean shutdown record, 32 bytes at 64; ignored if its checksum is wrong or the frame is not there:
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -70,7 +70,7 @@
 //! | 21 | 3 | zero |
 //! | 24 | | payload, then padding to a multiple of 8 that is ignored |
 //!
-//! The payload of encrypted data is the ciphertext and its seal of 40 bytes (see [`cipher`](crate::cipher)), made for the
+//! The payload of encrypted data is the ciphertext and its seal of 40 bytes (see `cipher`), made for the
 //! segment's generation and the LSN, 8 bytes each.
 
 mod append;

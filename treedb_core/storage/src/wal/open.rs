@@ -1,4 +1,4 @@
-//! Opening: find the end, make it durable, go on after it.
+//! Opening a log: find the end, make it durable, continue after it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -83,7 +83,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
     Ok((log, recovery))
 }
 
-/// Makes the log that was found durable and decides where the next frame goes. The flag says that it goes into the
+/// Makes the log that was found durable and decides where the next frame goes. The flag is true if it goes into the
 /// last segment, after its `closed` frame.
 fn resume(
     disk: &dyn Disk,
@@ -123,7 +123,7 @@ fn resume(
         files.push(&segment, 0, 0);
         Tail::new(segment, FIRST_FRAME, first.0, options.applied)
     } else {
-        // Bytes that the crash cut off may lie after the end: nothing is appended there but the seal.
+        // Remains of lost frames may follow the end: only the seal is appended there.
         let seal = Lsn(found.last.0 + 1);
         let first = Lsn(seal.0 + 1);
         let header = after(options, &found.generation, first, found.last, last.header.first);
@@ -145,7 +145,7 @@ fn resume(
     Ok((tail, files, recovery, clean))
 }
 
-/// The header of the segment that the log goes on in after a crash.
+/// The header of the segment in which the log continues after a crash.
 fn after(options: &LogOptions, generation: &u64, first: Lsn, durable: Lsn, previous: Lsn) -> Header {
     let size = first_size(options);
     Header { generation: generation + 1, first, size, durable, previous }

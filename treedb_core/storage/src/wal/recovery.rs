@@ -91,7 +91,7 @@ impl Recovery {
                 if seal.is_some_and(|seal| keys.log.open(&place, &mut self.opened, &seal)) {
                     return Ok(Some(Frame { lsn, payload: &self.opened }));
                 }
-                let found = "a seal that does not fit it";
+                let found = "a seal that fails authentication";
                 Err(Error::damaged(&path, reader.at, format!("frame {lsn} sealed with the log's key"), found))
             }
         }

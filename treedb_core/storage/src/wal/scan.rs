@@ -1,4 +1,4 @@
-//! Finds the end of the log among the segments of a folder, or the damage that hides it.
+//! Scans the segments of a folder for the end of the log, or for damage that hides it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::segment::{Segment, name};
 use crate::disk::Disk;
 use crate::{Error, Result};
 
-/// What the segments hold.
+/// The result of a scan.
 pub(super) struct ScanResult {
     /// The segments that hold the log from the caller's LSN on, with the offset after their last good frame;
     /// oldest first, at least one.
@@ -29,7 +29,7 @@ pub(super) struct ScanResult {
     pub(super) generation: u64,
 }
 
-/// Walks the segments named in `firsts` (sorted, not empty) for the frames above `applied`.
+/// Scans the segments named in `firsts` (sorted, not empty) for the frames above `applied`.
 pub(super) fn scan(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) -> Result<ScanResult> {
     let needed = Lsn(applied.0 + 1);
     let start = firsts.partition_point(|first| *first <= needed);
@@ -65,7 +65,7 @@ pub(super) fn scan(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
         match (stop, segments.get(i + 1)) {
             (Stop::Sealed, next) => follows(dir, segment, result.last, next)?,
             (Stop::BadFrame(bad), _) => {
-                // Everything after the bad frame is asked whether the frame was durable once.
+                // Whatever follows the bad frame may claim that the frame was durable.
                 let want = Lsn(result.last.0 + 1);
                 let later = &segments[i + 1..];
                 let mut claim = reader.highest_claim(want)?;

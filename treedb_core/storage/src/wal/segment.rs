@@ -1,8 +1,8 @@
 //! One segment: its header, its names, and how it comes to be.
 //!
 //! A segment's final name appears only after its header and its first blocks are durable, so a named segment with a
-//! bad header is damage, whatever the crash. It may grow in place: what is after the length that its header tells
-//! counts as much as the file has, which the flush of a group makes durable together with the frames there.
+//! bad header is damage, whatever the crash. It may grow in place: beyond the length in its header, what counts is the file's
+//! length, which the flush of a group makes durable together with the frames there.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,10 +18,10 @@ const VERSION: u32 = 1;
 const HEADER: usize = 64;
 /// Offset of the first frame: a sector of its own for the header.
 pub(super) const FIRST_FRAME: u64 = 512;
-/// Name of a segment while it is made.
+/// Name of a segment while it is created.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
-/// Name of a segment that is made ahead, while it is made.
+/// Name of a segment that is created ahead of use, while it is created.
 pub(super) const AHEAD: &str = "ahead.tmp";
 
 /// The name of the segment whose first frame is `first`.
@@ -42,7 +42,7 @@ pub(super) fn parse(name: &str, ending: &str) -> Option<Lsn> {
     plain.then(|| u64::from_str_radix(digits, 16).ok().map(Lsn)).flatten()
 }
 
-/// What a segment's header says.
+/// A segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) generation: u64,
@@ -178,14 +178,14 @@ impl Segment {
         self.room.load(Ordering::Acquire)
     }
 
-    /// Notes in the header how long the file is, if it has grown: from then on a shorter one is damage. The note is as
-    /// durable as what is flushed next.
+    /// Records the file's length in the header, if it has grown: from then on a shorter file is damage. Durable with the
+    /// next flush.
     pub(super) fn note_length(&self) -> Result<()> {
         let size = self.room();
         if size <= self.header.size {
             return Ok(());
         }
-        // The length first: a header must not tell of one that the file does not have.
+        // The length first: a header must not state one that the file does not have.
         self.file.sync()?;
         self.file.write_at(&Header { size, ..self.header }.encode(), 0)
     }

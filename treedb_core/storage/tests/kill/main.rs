@@ -1,10 +1,10 @@
-//! A process that writes is killed with SIGKILL at random moments, over and over: whatever it was told is durable or
-//! relaxed is there, and of the other commits only the newest are missing.
+//! A writing process is killed with SIGKILL at random moments, again and again: every commit that was acknowledged as
+//! durable or relaxed must be there, and of the others only the newest may be missing.
 //!
-//! The child is this very program. It commits transaction after transaction, of all durabilities, with savepoints,
-//! deleted ranges, large values, tables that come and go and checkpoints beside; a second thread of it commits durable
-//! ones of its own. What is in transaction `n` follows from `n`, so the parent knows what each state must look like.
-//! `TREEDB_KILL_ROUNDS=N` kills so often.
+//! The child is this very program. It commits transaction after transaction, of all durabilities, with savepoints, range
+//! deletes, large values, tables that are created and dropped, and concurrent checkpoints; a second thread commits durable
+//! transactions of its own. The content of transaction `n` follows from `n`, so the parent knows each valid state.
+//! `TREEDB_KILL_ROUNDS=N` sets the number of rounds.
 
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -62,38 +62,36 @@ enum Change {
 
 /// What transaction `n` does, and how durable it is.
 fn transaction(n: u64) -> (Vec<Change>, Durability) {
-    let mut dice = Rng::new(n);
-    let how =
-        [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][dice.below(4)];
-    let count = 1 + dice.below(8);
-    let changes = (0..count).map(|_| change(n, &mut dice)).collect();
+    let mut rng = Rng::new(n);
+    let how = [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
+    let count = 1 + rng.below(8);
+    let changes = (0..count).map(|_| change(n, &mut rng)).collect();
     (changes, how)
 }
 
-fn change(n: u64, dice: &mut Rng) -> Change {
-    let key = |dice: &mut Rng| format!("key {:04}", dice.below(1500)).into_bytes();
-    let value =
-        |dice: &mut Rng, len: usize| (0..len).map(|i| (n as usize + i + dice.below(2)) as u8).collect();
-    match dice.below(40) {
+fn change(n: u64, rng: &mut Rng) -> Change {
+    let key = |rng: &mut Rng| format!("key {:04}", rng.below(1500)).into_bytes();
+    let value = |rng: &mut Rng, len: usize| (0..len).map(|i| (n as usize + i + rng.below(2)) as u8).collect();
+    match rng.below(40) {
         0..24 => {
-            let len = dice.below(400);
-            Change::Put { key: key(dice), value: value(dice, len) }
+            let len = rng.below(400);
+            Change::Put { key: key(rng), value: value(rng, len) }
         }
         24..27 => {
-            let len = 1200 + dice.below(30_000);
-            Change::Put { key: key(dice), value: value(dice, len) }
+            let len = 1200 + rng.below(30_000);
+            Change::Put { key: key(rng), value: value(rng, len) }
         }
-        27..34 => Change::Delete { key: key(dice) },
+        27..34 => Change::Delete { key: key(rng) },
         34 => {
-            let from = dice.below(1500);
-            let to = from + dice.below(60);
+            let from = rng.below(1500);
+            let to = from + rng.below(60);
             Change::DeleteRange {
                 from: format!("key {from:04}").into_bytes(),
                 to: format!("key {to:04}").into_bytes(),
             }
         }
-        35 => Change::Renew { value: value(dice, 700) },
-        _ => Change::Undone { key: key(dice) },
+        35 => Change::Renew { value: value(rng, 700) },
+        _ => Change::Undone { key: key(rng) },
     }
 }
 
@@ -318,13 +316,13 @@ fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("store");
     let (mut promises, mut model) = (Promises::default(), Model::default());
-    let mut dice = Rng::new(u64::from(std::process::id()));
+    let mut rng = Rng::new(u64::from(std::process::id()));
     let started = Instant::now();
     let mut compared = 0;
     for n in 0..rounds {
-        round(&dir, Duration::from_millis(1 + dice.below(150) as u64), &mut promises);
+        round(&dir, Duration::from_millis(1 + rng.below(150) as u64), &mut promises);
         // In the others the next child is the one who recovers, and is killed at that as well.
-        if n + 1 == rounds || dice.chance(50) {
+        if n + 1 == rounds || rng.chance(50) {
             compare(&dir, &mut promises, &mut model).unwrap();
             compared += 1;
         }

@@ -1,6 +1,6 @@
-//! Random lists of operations on a store beside maps: every answer is compared, and every snapshot, savepoint, reopening
-//! and crash. A list that fails is made as short as possible and printed; its seed is kept in `regressions.txt`, which
-//! every run begins with. `PROPTEST_CASES=N` runs so many lists.
+//! Random lists of operations on a store and on a model made of maps: every result is compared, and every snapshot,
+//! savepoint, reopening and crash. A list that fails is shrunk and printed; its seed is kept in `regressions.txt`, with
+//! which every run begins. `PROPTEST_CASES=N` sets the number of lists.
 
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

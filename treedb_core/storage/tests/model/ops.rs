@@ -54,7 +54,7 @@ pub(crate) enum Op {
     Check,
     Reopen,
     ProcessDeath,
-    PowerCut { dice: u8 },
+    PowerCut { rng: u8 },
 }
 
 /// Bytes that [`Op::decode`] takes.
@@ -84,7 +84,7 @@ impl Op {
             36 => Op::Check,
             37 => Op::Reopen,
             38 => Op::ProcessDeath,
-            39 => Op::PowerCut { dice: a },
+            39 => Op::PowerCut { rng: a },
             40..45 => Op::PutPairs { key: a, from: b, count: c, len: d },
             45..48 => Op::DeletePairs { key: a, from: b, count: c },
             48 => Op::DeleteValues { key: a },
@@ -454,10 +454,10 @@ impl Machine {
                 self.disk.revive();
                 self.recover(&[Durability::Durable, Durability::Relaxed])
             }
-            Op::PowerCut { dice } => {
+            Op::PowerCut { rng } => {
                 self.die()?;
-                let variants = Crash::variants(dice.into(), 4);
-                self.disk = self.disk.crash(variants[usize::from(dice) % variants.len()]);
+                let variants = Crash::variants(rng.into(), 4);
+                self.disk = self.disk.crash(variants[usize::from(rng) % variants.len()]);
                 self.recover(&[Durability::Durable])
             }
         }

@@ -10,9 +10,9 @@ use treedb_formats::node::Value;
 
 /// Where a cursor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Nowhere yet: `next` goes to the first row, `prev` to the last.
-    Fresh,
+    Start,
     /// Before the first row.
     Before,
     /// On a row.
@@ -23,14 +23,14 @@ enum Place {
 
 /// A position in a row tree. Values are borrowed from the pages of `src`.
 ///
-/// A cursor that ran over an end stands outside: the opposite direction brings it back to the outermost row. After an
+/// A cursor that ran over an end is outside: the opposite direction brings it back to the outermost row. After an
 /// error it is on no entry.
 pub struct RowCursor<'a, S: PageSource + ?Sized> {
     src: &'a S,
     root: PageId,
     depth: u16,
     path: Path,
-    place: Place,
+    position: Position,
     leaf: Option<(RowLeaf<'a>, PageId)>,
     slot: usize,
     value: Value<'a>,
@@ -43,7 +43,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
             root: root.tree.root,
             depth: root.tree.depth,
             path: Path::new(),
-            place: Place::Fresh,
+            position: Position::Start,
             leaf: None,
             slot: 0,
             value: Value::inline(&[]),
@@ -58,12 +58,12 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     /// Goes to the first row whose id is not below `id`; `false` if there is none.
     pub fn seek(&mut self, id: u64) -> Result<bool> {
         let Some(leaf) = self.descend(id)? else {
-            self.place = Place::After;
+            self.position = Position::After;
             return Ok(false);
         };
         let from = id.saturating_sub(leaf.base()).min(leaf.slots() as u64) as usize;
         match leaf.next_row(from) {
-            Some(slot) => self.settle(slot),
+            Some(slot) => self.move_to(slot),
             None => self.turn_leaf(true),
         }
     }
@@ -72,7 +72,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     pub fn seek_exact(&mut self, id: u64) -> Result<bool> {
         let Some(leaf) = self.descend(id)? else { return Ok(false) };
         match leaf.slot_of(id) {
-            Some(slot) => self.settle(slot),
+            Some(slot) => self.move_to(slot),
             None => Ok(false),
         }
     }
@@ -80,7 +80,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     /// Goes to the last row whose id is not above `id`; `false` if there is none.
     pub fn seek_back(&mut self, id: u64) -> Result<bool> {
         let Some(leaf) = self.descend(id)? else {
-            self.place = Place::Before;
+            self.position = Position::Before;
             return Ok(false);
         };
         let before = match id.checked_sub(leaf.base()) {
@@ -88,7 +88,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
             None => 0,
         };
         match leaf.row_before(before) {
-            Some(slot) => self.settle(slot),
+            Some(slot) => self.move_to(slot),
             None => self.turn_leaf(false),
         }
     }
@@ -107,16 +107,16 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
-        if self.place == Place::On
+        if self.position == Position::On
             && let Some((leaf, _)) = &self.leaf
         {
             return match leaf.next_row(self.slot + 1) {
-                Some(slot) => self.settle(slot),
+                Some(slot) => self.move_to(slot),
                 None => self.turn_leaf(true),
             };
         }
-        match self.place {
-            Place::After => Ok(false),
+        match self.position {
+            Position::After => Ok(false),
             _ => self.first(),
         }
     }
@@ -124,16 +124,16 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     /// Goes to the previous row; `false` before the first.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        if self.place == Place::On
+        if self.position == Position::On
             && let Some((leaf, _)) = &self.leaf
         {
             return match leaf.row_before(self.slot) {
-                Some(slot) => self.settle(slot),
+                Some(slot) => self.move_to(slot),
                 None => self.turn_leaf(false),
             };
         }
-        match self.place {
-            Place::Before => Ok(false),
+        match self.position {
+            Position::Before => Ok(false),
             _ => self.last(),
         }
     }
@@ -142,24 +142,26 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     #[inline]
     pub fn row(&self) -> Option<(u64, Value<'a>)> {
         match &self.leaf {
-            Some((leaf, _)) if self.place == Place::On => Some((leaf.base() + self.slot as u64, self.value)),
+            Some((leaf, _)) if self.position == Position::On => {
+                Some((leaf.base() + self.slot as u64, self.value))
+            }
             _ => None,
         }
     }
 
     /// Moves to a slot of the leaf, if there is a row in it.
     #[inline]
-    fn settle(&mut self, slot: usize) -> Result<bool> {
-        self.place = Place::Fresh;
+    fn move_to(&mut self, slot: usize) -> Result<bool> {
+        self.position = Position::Start;
         let Some((leaf, id)) = &self.leaf else { return Ok(false) };
         let Some(value) = leaf.row(slot).at(self.src, *id)? else { return Ok(false) };
-        (self.value, self.slot, self.place) = (value, slot, Place::On);
+        (self.value, self.slot, self.position) = (value, slot, Position::On);
         Ok(true)
     }
 
     /// Descends to the leaf for row `row`; `None` in an empty tree.
     fn descend(&mut self, row: u64) -> Result<Option<RowLeaf<'a>>> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         self.leaf = None;
         self.path.clear();
         if self.depth == 0 {
@@ -185,20 +187,20 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     }
 
     fn edge(&mut self, last: bool) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         self.leaf = None;
         self.path.clear();
         if self.depth == 0 {
-            self.place = if last { Place::Before } else { Place::After };
+            self.position = if last { Position::Before } else { Position::After };
             return Ok(false);
         }
         let leaf = self.descend_edge(self.root, 1, last)?;
-        self.settle_edge(&leaf, last)
+        self.move_to_edge(&leaf, last)
     }
 
-    fn settle_edge(&mut self, leaf: &RowLeaf<'a>, last: bool) -> Result<bool> {
+    fn move_to_edge(&mut self, leaf: &RowLeaf<'a>, last: bool) -> Result<bool> {
         let slot = if last { leaf.row_before(leaf.slots()) } else { leaf.next_row(0) };
-        self.settle(slot.unwrap_or(0))
+        self.move_to(slot.unwrap_or(0))
     }
 
     /// Goes down from page `id` of level `level` (the root's is 1) along the first or the last children.
@@ -215,7 +217,7 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
     /// To the first row of the next leaf, or the last of the leaf before.
     #[cold]
     fn turn_leaf(&mut self, forward: bool) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         let Some((old, _)) = self.leaf else { return Ok(false) };
         while let Some(step) = self.path.pop() {
             let branch = RowBranch::open(self.src.page(step.page)?).at(self.src, step.page)?;
@@ -235,11 +237,16 @@ impl<'a, S: PageSource + ?Sized> RowCursor<'a, S> {
                 leaf.base() + leaf.slots() as u64 <= old.base()
             };
             if !beyond {
-                return Err(self.src.damaged(child, 16, "row ids beyond those of the leaf beside", "others"));
+                return Err(self.src.damaged(
+                    child,
+                    16,
+                    "row ids beyond those of the adjacent leaf",
+                    "others",
+                ));
             }
-            return self.settle_edge(&leaf, !forward);
+            return self.move_to_edge(&leaf, !forward);
         }
-        self.place = if forward { Place::After } else { Place::Before };
+        self.position = if forward { Position::After } else { Position::Before };
         Ok(false)
     }
 }

@@ -164,7 +164,7 @@ fn appended_rows_fill_their_pages() {
 }
 
 #[test]
-fn every_twentieth_row_left_behind_does_not_keep_all_the_pages() {
+fn keeping_every_twentieth_row_does_not_keep_all_pages() {
     let mut pages = MemPages::new(4064);
     let mut root = RowRoot::EMPTY;
     for n in 0..50_000u64 {

@@ -238,7 +238,7 @@ fn split_leaf<S: PageSink + ?Sized>(
         // One row, and the place wanted is a hole before it: the row goes right.
         let first = old.next_row(0).map_or(old.base(), |slot| old.base() + slot as u64);
         if first <= id {
-            return Err(sink.damaged(leaf, 4, "a row that fits beside one other", "a longer one"));
+            return Err(sink.damaged(leaf, 4, "a row that fits next to one other", "a longer one"));
         }
         let done = RowLeafMut::init(sink.page_mut(right)?).and_then(|mut new| new.take(&old, 0, old.slots()));
         done.at(sink, right)?;

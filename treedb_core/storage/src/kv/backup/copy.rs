@@ -1,4 +1,4 @@
-//! Walks a snapshot and says it as commands.
+//! Walks a snapshot and emits the commands that create its content.
 
 use super::super::catalog::{self, Table, TableKind};
 use super::super::command::Command;
@@ -11,13 +11,13 @@ use crate::Result;
 /// Entries between two calls of the progress function.
 const OFTEN: u64 = 4096;
 
-/// Gets each command.
+/// Receives each command.
 pub(super) type Emit<'a> = &'a mut dyn FnMut(&Command<'_>) -> Result<()>;
 
 /// A snapshot to be copied.
 pub(super) struct SnapshotCopy<'r> {
     read: &'r ReadTxn,
-    /// By number, so that numbers are given again in the order they were given.
+    /// By number, so that the copy assigns them in the same order.
     tables: Vec<Table>,
     copied: BackupProgress,
 }
@@ -98,8 +98,8 @@ impl<'r> SnapshotCopy<'r> {
             self.step(size_of::<u64>() + value.len(), progress);
             last = row;
         }
-        // Numbers of removed rows are not given again, in the copy either.
-        let next = self.read.find(table)?.0.next_row;
+        // Numbers of removed rows are not reused in the copy either.
+        let next = self.read.find(table)?.record.next_row;
         if let Some(highest) = next.checked_sub(1).filter(|&highest| highest > last) {
             emit(&Command::PutRow { table: table.id, row: highest, value: &[] })?;
             emit(&Command::DeleteRow { table: table.id, row: highest })?;
@@ -107,7 +107,7 @@ impl<'r> SnapshotCopy<'r> {
         Ok(())
     }
 
-    /// Nor are numbers of dropped tables.
+    /// Numbers of dropped tables are not reused either.
     fn last_number(&self, emit: Emit<'_>) -> Result<()> {
         let highest = {
             let pager = self.read.context().pager;

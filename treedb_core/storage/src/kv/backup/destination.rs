@@ -1,4 +1,4 @@
-//! The directory of a copy: a draft beside the final name until everything in it is durable.
+//! The directory of a copy: it has a temporary name until everything in it is durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::super::store::Store;
 use crate::disk::Disk;
 use crate::{Error, Result};
 
-/// A store in the making.
+/// A store that is being made under a temporary name.
 pub(in crate::kv) struct StagedStore {
     options: Options,
     at: PathBuf,
@@ -17,7 +17,7 @@ pub(in crate::kv) struct StagedStore {
 }
 
 impl StagedStore {
-    /// For a store at `to`, where nothing may be.
+    /// For a store at `to`, which must not exist or be empty.
     pub(in crate::kv) fn new(options: &Options, to: &Path) -> Result<StagedStore> {
         let disk = &options.disk;
         if disk.exists(to)? {
@@ -26,10 +26,10 @@ impl StagedStore {
                 return Err(taken(to, &format!("{first:?} is in it")));
             }
         }
-        let mut name = to.file_name().ok_or_else(|| taken(to, "it has no name of its own"))?.to_os_string();
+        let mut name = to.file_name().ok_or_else(|| taken(to, "it has no file name"))?.to_os_string();
         name.push(".partial");
         let options = Options {
-            // Nothing of the copy is logged: it is made durable as a whole.
+            // The copy is not logged: it is made durable as a whole.
             pending_bytes: 0,
             background: false,
             ..options.clone()
@@ -43,7 +43,7 @@ impl StagedStore {
         &self.options.disk
     }
 
-    /// Removes what a copy left that did not come to its end.
+    /// Removes what an interrupted copy left.
     fn clear(&self, dir: &Path) -> Result<()> {
         if !self.disk().exists(dir)? {
             return Ok(());
@@ -62,7 +62,7 @@ impl StagedStore {
         Ok(())
     }
 
-    /// Makes the store with `work`, then puts it in its place.
+    /// Fills the store with `work`, then renames it to its final name.
     pub(in crate::kv) fn fill<T>(self, work: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
         let made = self.make(work);
         if made.is_err() {

@@ -1,12 +1,12 @@
 //! Copies of a live store: into a directory, which is a store like any other, or into a stream.
 //!
 //! A copy is logical: the tables of one snapshot, entry by entry in order, as the commands that make them (see
-//! [`command`](super::command)). So it is compact whatever the original's files look like, and every kind of table
-//! that commands can make can be copied. Writers go on; the snapshot keeps its pages from being used again until the
-//! copy is made, which bounds what the page file may grow by meanwhile to one copy of it.
+//! [`command`](super::command)). So it is compact whatever the original's files look like, and covers every kind
+//! of table. Writers are not blocked; the snapshot keeps its pages from being reused until the copy is complete, so that
+//! the page file grows by at most one copy of it meanwhile.
 //!
-//! A directory is written under a draft name beside its final one (`NAME.partial`), as a store without a log: it is
-//! checkpointed, closed and then renamed, so that it is there whole and durable or not at all.
+//! A directory is written under a temporary name next to its final one (`NAME.partial`), as a store without a log: it is
+//! checkpointed, closed and then renamed, so that it appears complete and durable, or not at all.
 //!
 //! # Bytes of a stream (little-endian)
 //!
@@ -30,7 +30,7 @@
 //! | 8 | 8 | number of the chunk |
 //! | 16 | | payload: commands in the form of a log frame |
 //!
-//! The last chunk has no payload: a stream that was cut off is distinguished from a whole one by its absence. The stream is
+//! The last chunk has no payload: a truncated stream is recognised by its absence. The stream is
 //! not encrypted, whatever the store is.
 
 mod copy;
@@ -47,13 +47,13 @@ use crate::Result;
 use copy::SnapshotCopy;
 pub(super) use destination::StagedStore;
 
-/// How far a copy is, and what it was in the end.
+/// Progress of a copy, and in the end its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupProgress {
     /// Entries and rows copied so far.
     pub entries: u64,
-    /// Entries and rows there are.
+    /// Entries and rows in total.
     pub of: u64,
     /// Bytes of the keys, values and commands copied so far.
     pub bytes: u64,
@@ -136,7 +136,7 @@ impl Store {
     }
 }
 
-/// A store being filled: transactions of a bounded size.
+/// A store that is being filled, in transactions of a bounded size.
 struct Sink<'s> {
     store: &'s Store,
     txn: Option<WriteTxn>,

@@ -1,4 +1,4 @@
-//! A copy as bytes, one after the other.
+//! A copy as a byte stream.
 
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ impl<'r, R: Read> Reader<'r, R> {
             return Err(damaged(start + 4, format!("a chunk of at most {LONGEST} bytes"), len.to_string()));
         }
         self.chunk.clear();
-        // Memory is taken as the bytes come: the length is not to be believed yet.
+        // Memory grows with the bytes read: the length has not been verified yet.
         let read = self.input.by_ref().take(len).read_to_end(&mut self.chunk).map_err(failed("read"))?;
         self.at += read as u64;
         if (read as u64) < len {
@@ -171,7 +171,7 @@ impl<'r, R: Read> Reader<'r, R> {
     }
 }
 
-/// Applies the commands of a chunk; by how many entries there are more then.
+/// Applies the commands of a chunk. Returns by how many the number of entries has grown.
 pub(super) fn apply(txn: &mut WriteTxn, frame: &[u8]) -> Result<i64> {
     let bad = |bad: super::super::command::BadCommand| {
         damaged(bad.at as u64, bad.expected, "other bytes in a chunk")

@@ -14,11 +14,11 @@ enum Inner<'a> {
     Outside,
     /// On a value of a set.
     Set(InlineSet<'a>, usize),
-    /// Where the cursor over values is, in a tree of so many.
+    /// On a value of a tree with that many.
     Tree(u64),
 }
 
-/// A pair of a dup table to stand on, which moves in both directions: over all pairs, which are sorted by key and then by
+/// A cursor over the pairs of a dup table, in both directions: over all pairs, which are sorted by key and then by
 /// value, from key to key, or among the values of one key. It starts outside: `next` goes to the first pair, `prev` to
 /// the last. Moving allocates nothing.
 pub struct DupCursor<'a> {
@@ -41,7 +41,7 @@ impl<'a> DupCursor<'a> {
         }
     }
 
-    /// Opens the values of the key that `keys` has just gone to, if it has, and stands on the first or the last.
+    /// Opens the values of the key that `keys` has moved to, if there is one, and moves to the first or the last of them.
     fn enter(&mut self, on: bool, last: bool) -> Result<bool> {
         self.inner = Inner::Outside;
         let Some(cell) = self.keys.value().filter(|_| on) else { return Ok(false) };
@@ -60,7 +60,7 @@ impl<'a> DupCursor<'a> {
         Ok(true)
     }
 
-    /// Goes outside.
+    /// Leaves the current pair.
     fn leave(&mut self) {
         self.keys.reset(&self.root);
         self.inner = Inner::Outside;

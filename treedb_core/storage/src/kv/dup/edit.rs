@@ -13,10 +13,10 @@ use crate::kv::reads::{Bounds, is_above, is_below};
 use crate::page::Pager;
 use crate::{Error, Result};
 
-/// A tree of one leaf becomes a set again when that takes no more than this.
+/// A tree of one leaf becomes an inline set again when that takes no more bytes than this.
 const SMALL: usize = INLINE / 2;
 
-/// The most values of a tree that is checked whether it can become a set.
+/// Trees with more values are not checked for that.
 const FEW: u64 = 64;
 
 /// Refuses pairs that no dup table takes.
@@ -32,7 +32,7 @@ impl Edit<'_> {
     pub(in crate::kv) fn put_pair(&mut self, id: u32, key: &[u8], value: &[u8]) -> Result<Outcome> {
         let Some(mut record) = self.record(id, TableKind::Dup)? else { return Ok(Outcome::NoTable) };
         let pager = self.pager;
-        // What is borrowed from pages ends before pages change: the new set is built here.
+        // Borrows from pages must end before pages change: the new set is built here.
         let mut cell = Vec::new();
         let (mut fits, mut tree) = (false, None);
         let mut all: Vec<Vec<u8>> = Vec::new();

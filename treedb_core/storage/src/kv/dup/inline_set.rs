@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_and_are_found() {
+    fn encoded_values_are_decoded_and_found() {
         let values: [&[u8]; 5] = [b"", b"\0", b"a", b"ab", &[7; 300]];
         let mut values = values.to_vec();
         values.sort_unstable();

@@ -1,4 +1,4 @@
-//! What a key's cell holds.
+//! The content of a key's cell.
 
 use super::inline_set::InlineSet;
 use crate::btree::{Tree, TreeRoot, Value};
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy)]
 pub struct KeyValues<'a>(pub(super) Repr<'a>);
 
-/// See [`KeyValues`].
+/// How the values of a key are stored.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Repr<'a> {
     Inline(InlineSet<'a>),
@@ -29,7 +29,7 @@ pub(super) fn damaged_set(pager: &Pager) -> Error {
 }
 
 impl<'a> KeyValues<'a> {
-    /// What `cell` holds.
+    /// Opens a cell.
     pub(in crate::kv) fn open(pager: &Pager, cell: Value<'a>) -> Result<KeyValues<'a>> {
         if !cell.pointer {
             let set = InlineSet::open(cell.bytes);

@@ -51,11 +51,11 @@ pub(in crate::kv) fn check(
     Ok(trees)
 }
 
-/// How far the trees of values of a dup table have been walked.
+/// How far the value trees of a dup table have been walked.
 pub(in crate::kv) struct ValueTreePosition {
-    /// From which key on there is something to do.
+    /// The key to continue at.
     key: Bound<Vec<u8>>,
-    /// Where in its tree.
+    /// The position in its tree.
     position: Position,
 }
 
@@ -80,7 +80,7 @@ pub(in crate::kv) fn for_each_pair(
 }
 
 impl Edit<'_> {
-    /// Moves some pages of the trees of values of a dup table: how many, and where to go on.
+    /// Moves some pages of the value trees of a dup table. Returns how many, and where to continue.
     pub(in crate::kv) fn relocate_value_trees(
         &mut self,
         id: u32,

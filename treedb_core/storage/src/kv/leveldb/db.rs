@@ -18,9 +18,9 @@ use crate::{Error, Result};
 /// How a database is opened.
 #[derive(Clone)]
 pub struct Options {
-    /// A missing database is made. Otherwise it is an error.
+    /// Create a missing database. Otherwise it is an error.
     pub create_if_missing: bool,
-    /// A database that is there is an error.
+    /// An existing database is an error.
     pub error_if_exists: bool,
     /// Where the files are.
     pub disk: Arc<dyn Disk>,
@@ -51,11 +51,11 @@ impl Options {
 /// What a read sees.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOptions<'s> {
-    /// The state of this snapshot; that of now without one.
+    /// Read from this snapshot; without one, from the current state.
     pub snapshot: Option<&'s DbSnapshot>,
 }
 
-/// How far a write goes before it returns.
+/// How durable a write is when it returns.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
     /// It is on the disk, and every write before it: it survives a power cut. Concurrent writes share a flush.
@@ -80,7 +80,7 @@ impl Db {
     /// Opens the database in `dir`.
     ///
     /// # Errors
-    /// `Invalid` if it is missing or there, and the options say that this is wrong, or if a repair was cut short;
+    /// `Invalid` if it is missing or exists and the options do not allow that, or if a repair was interrupted;
     /// otherwise as [`Store::open`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
         let dir = dir.as_ref();

@@ -1,4 +1,4 @@
-//! The end of a database, and what to do about a damaged one.
+//! Destroying a database, and repairing a damaged one.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,8 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
         return Ok(());
     }
     let lock = disk.lock(dir)?;
-    // The page file first: without it, what is left is not taken for a database. The log last: by it the next call
-    // knows that there is something to do, should this one not come to its end.
+    // The page file first: without it, the rest is not taken for a database. The log last: it tells the next call that
+    // there is something left to remove, should this one be interrupted.
     if disk.exists(&pages)? {
         disk.remove(&pages)?;
         disk.sync_dir(dir)?;
@@ -54,8 +54,8 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
 
 /// Makes a database that opens and can be read as a whole out of a damaged one, as far as that is possible. Whatever can
 /// be read of every table, from its beginning up to the damage and from its end back to it, is copied; the damaged files
-/// stay, in a directory of the same name with `.damaged` after it. A database that is not damaged stays as it is.
-/// Returns false then, true if something was repaired. A repair that was cut short is brought to its end by the next one.
+/// are kept in a directory of the same name plus `.damaged`. Returns true if something was repaired, and false, without a
+/// change, if the database is not damaged. A repair that was interrupted is completed by the next call.
 ///
 /// # Errors
 /// `Corrupt` if not even the list of its tables can be read, or its log: restore a backup then. `InUse` if a process has
@@ -85,7 +85,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// True if a repair has put the damaged files aside and not yet put the others into their place.
+/// True if a repair has moved the damaged files away and not yet moved the repaired ones into place.
 pub(super) fn repair_was_cut_short(dir: &Path, options: &Options) -> Result<bool> {
     let there = |dir: &Path| options.disk.exists(&dir.join(PAGES));
     Ok(dir.file_name().is_some()
@@ -103,7 +103,7 @@ fn put(from: &Path, to: &Path, options: &Options) -> Result<()> {
 /// The path with more at the end of its name.
 fn beside(dir: &Path, more: &str) -> Result<PathBuf> {
     let name =
-        dir.file_name().ok_or_else(|| Error::Invalid(format!("{} has no name of its own", dir.display())))?;
+        dir.file_name().ok_or_else(|| Error::Invalid(format!("{} has no file name", dir.display())))?;
     let mut name = name.to_os_string();
     name.push(more);
     Ok(dir.with_file_name(name))

@@ -12,7 +12,7 @@ pub struct DbSnapshot {
     pub(super) read: ReadTxn,
 }
 
-/// What keeps an iterator's pages.
+/// What keeps an iterator's pages from being reused.
 enum Pin<'d> {
     Own { _snapshot: Snapshot<'d> },
     Lent,
@@ -22,7 +22,7 @@ enum Pin<'d> {
 /// and before the first key, and after an error, which [`DbIterator::status`] gives.
 pub struct DbIterator<'d> {
     cursor: Cursor<'d>,
-    /// After the cursor, so that it goes after it.
+    /// Declared after the cursor, so that it is dropped after it.
     _pin: Pin<'d>,
     key: Vec<u8>,
     valid: bool,
@@ -39,11 +39,11 @@ impl<'d> DbIterator<'d> {
                 (snapshot.find(&db.table)?, Pin::Own { _snapshot: snapshot })
             }
         };
-        let cursor = Cursor::new(&inner.pager, &inner.values, &found.0.root);
+        let cursor = Cursor::new(&inner.pager, &inner.values, &found.record.root);
         Ok(DbIterator { cursor, _pin: pin, key: Vec::new(), valid: false, status: Ok(()) })
     }
 
-    /// Notes where a move went.
+    /// Records the result of a move.
     fn moved(&mut self, on: Result<bool>) {
         let on = on.and_then(|on| {
             self.key.clear();

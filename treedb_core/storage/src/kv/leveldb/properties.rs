@@ -12,7 +12,7 @@ use crate::page::PAGE_SIZE;
 const MIB: f64 = (1 << 20) as f64;
 
 impl Db {
-    /// What the database says about itself; `None` for a name that means nothing here. Known names:
+    /// A property of the database; `None` for an unknown name. Known names:
     ///
     /// * `leveldb.stats`: the files, as text of several lines
     /// * `leveldb.sstables`: the same for programs, a line each of a file or folder and its bytes
@@ -53,11 +53,11 @@ impl Db {
         })
     }
 
-    /// About how many bytes of the files the keys of each range take, its upper end not included. From the way down to
-    /// each end, not from counting; large values are taken to be spread evenly.
+    /// About how many bytes of the files the keys of each range take, its upper end not included. Estimated from the
+    /// descents to the two ends, not counted; large values are assumed to be distributed evenly.
     pub fn approximate_sizes(&self, ranges: &[(&[u8], &[u8])]) -> Result<Vec<u64>> {
         let read = self.store.snapshot()?;
-        let (root, table) = (read.find(&self.table)?.0.root, read.table_stats(&self.table)?);
+        let (root, table) = (read.find(&self.table)?.record.root, read.table_stats(&self.table)?);
         let large = if table.large_values > 0 { self.store.stats().values.live } else { 0 };
         let whole = (table.pages() * PAGE_SIZE as u64 + large) as f64;
         let pager = read.context().pager;
@@ -69,9 +69,9 @@ impl Db {
         sizes.collect()
     }
 
-    /// Makes the files as small as what is in them allows, while reads and writes go on: see
+    /// Makes the files as small as their content allows, without blocking reads and writes: see
     /// [`Store::compact`](crate::kv::Store::compact). Removed and overwritten keys do not pile up in a B+tree as they
-    /// do in LevelDB's files, so there is nothing to do for a range alone: `from` and `to` are for LevelDB's sake.
+    /// do in LevelDB's files, so there is nothing to do for a range alone: `from` and `to` exist for compatibility only.
     pub fn compact_range(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
         let _ = (from, to);
         self.store.compact(|_| {}).map(|_| ())

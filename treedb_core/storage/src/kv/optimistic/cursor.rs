@@ -1,4 +1,4 @@
-//! A snapshot and the changes on top of it as one.
+//! Cursors over a snapshot merged with the transaction's own changes.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -9,7 +9,7 @@ use super::read_set::{ReadSet, Span};
 use crate::Result;
 use crate::btree::RowCursor;
 use crate::kv::cursor::Cursor;
-use crate::kv::large_values::answer;
+use crate::kv::large_values::resolve_for_txn;
 use crate::kv::pinned_cursor::PinnedRowCursor;
 use crate::kv::reads::{Bounds, ReadContext, is_above, is_below};
 use crate::kv::two_ended::{item, owned, slice};
@@ -18,7 +18,7 @@ use crate::page::Pager;
 /// Changes of a table: values put, `None` for removed ones. Rows are under their numbers, big-endian.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A way through the snapshot's table.
+/// A cursor over the snapshot's table.
 pub(super) enum Base<'t> {
     Keys { cursor: Box<Cursor<'t>>, context: ReadContext<'t> },
     Rows { cursor: Box<PinnedRowCursor<'t>>, context: ReadContext<'t>, key: [u8; 8] },
@@ -84,7 +84,7 @@ impl<'t> Base<'t> {
             Base::Keys { cursor, context } => cursor.keep_value(context.arena),
             Base::Rows { cursor, context, .. } => cursor
                 .cell()
-                .map(|cell| answer(context.pager, context.values, cell, context.arena))
+                .map(|cell| resolve_for_txn(context.pager, context.values, cell, context.arena))
                 .transpose(),
         }
     }
@@ -92,15 +92,15 @@ impl<'t> Base<'t> {
 
 /// Where a cursor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Fresh,
+enum Position {
+    Start,
     Before,
     On,
     After,
 }
 
 /// A position in a table as an optimistic transaction sees it, which moves in both directions. It starts outside: `next` goes to
-/// the first key, `prev` to the last. In a serializable transaction everything it goes over counts as read.
+/// the first key, `prev` to the last. In a serializable transaction everything it passes counts as read.
 pub struct OptimisticCursor<'t> {
     base: Base<'t>,
     changes: Option<&'t Changes>,
@@ -108,7 +108,7 @@ pub struct OptimisticCursor<'t> {
     /// The span read since it last jumped.
     span: usize,
     table: u32,
-    place: Place,
+    position: Position,
     at: Vec<u8>,
     /// The value, if it is one of the transaction's own.
     own: Option<&'t [u8]>,
@@ -130,7 +130,7 @@ impl<'t> OptimisticCursor<'t> {
             reads,
             span: usize::MAX,
             table,
-            place: Place::Fresh,
+            position: Position::Start,
             at: Vec::new(),
             own: None,
             forward: true,
@@ -147,7 +147,7 @@ impl<'t> OptimisticCursor<'t> {
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
         let there = self.seek(key)? && self.at == key;
         if !there {
-            self.place = Place::Fresh;
+            self.position = Position::Start;
         }
         Ok(there)
     }
@@ -170,31 +170,31 @@ impl<'t> OptimisticCursor<'t> {
     /// Goes to the next key; false after the last.
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
-        match self.place {
-            Place::After => Ok(false),
-            Place::On => self.step(true),
-            Place::Fresh | Place::Before => self.first(),
+        match self.position {
+            Position::After => Ok(false),
+            Position::On => self.step(true),
+            Position::Start | Position::Before => self.first(),
         }
     }
 
     /// Goes to the previous key; false before the first.
     pub fn prev(&mut self) -> Result<bool> {
-        match self.place {
-            Place::Before => Ok(false),
-            Place::On => self.step(false),
-            Place::Fresh | Place::After => self.last(),
+        match self.position {
+            Position::Before => Ok(false),
+            Position::On => self.step(false),
+            Position::Start | Position::After => self.last(),
         }
     }
 
     /// The key it is on. Of a table of rows, the number's eight bytes, big-endian.
     pub fn key(&self) -> Option<&[u8]> {
-        (self.place == Place::On).then_some(self.at.as_slice())
+        (self.position == Position::On).then_some(self.at.as_slice())
     }
 
     /// The value it is on.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
         match self.own {
-            _ if self.place != Place::On => Ok(None),
+            _ if self.position != Position::On => Ok(None),
             Some(own) => Ok(Some(own)),
             None => self.base.value(),
         }
@@ -202,7 +202,7 @@ impl<'t> OptimisticCursor<'t> {
 
     /// Goes to the nearest entry within `from` that way.
     fn jump(&mut self, from: Bound<&[u8]>, forward: bool) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         self.base_on = match from {
             Bound::Unbounded => self.base.edge(forward)?,
             Bound::Included(key) => self.base.seek(key, forward)?,
@@ -211,7 +211,7 @@ impl<'t> OptimisticCursor<'t> {
         self.forward = forward;
         if let Some(reads) = self.reads {
             let all = Bound::Unbounded;
-            // Nothing yet but the end it begins at; `widen` adds the way to where it lands.
+            // Empty at first; `widen` extends it to the position reached.
             let mut span =
                 if forward { Span::new(self.table, from, all) } else { Span::new(self.table, all, from) };
             if forward {
@@ -249,15 +249,15 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// Stands on whichever is nearer: the snapshot's entry that the base is on, or the transaction's own beyond `from`.
+    /// Moves to whichever is nearer: the snapshot's entry that the base is on, or the transaction's own beyond `from`.
     fn settle(&mut self, mut from: Bound<Vec<u8>>) -> Result<bool> {
-        self.place = Place::Fresh;
+        self.position = Position::Start;
         loop {
             let own = self.own_beyond(&from);
             let base = if self.base_on { self.base.key()? } else { None };
             let order = match (base, own) {
                 (None, None) => {
-                    self.place = if self.forward { Place::After } else { Place::Before };
+                    self.position = if self.forward { Position::After } else { Position::Before };
                     self.widen();
                     return Ok(false);
                 }
@@ -277,7 +277,7 @@ impl<'t> OptimisticCursor<'t> {
                     self.own = Some(value);
                 }
                 (_, removed, _) => {
-                    // A removed key, with which the snapshot's entry goes if it is the same.
+                    // A removed key hides the snapshot's entry if that has the same key.
                     if order == Ordering::Equal {
                         self.base_on = self.base.step(self.forward)?;
                     }
@@ -285,13 +285,13 @@ impl<'t> OptimisticCursor<'t> {
                     continue;
                 }
             }
-            self.place = Place::On;
+            self.position = Position::On;
             self.widen();
             return Ok(true);
         }
     }
 
-    /// What has been read reaches to where it stands.
+    /// Extends the span that was read to the current position.
     fn widen(&mut self) {
         let at = self.key().map_or(Bound::Unbounded, Bound::Included);
         let (from, to) = (Span::begin(self.table, at), Span::end(self.table, at));
@@ -309,7 +309,7 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// It stands beyond the bound of a range: nothing has been read there.
+    /// Cuts off what lies outside of a range: nothing has been read there.
     fn clip(&mut self, bounds: Bounds<'_>) {
         let Some(reads) = self.reads else { return };
         let whole = Span::new(self.table, bounds.0, bounds.1);

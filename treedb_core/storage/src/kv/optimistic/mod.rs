@@ -8,18 +8,18 @@
 //! | `recent_commits` | what has been committed lately |
 //! | `retry` | [`Store::transact`](super::Store::transact): until it does not conflict |
 //!
-//! A transaction reads a snapshot and keeps its changes to itself. Commit becomes the writer, looks whether anything
-//! that matters to the transaction was committed since its snapshot, by transactions of whichever kind, and if not
-//! makes its changes in one frame of the log. So whoever commits first wins, and the other gets
-//! [`Error::Conflict`](crate::Error::Conflict) and may run again. What matters is a choice: see [`Isolation`].
+//! A transaction reads a snapshot and keeps its changes to itself. Commit becomes the writer, checks whether anything
+//! that matters to the transaction was committed since its snapshot, by a transaction of any kind, and if not makes its
+//! changes in one frame of the log. So the first to commit wins, and the other gets
+//! [`Error::Conflict`](crate::Error::Conflict) and may run again. What matters depends on the [`Isolation`].
 //!
-//! # What is kept for it
+//! # What is kept in memory
 //!
-//! While an optimistic transaction is open, the keys of every commit are kept in memory, together with the spans that
-//! were removed at once; without one, nothing is, and a commit only looks at a counter. What every open transaction
-//! has in its snapshot is forgotten. If more is left than
-//! [`Options::optimistic_bytes`](super::Options::optimistic_bytes), the oldest is forgotten too: a transaction whose
-//! snapshot is from before that cannot be checked any more and gets a conflict.
+//! While an optimistic transaction is open, the keys of every commit are kept in memory, together with the ranges that
+//! were removed; otherwise nothing is kept, and a commit only reads a counter. What every open transaction has in its
+//! snapshot is dropped. If more is left than
+//! [`Options::optimistic_bytes`](super::Options::optimistic_bytes), the oldest commits are dropped too: a transaction
+//! whose snapshot is older cannot be checked any more and gets a conflict.
 
 mod cursor;
 mod read_set;
@@ -35,12 +35,12 @@ pub(super) use recent_commits::RecentCommits;
 /// What must not have changed since an optimistic transaction's snapshot for it to commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
-    /// Everything it has read: the keys it got, those it looked for without finding them, and the spans its cursors went over. Then
-    /// it is as if it had run alone at the moment of its commit. A key that is written without having been read may
+    /// Everything it has read: keys, found or not, and the ranges its cursors went over. Then it is as if it had run alone
+    /// at the moment of its commit. A key that is written without having been read may
     /// have been written by another in the meantime: the later write stays.
     #[default]
     Serializable,
-    /// What it writes, whether it has read it or not. Reads are not noted, which is cheaper and conflicts less; but two
+    /// What it writes, whether it has read it or not. Reads are not tracked, which is cheaper and conflicts less; but two
     /// transactions that each read what the other writes may both commit (write skew).
     Snapshot,
 }

@@ -1,7 +1,7 @@
 //! What a transaction has read, as keys and spans of keys.
 //!
-//! A *place* is a key of a table or a number of a row, after the table's number, as bytes that order as they do: so
-//! places of all tables lie on one line, and everything between two bounds is a span from one place up to another.
+//! A *place* is the table's number followed by a key or a row number, as bytes that sort in the same order. So the places
+//! of all tables are totally ordered, and everything between two bounds is a span from one place up to another.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ pub(super) fn place(table: u32, key: &[u8]) -> Vec<u8> {
 }
 
 /// The next place there can be.
-fn behind(mut place: Vec<u8>) -> Vec<u8> {
+fn successor(mut place: Vec<u8>) -> Vec<u8> {
     place.push(0);
     place
 }
@@ -40,7 +40,7 @@ impl Span {
     pub(super) fn begin(table: u32, from: Bound<&[u8]>) -> Vec<u8> {
         match from {
             Bound::Included(key) => place(table, key),
-            Bound::Excluded(key) => behind(place(table, key)),
+            Bound::Excluded(key) => successor(place(table, key)),
             Bound::Unbounded => place(table, &[]),
         }
     }
@@ -48,7 +48,7 @@ impl Span {
     /// Where a span of `table` ends.
     pub(super) fn end(table: u32, to: Bound<&[u8]>) -> Vec<u8> {
         match to {
-            Bound::Included(key) => behind(place(table, key)),
+            Bound::Included(key) => successor(place(table, key)),
             Bound::Excluded(key) => place(table, key),
             Bound::Unbounded => (u64::from(table) + 1).to_be_bytes().to_vec(),
         }
@@ -88,12 +88,12 @@ impl ReadSet {
         self.places.insert(place(table, key));
     }
 
-    /// Takes a key back; false if it was not there.
+    /// Removes a key; false if it was not there.
     pub(super) fn forget(&mut self, table: u32, key: &[u8]) -> bool {
         self.places.remove(&place(table, key))
     }
 
-    /// Begins a span, which may be widened under the number returned.
+    /// Adds a span, which can be extended through the number returned.
     pub(super) fn open(&mut self, span: Span) -> usize {
         self.spans.push(span);
         self.spans.len() - 1

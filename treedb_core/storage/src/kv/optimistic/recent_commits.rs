@@ -1,4 +1,4 @@
-//! What has been committed lately: kept while an optimistic transaction is open.
+//! The keys that recent commits wrote: kept while an optimistic transaction is open.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -17,7 +17,7 @@ const OVERHEAD: usize = 96;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct RecentCommits {
-    /// Optimistic transactions open. Commits look at this first.
+    /// Number of open optimistic transactions. Commits read this first.
     open: AtomicUsize,
     kept: Mutex<Kept>,
     /// The most bytes that are kept.
@@ -54,8 +54,8 @@ impl RecentCommits {
     pub(super) fn begin(&self, inner: &Arc<Inner>) -> Result<ReadTxn> {
         let mut kept = self.kept();
         self.open.fetch_add(1, Ordering::SeqCst);
-        // A commit publishes and then looks at `open`; this is counted there and then looks at what is published, all
-        // of it in one order of all threads. So either the commit is in the snapshot, or it sees this transaction.
+        // A commit publishes and then reads `open`; this increments `open` and then reads what is published, all of it
+        // sequentially consistent. So either the commit is in the snapshot, or it sees this transaction.
         let read = ReadTxn::new(Arc::clone(inner)).inspect_err(|_| {
             self.open.fetch_sub(1, Ordering::SeqCst);
         })?;
@@ -89,7 +89,7 @@ impl RecentCommits {
     #[cold]
     fn note(&self, txn: u64, frame: &[u8]) {
         let mut kept = self.kept();
-        // No one needs to know what every snapshot sees, nor what is gone already.
+        // What every snapshot sees is not needed.
         if kept.snapshots.last_key_value().is_none() {
             return;
         }
@@ -103,7 +103,7 @@ impl RecentCommits {
             Ok(())
         });
         if noted.is_err() {
-            // What cannot be read back cannot be compared: everybody may be concerned.
+            // What cannot be decoded cannot be compared: any transaction may conflict.
             kept.forget_oldest(txn, 0);
             kept.forgotten = txn;
         }
@@ -130,7 +130,7 @@ impl RecentCommits {
         self.kept().forgotten <= since
     }
 
-    /// A row number that no other optimistic transaction gets; `next` is the table's.
+    /// A row number that no other optimistic transaction gets; `next` is the table's next one.
     pub(super) fn row(&self, table: u32, next: u64) -> u64 {
         let mut kept = self.kept();
         let following = kept.rows.entry(table).or_insert(next);
@@ -163,8 +163,8 @@ impl Kept {
                 self.add_span(txn, Span::new(table, Bound::Included(&from), Bound::Excluded(&to)));
             }
             Command::Clear { table } | Command::Drop { table, .. } => self.add_span(txn, Span::table(table)),
-            // Of dup tables optimistic transactions see nothing, and of a new table none that is open.
-            // A table's name is ignored.
+            // Optimistic transactions do not read dup tables; an open one cannot have read a table that is created now;
+            // names of tables are not checked.
             Command::PutPair { .. }
             | Command::DeletePair { .. }
             | Command::Create { .. }

@@ -1,4 +1,4 @@
-//! A snapshot, and changes that only its transaction sees.
+//! The optimistic transaction: a snapshot, and changes that only it sees.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use crate::kv::write::WriteTxn;
 use crate::{Error, Result};
 use treedb_formats::key::after_prefix;
 
-/// A transaction that is checked when it commits: see [`Store::begin_optimistic`]. It may go to another thread; any
-/// number of them may be open. Its changes are in memory until it commits. Dropping it undoes everything.
+/// A transaction that is checked when it commits: see [`Store::begin_optimistic`]. It can be sent to another thread, and
+/// any number of them may be open. Its changes are in memory until it commits. Dropping it discards them.
 ///
 /// Tables with keys and tables of rows can be used; `TableMismatch` for dup tables.
 #[derive(Debug)]
@@ -159,9 +159,9 @@ impl OptimisticTxn {
         self.read.row(table, row)
     }
 
-    /// Takes back that `key` was read, so that another's change of it is no conflict: for keys that turned out not to
-    /// matter. False, and nothing, if it was not read by [`OptimisticTxn::get`], or if the transaction changes it. What
-    /// a cursor went over is not taken back.
+    /// Removes `key` from what was read, so that another transaction's change of it is no conflict: for keys that turned out
+    /// not to matter. False if it was not read by [`OptimisticTxn::get`], or if the transaction changes it. What a cursor
+    /// went over is not removed.
     pub fn forget(&self, table: &Table, key: &[u8]) -> Result<bool> {
         table.expect(TableKind::Ordered)?;
         Ok(self.forget_place(table, key))
@@ -225,7 +225,7 @@ impl OptimisticTxn {
         Ok(range.map(|entry| entry.map(|(key, value)| (row_in(&key), value))))
     }
 
-    /// Puts a change down; `NoSuchTable` right away and not at the commit.
+    /// Records a change; `NoSuchTable` now rather than at the commit.
     fn change(&mut self, table: &Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         if !self.writes.contains_key(&table.id) {
             self.read.find(table)?;
@@ -244,7 +244,7 @@ impl OptimisticTxn {
         self.change(table, key, Some(value))
     }
 
-    /// Removes `key`, if it is there; whether it is, is ignored.
+    /// Removes `key`, if it exists, which is not checked.
     pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
         check_limits(key, 0)?;
@@ -262,11 +262,11 @@ impl OptimisticTxn {
     }
 
     /// Stores a row under a number that no other optimistic transaction gets, above those that are in use now, and
-    /// returns the number. A transaction that is given up leaves a gap. A [`WriteTxn`] may have given the
+    /// returns the number. A transaction that does not commit leaves a gap. A [`WriteTxn`] may have given the
     /// number to another row by the time of the commit: that is a conflict.
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
-        let next = Snapshot::new(&self.inner)?.find(table)?.0.next_row;
+        let next = Snapshot::new(&self.inner)?.find(table)?.record.next_row;
         let row = self.inner.recent_commits.row(table.id, next);
         if let Some(reads) = self.reading(table) {
             reads.borrow_mut().key(table.id, &row.to_be_bytes());
@@ -282,7 +282,7 @@ impl OptimisticTxn {
         self.change(table, &row.to_be_bytes(), Some(value))
     }
 
-    /// Removes row `row`, if it is there; whether it is, is ignored.
+    /// Removes row `row`, if it exists, which is not checked.
     pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<()> {
         table.expect(TableKind::Rows)?;
         self.change(table, &row.to_be_bytes(), None)
@@ -300,9 +300,9 @@ impl OptimisticTxn {
     }
 
     /// Checks the transaction and makes its changes, all in one frame of the log: visible at once, and durable as
-    /// `durability` says. A transaction that changes nothing has nothing to be checked and returns right away.
+    /// `durability` says. A transaction that changes nothing needs no check and returns right away.
     ///
-    /// It becomes the writer for that: a thread that holds a [`WriteTxn`] waits for itself, for ever.
+    /// It becomes the writer for that: a thread that holds a [`WriteTxn`] deadlocks.
     ///
     /// # Errors
     /// `Conflict` if what matters to it (see [`Isolation`]) has been changed since its snapshot, or so much has been
@@ -327,12 +327,12 @@ impl OptimisticTxn {
         txn.commit_with(durability)
     }
 
-    /// `Conflict` if something that matters has changed. Call as the writer, so that it stays as it is.
+    /// `Conflict` if something that matters has changed. Call as the writer, so that nothing changes meanwhile.
     fn check(&self) -> Result<()> {
         let (recent_commits, since) = (&self.inner.recent_commits, self.read.txn());
         if !recent_commits.reaches(since) {
             let table = self.writes.values().next().map_or(String::new(), |w| w.table.name().to_owned());
-            let what = "is not known to be unchanged, so much was committed since";
+            let what = "may have changed: too much was committed since this transaction began";
             return Err(Error::Conflict { table, key: Vec::new(), what });
         }
         let changed = match self.isolation {

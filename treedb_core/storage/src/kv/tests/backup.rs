@@ -17,7 +17,7 @@ fn sample(disk: &SimDisk) -> Store {
 
 fn filled(disk: &SimDisk, entries: u32) -> Store {
     let store = open(disk).unwrap();
-    let mut dice = Rng::new(1);
+    let mut rng = Rng::new(1);
     let mut txn = store.begin_write().unwrap();
     let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();
@@ -30,9 +30,9 @@ fn filled(disk: &SimDisk, entries: u32) -> Store {
     txn.create_table("gone", TableKind::Ordered).unwrap();
     txn.drop_table("gone").unwrap();
     for n in 0..entries {
-        let len = if n.is_multiple_of(100) { 2000 + dice.below(300_000) } else { dice.below(200) };
+        let len = if n.is_multiple_of(100) { 2000 + rng.below(300_000) } else { rng.below(200) };
         txn.put(&keys, format!("key {n:05}").as_bytes(), &vec![n as u8; len]).unwrap();
-        txn.append_row(&rows, &vec![n as u8; dice.below(1500)]).unwrap();
+        txn.append_row(&rows, &vec![n as u8; rng.below(1500)]).unwrap();
     }
     txn.put(&keys, b"", b"the empty key").unwrap();
     let entries = u64::from(entries);
@@ -63,7 +63,7 @@ fn everything(store: &Store) -> (State, u64, u32) {
 }
 
 #[test]
-fn a_copy_has_everything_and_goes_on_where_the_original_would() {
+fn a_copy_has_everything_and_continues_the_numbering_of_the_original() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     let mut told = Vec::new();
@@ -106,7 +106,7 @@ fn a_copy_is_compact_and_has_no_log_to_replay() {
 }
 
 #[test]
-fn writers_go_on_while_a_copy_is_made_of_one_moment() {
+fn writers_are_not_blocked_by_a_copy_of_a_snapshot() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     let before = dump(&store).unwrap();

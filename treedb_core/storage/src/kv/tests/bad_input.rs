@@ -1,4 +1,4 @@
-//! What a user may hand in or do to a directory: each a typed error whose text says what to do, or no error at all.
+//! Invalid arguments, and directories that users have changed: each a typed error whose message says what to do, or no error.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -52,7 +52,7 @@ fn file_in(dir: &Path, ending: &str) -> PathBuf {
 }
 
 #[test]
-fn a_key_over_the_limit_is_refused_by_every_way_to_store_one() {
+fn a_key_over_the_limit_is_refused_by_every_method_that_stores_one() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -261,7 +261,7 @@ fn a_deleted_page_file_log_or_value_segment_is_a_typed_error_and_nothing_else_is
 }
 
 #[test]
-fn a_directory_where_a_file_belongs_and_the_other_way_round_are_typed_errors() {
+fn a_directory_in_place_of_a_file_and_vice_versa_are_typed_errors() {
     let temp = left_behind("kinds");
     let dir = temp.path();
     let files = [

@@ -1,4 +1,4 @@
-//! Each promise of the interface once.
+//! The interface's guarantees, one test each.
 
 use std::ops::Bound;
 
@@ -20,7 +20,7 @@ fn filled() -> (SimDisk, Store, Table) {
 }
 
 #[test]
-fn what_is_put_is_read_deleted_and_gone() {
+fn a_key_that_is_put_is_read_and_gone_after_its_delete() {
     let (_disk, store, table) = filled();
     assert_eq!(store.snapshot().unwrap().get(&table, b"d").unwrap(), Some(&b"D"[..]));
     let mut txn = store.begin_write().unwrap();
@@ -160,7 +160,7 @@ fn tables_are_created_listed_and_dropped() {
 }
 
 #[test]
-fn large_values_are_read_back_replaced_and_their_room_given_back() {
+fn large_values_are_read_back_replaced_and_their_room_reclaimed() {
     let (disk, store, table) = filled();
     let large =
         |seed: u8, len: usize| -> Vec<u8> { (0..len).map(|i| (i as u8).wrapping_mul(seed)).collect() };
@@ -206,7 +206,7 @@ fn large_values_are_read_back_replaced_and_their_room_given_back() {
 }
 
 #[test]
-fn a_batch_is_made_whole_or_not_at_all() {
+fn a_batch_is_atomic() {
     let (_disk, store, table) = filled();
     let mut batch = Batch::new();
     batch.put(&table, b"one", b"1").unwrap();
@@ -257,7 +257,7 @@ fn a_directory_is_one_process_s_at_a_time() {
 }
 
 #[test]
-fn a_new_store_makes_every_directory_above_it_durable_whoever_made_it() {
+fn a_new_store_makes_every_parent_directory_durable() {
     let disk = SimDisk::new();
     // As a process that died just after it made the directories.
     disk.create_dir(&dir()).unwrap();

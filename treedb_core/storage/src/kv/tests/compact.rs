@@ -116,7 +116,7 @@ fn a_file_that_is_mostly_free_at_its_end_shrinks_by_itself() {
 }
 
 #[test]
-fn readers_and_writers_go_on_while_a_real_file_is_compacted() {
+fn readers_and_writers_are_not_blocked_by_compaction_of_a_real_file() {
     let temp = TempDir::new("compact");
     let store = Store::open_with(temp.path(), Options { growth: 64, ..Options::default() }).unwrap();
     let (keys, rows) = fill(&store, 20_000);

@@ -1,4 +1,4 @@
-//! Truncated and bit-flipped files: a typed error, or the right answer.
+//! Truncated and bit-flipped files: a typed error, or the correct result.
 
 use std::io::Write;
 use std::path::Path;

@@ -14,16 +14,16 @@ type Model = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
 
 const ALL: Bounds<'static> = (Bound::Unbounded, Bound::Unbounded);
 
-fn some_key(dice: &mut Rng) -> Vec<u8> {
-    match dice.below(4) {
-        0 => vec![dice.below(3) as u8; dice.below(4)],
-        1 => format!("a longer key, number {}", dice.below(5)).into_bytes(),
-        _ => vec![b'k', dice.below(6) as u8],
+fn some_key(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(4) {
+        0 => vec![rng.below(3) as u8; rng.below(4)],
+        1 => format!("a longer key, number {}", rng.below(5)).into_bytes(),
+        _ => vec![b'k', rng.below(6) as u8],
     }
 }
 
-fn some_value(dice: &mut Rng) -> Vec<u8> {
-    let n = dice.below(250);
+fn some_value(rng: &mut Rng) -> Vec<u8> {
+    let n = rng.below(250);
     match n % 8 {
         0 => vec![n as u8; n],
         1 => vec![n as u8; 3 * n],
@@ -39,20 +39,20 @@ fn slices((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Bounds<'_> {
     (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice))
 }
 
-fn some_bounds(dice: &mut Rng, some: fn(&mut Rng) -> Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let mut end = || match dice.below(5) {
+fn some_bounds(rng: &mut Rng, some: fn(&mut Rng) -> Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = || match rng.below(5) {
         0 => Bound::Unbounded,
-        1 | 2 => Bound::Included(some(dice)),
-        _ => Bound::Excluded(some(dice)),
+        1 | 2 => Bound::Included(some(rng)),
+        _ => Bound::Excluded(some(rng)),
     };
     (end(), end())
 }
 
-/// Takes from both ends in turns that `dice` chooses.
-fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dice: &mut Rng) -> Vec<T> {
+/// Takes from both ends in turns that `rng` chooses.
+fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, rng: &mut Rng) -> Vec<T> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
-        let forward = dice.chance(50);
+        let forward = rng.chance(50);
         match if forward { iter.next() } else { iter.next_back() } {
             Some(item) if forward => front.push(item.unwrap()),
             Some(item) => back.push(item.unwrap()),
@@ -64,38 +64,38 @@ fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, dic
     front
 }
 
-fn agree(read: &impl Reads, table: &Table, model: &Model, dice: &mut Rng) {
+fn agree(read: &impl Reads, table: &Table, model: &Model, rng: &mut Rng) {
     let all = pairs_of(model);
     assert_eq!(read.len(table).unwrap(), all.len() as u64);
-    assert_eq!(both_ends(read.pairs(table, ALL).unwrap(), dice), all);
+    assert_eq!(both_ends(read.pairs(table, ALL).unwrap(), rng), all);
     for _ in 0..5 {
-        let (key, value) = (some_key(dice), some_value(dice));
+        let (key, value) = (some_key(rng), some_value(rng));
         let values = model.get(&key).cloned().unwrap_or_default();
         assert_eq!(read.contains_pair(table, &key, &value).unwrap(), values.contains(&value));
         assert_eq!(read.count_values(table, &key).unwrap(), values.len() as u64);
-        assert!(both_ends(read.values(table, &key).unwrap(), dice).iter().eq(&values));
-        let bounds = some_bounds(dice, some_value);
+        assert!(both_ends(read.values(table, &key).unwrap(), rng).iter().eq(&values));
+        let bounds = some_bounds(rng, some_value);
         let bounds = slices(&bounds);
         let want = values.iter().filter(|value| is_above(value, bounds.0) && is_below(value, bounds.1));
-        assert!(both_ends(read.values_in(table, &key, bounds).unwrap(), dice).iter().eq(want));
-        let bounds = some_bounds(dice, some_key);
+        assert!(both_ends(read.values_in(table, &key, bounds).unwrap(), rng).iter().eq(want));
+        let bounds = some_bounds(rng, some_key);
         let bounds = slices(&bounds);
         let want = all.iter().filter(|(key, _)| is_above(key, bounds.0) && is_below(key, bounds.1));
-        assert!(both_ends(read.pairs(table, bounds).unwrap(), dice).iter().eq(want));
+        assert!(both_ends(read.pairs(table, bounds).unwrap(), rng).iter().eq(want));
     }
-    wander(read, table, &all, dice);
+    wander(read, table, &all, rng);
 }
 
 /// A cursor moved at random is where a place in the list of all pairs is.
-fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &mut Rng) {
+fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) {
     let mut cursor = read.dup_cursor(table).unwrap();
     let mut at: Option<usize> = None;
     let first_of = |key: &[u8]| all.iter().position(|(k, _)| k == key);
     let last_of = |key: &[u8]| all.iter().rposition(|(k, _)| k == key);
     for _ in 0..60 {
-        let (key, value) = (some_key(dice), some_value(dice));
+        let (key, value) = (some_key(rng), some_value(rng));
         let here = at.map(|at| all[at].0.clone());
-        let (moved, to) = match dice.below(14) {
+        let (moved, to) = match rng.below(14) {
             0 => (cursor.first().unwrap(), (!all.is_empty()).then_some(0)),
             1 => (cursor.last().unwrap(), all.len().checked_sub(1)),
             2 => (cursor.seek(&key).unwrap(), all.iter().position(|(k, _)| *k >= key)),
@@ -124,7 +124,7 @@ fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &m
                 (cursor.next_key().unwrap(), next.filter(|&to| to < all.len()))
             }
             _ => {
-                let forward = dice.chance(50);
+                let forward = rng.chance(50);
                 let to = if forward { at.map(|at| at + 1) } else { at.and_then(|at| at.checked_sub(1)) };
                 let to = to.filter(|&to| all.get(to).is_some_and(|(key, _)| Some(key) == here.as_ref()));
                 let moved = if forward { cursor.next_dup() } else { cursor.prev_dup() }.unwrap();
@@ -142,9 +142,9 @@ fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], dice: &m
     }
 }
 
-fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Rng) {
-    let (key, value) = (some_key(dice), some_value(dice));
-    match dice.below(100) {
+fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, rng: &mut Rng) {
+    let (key, value) = (some_key(rng), some_value(rng));
+    match rng.below(100) {
         0..60 => {
             assert_eq!(
                 txn.put_pair(table, &key, &value).unwrap(),
@@ -161,14 +161,14 @@ fn change(txn: &mut WriteTxn, table: &Table, model: &mut Model, dice: &mut Rng) 
             assert_eq!(txn.delete_values(table, &key).unwrap(), there as u64);
         }
         97..99 => {
-            let bounds = some_bounds(dice, some_key);
+            let bounds = some_bounds(rng, some_key);
             let bounds = slices(&bounds);
             let before = pairs_of(model).len();
             model.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
             let removed = txn.delete_range(table, bounds).unwrap();
             assert_eq!(removed, (before - pairs_of(model).len()) as u64);
         }
-        _ if dice.chance(20) => {
+        _ if rng.chance(20) => {
             assert_eq!(txn.clear(table).unwrap(), pairs_of(model).len() as u64);
             model.clear();
         }
@@ -198,7 +198,7 @@ fn store_with_table(disk: &SimDisk) -> (Store, Table) {
 }
 
 #[test]
-fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were() {
+fn random_transactions_agree_with_maps_of_sets_and_snapshots_do_not_change() {
     in_time(|| {
         for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Encrypted)] {
             in_mode(mode, || random_transactions(seed));
@@ -207,7 +207,7 @@ fn random_transactions_agree_with_maps_of_sets_and_snapshots_stay_as_they_were()
 }
 
 fn random_transactions(seed: u64) {
-    let mut dice = Rng::new(seed);
+    let mut rng = Rng::new(seed);
     let disk = SimDisk::new();
     let (mut store, table) = store_with_table(&disk);
     let mut model = Model::new();
@@ -215,38 +215,38 @@ fn random_transactions(seed: u64) {
     for round in 0..120 {
         let mut txn = store.begin_write().unwrap();
         let mut changed = model.clone();
-        for _ in 0..1 + dice.below(120) {
-            change(&mut txn, &table, &mut changed, &mut dice);
+        for _ in 0..1 + rng.below(120) {
+            change(&mut txn, &table, &mut changed, &mut rng);
         }
-        if dice.chance(40) {
+        if rng.chance(40) {
             let (point, then) = (txn.savepoint().unwrap(), changed.clone());
-            for _ in 0..1 + dice.below(60) {
-                change(&mut txn, &table, &mut changed, &mut dice);
+            for _ in 0..1 + rng.below(60) {
+                change(&mut txn, &table, &mut changed, &mut rng);
             }
-            if dice.chance(50) {
+            if rng.chance(50) {
                 txn.rollback_to(&point).unwrap();
                 changed = then;
             }
         }
-        agree(&txn, &table, &changed, &mut dice);
-        if dice.chance(85) {
-            let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
+        agree(&txn, &table, &changed, &mut rng);
+        if rng.chance(85) {
+            let how = [Durability::Durable, Durability::Relaxed, Durability::None][rng.below(3)];
             txn.commit_with(how).unwrap();
             model = changed;
         } else {
             drop(txn);
         }
-        if dice.chance(15) {
+        if rng.chance(15) {
             held.push((store.begin_read().unwrap(), model.clone()));
         }
-        if dice.chance(12) && !held.is_empty() {
-            let (read, then) = held.swap_remove(dice.below(held.len()));
-            agree(&read, &table, &then, &mut dice);
+        if rng.chance(12) && !held.is_empty() {
+            let (read, then) = held.swap_remove(rng.below(held.len()));
+            agree(&read, &table, &then, &mut rng);
         }
-        if dice.chance(5) {
+        if rng.chance(5) {
             store.checkpoint().unwrap();
         }
-        if dice.chance(10) {
+        if rng.chance(10) {
             assert_eq!(store.check().unwrap().entries, pairs_of(&model).len() as u64);
         }
         if round % 40 == 39 {
@@ -256,10 +256,10 @@ fn random_transactions(seed: u64) {
             let image = disk.crash(Crash::Nothing);
             let recovered = open(&image).unwrap();
             recovered.check().unwrap();
-            agree(&recovered.snapshot().unwrap(), &table, &model, &mut dice);
+            agree(&recovered.snapshot().unwrap(), &table, &model, &mut rng);
             store.close().unwrap();
             store = open(&disk).unwrap();
-            agree(&store.snapshot().unwrap(), &table, &model, &mut dice);
+            agree(&store.snapshot().unwrap(), &table, &model, &mut rng);
         }
     }
     let mut txn = store.begin_write().unwrap();
@@ -269,7 +269,7 @@ fn random_transactions(seed: u64) {
 }
 
 #[test]
-fn a_key_of_many_values_has_a_tree_of_them_and_gives_it_up_when_few_are_left() {
+fn a_key_with_many_values_has_a_value_tree_until_few_are_left() {
     let disk = SimDisk::new();
     let (store, table) = store_with_table(&disk);
     let mut txn = store.begin_write().unwrap();
@@ -311,7 +311,7 @@ fn pairs_that_are_there_and_removals_of_nothing_are_not_logged() {
 }
 
 #[test]
-fn what_a_dup_table_does_not_take_is_a_typed_error_and_changes_nothing() {
+fn invalid_pairs_are_a_typed_error_and_change_nothing() {
     let (store, table) = store_with_table(&SimDisk::new());
     let mut txn = store.begin_write().unwrap();
     let ordered = txn.create_table("ordered", TableKind::Ordered).unwrap();

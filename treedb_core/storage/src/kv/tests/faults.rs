@@ -1,4 +1,4 @@
-//! Disks that are full or fail: what is refused, what goes on, and what is there afterwards.
+//! Full and failing disks: what is refused, what still works, and what is stored afterwards.
 
 use std::process::Command;
 
@@ -36,7 +36,7 @@ fn run(store: &Store, states: &mut Vec<State>) -> crate::Result<()> {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_lets_reads_go_on_and_is_over_when_there_is_room() {
+fn a_full_disk_refuses_writes_but_not_reads_until_there_is_room() {
     let disk = SimDisk::new();
     run(&open(&disk).unwrap(), &mut vec![State::new()]).unwrap();
     let whole = disk.used();
@@ -96,7 +96,7 @@ fn after_failure(disk: &SimDisk, store: Store, states: &[State], error: &Error, 
 }
 
 #[test]
-fn an_io_error_poisons_names_the_file_and_reads_go_on() {
+fn an_io_error_poisons_the_store_names_the_file_and_reads_still_work() {
     let disk = SimDisk::new();
     let first = {
         drop(open(&disk).unwrap());

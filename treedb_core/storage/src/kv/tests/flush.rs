@@ -84,7 +84,7 @@ fn a_durable_commit_of_nothing_makes_everything_before_it_durable() {
 }
 
 #[test]
-fn a_logged_commit_brings_the_unlogged_ones_before_it_along() {
+fn a_logged_commit_logs_the_pending_ones_before_it() {
     in_time(|| {
         for kept in [1 << 20, 500] {
             for (how, crash) in
@@ -108,7 +108,7 @@ fn a_logged_commit_brings_the_unlogged_ones_before_it_along() {
 }
 
 #[test]
-fn unlogged_commits_write_nothing() {
+fn commits_without_durability_write_nothing() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

@@ -1,4 +1,4 @@
-//! The value log never stays more than half dead.
+//! At least half of the value log is live after a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn same(store: &Store, model: &Model) {
 
 /// So many random changes of large values, with snapshots, checkpoints and reopenings among them.
 fn run(seed: u64, steps: usize) {
-    let mut dice = Rng::new(seed);
+    let mut rng = Rng::new(seed);
     let disk = SimDisk::new();
     let options = Options { value_segment_bytes: 32 << 10, ..options(&disk) };
     let open = || Store::open_with(dir(), options.clone()).unwrap();
@@ -32,8 +32,8 @@ fn run(seed: u64, steps: usize) {
     let mut pinned: Option<(ReadTxn, Model)> = None;
     for i in 0..steps {
         let mut txn = store.begin_write().unwrap();
-        let (k, value) = (1 + dice.below(39) as u8, vec![i as u8; 900 + dice.below(8000)]);
-        match dice.below(31) {
+        let (k, value) = (1 + rng.below(39) as u8, vec![i as u8; 900 + rng.below(8000)]);
+        match rng.below(31) {
             0..8 => {
                 txn.put(&keys, &[k], &value).unwrap();
                 model.insert((false, k), value);
@@ -99,7 +99,7 @@ fn half_of_the_value_log_is_live_after_a_checkpoint_at_rest() {
 }
 
 #[test]
-fn the_values_of_removed_keys_leave_no_bytes_behind() {
+fn values_of_removed_keys_leave_no_bytes() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

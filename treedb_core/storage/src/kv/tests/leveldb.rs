@@ -1,4 +1,4 @@
-//! LevelDB's interface: what it promises, as claims.
+//! LevelDB's interface and its semantics.
 
 use super::TempDir;
 use crate::Error;
@@ -48,7 +48,7 @@ fn a_missing_database_is_made_only_if_asked_for_and_one_that_is_there_opened_onl
 }
 
 #[test]
-fn the_last_write_of_a_key_stays_and_a_missing_key_may_be_deleted() {
+fn the_last_write_of_a_key_wins_and_a_missing_key_may_be_deleted() {
     let dir = TempDir::new("leveldb-put");
     let db = open(&dir);
     put(&db, "a", "1");
@@ -61,7 +61,7 @@ fn the_last_write_of_a_key_stays_and_a_missing_key_may_be_deleted() {
 }
 
 #[test]
-fn a_batch_is_made_in_order_and_whole() {
+fn a_batch_is_applied_in_order_and_atomically() {
     let dir = TempDir::new("leveldb-batch");
     let db = open(&dir);
     let (mut batch, mut more) = (WriteBatch::new(), WriteBatch::new());
@@ -86,7 +86,7 @@ fn a_batch_is_made_in_order_and_whole() {
 }
 
 #[test]
-fn an_iterator_goes_both_ways_and_is_not_valid_beyond_the_ends() {
+fn an_iterator_moves_both_ways_and_is_invalid_beyond_the_ends() {
     let dir = TempDir::new("leveldb-iter");
     let db = open(&dir);
     let mut empty = db.iter(ReadOptions::default()).unwrap();
@@ -132,7 +132,7 @@ fn a_snapshot_and_an_iterator_see_the_moment_they_were_made() {
 }
 
 #[test]
-fn properties_and_approximate_sizes_say_about_what_is_there() {
+fn properties_and_approximate_sizes_are_about_right() {
     let dir = TempDir::new("leveldb-about");
     let db = open(&dir);
     let mut batch = WriteBatch::new();

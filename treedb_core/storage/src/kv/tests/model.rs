@@ -18,8 +18,8 @@ struct Model {
     next: u64,
 }
 
-fn some_key(dice: &mut Rng) -> Vec<u8> {
-    let n = dice.below(600);
+fn some_key(rng: &mut Rng) -> Vec<u8> {
+    let n = rng.below(600);
     match n % 5 {
         0 => format!("k{n}").into_bytes(),
         1 => (n as u64).to_be_bytes().to_vec(),
@@ -29,26 +29,26 @@ fn some_key(dice: &mut Rng) -> Vec<u8> {
     }
 }
 
-fn some_value(dice: &mut Rng) -> Vec<u8> {
-    let len = match dice.below(10) {
-        0 => 1100 + dice.below(6000),
-        1 => dice.below(1000),
-        _ => dice.below(60),
+fn some_value(rng: &mut Rng) -> Vec<u8> {
+    let len = match rng.below(10) {
+        0 => 1100 + rng.below(6000),
+        1 => rng.below(1000),
+        _ => rng.below(60),
     };
-    let byte = dice.below(256) as u8;
+    let byte = rng.below(256) as u8;
     (0..len).map(|i| byte.wrapping_add(i as u8)).collect()
 }
 
-fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mut Rng) {
+fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, rng: &mut Rng) {
     assert_eq!(read.len(keys).unwrap(), model.keys.len() as u64);
     assert_eq!(read.len(rows).unwrap(), model.rows.len() as u64);
     for _ in 0..20 {
-        let key = some_key(dice);
+        let key = some_key(rng);
         assert_eq!(read.get(keys, &key).unwrap(), model.keys.get(&key).map(Vec::as_slice));
-        let row = 1 + dice.below(model.next as usize + 3) as u64;
+        let row = 1 + rng.below(model.next as usize + 3) as u64;
         assert_eq!(read.row(rows, row).unwrap(), model.rows.get(&row).map(Vec::as_slice));
     }
-    let (from, to) = (some_key(dice), some_key(dice));
+    let (from, to) = (some_key(rng), some_key(rng));
     let (from, to) = if from <= to { (from, to) } else { (to, from) };
     let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
     let want: Vec<(Vec<u8>, &[u8])> =
@@ -58,15 +58,15 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
     let mut back: Vec<_> = read.range(keys, bounds).unwrap().rev().map(Result::unwrap).collect();
     back.reverse();
     assert_eq!(back, want);
-    let mut some: Vec<_> = (0..dice.below(50)).map(|_| some_key(dice)).collect();
-    if dice.chance(50) {
+    let mut some: Vec<_> = (0..rng.below(50)).map(|_| some_key(rng)).collect();
+    if rng.chance(50) {
         some.sort();
     }
     let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
     let want: Vec<_> = some.iter().map(|&key| model.keys.get(key).map(Vec::as_slice)).collect();
     assert_eq!(read.get_many(keys, &some).unwrap(), want);
-    let key = some_key(dice);
-    let prefix = &key[..dice.below(key.len() + 1)];
+    let key = some_key(rng);
+    let prefix = &key[..rng.below(key.len() + 1)];
     let want: Vec<_> = model.keys.iter().filter(|(k, _)| k.starts_with(prefix)).collect();
     let seen: Vec<_> = read.prefix(keys, prefix).unwrap().map(Result::unwrap).collect();
     assert!(seen.iter().map(|(k, v)| (k, *v)).eq(want.iter().map(|(k, v)| (*k, v.as_slice()))));
@@ -75,7 +75,7 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
     let entry = |(k, v): (&Vec<u8>, _)| (k.clone(), Vec::as_slice(v));
     assert_eq!(read.first(keys).unwrap(), model.keys.first_key_value().map(entry));
     assert_eq!(read.last(keys).unwrap(), model.keys.last_key_value().map(entry));
-    let from = dice.below(model.next as usize + 2) as u64;
+    let from = rng.below(model.next as usize + 2) as u64;
     let want: Vec<(u64, &[u8])> = model.rows.range(from..).map(|(&k, v)| (k, v.as_slice())).collect();
     let seen: Vec<_> = read.rows(rows, from).unwrap().map(Result::unwrap).collect();
     assert_eq!(seen, want);
@@ -85,28 +85,28 @@ fn agree(read: &impl Reads, keys: &Table, rows: &Table, model: &Model, dice: &mu
 }
 
 /// Bounds of every kind.
-fn some_bounds(dice: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let mut end = || match dice.below(5) {
+fn some_bounds(rng: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = || match rng.below(5) {
         0 => Bound::Unbounded,
-        1 | 2 => Bound::Included(some_key(dice)),
-        _ => Bound::Excluded(some_key(dice)),
+        1 | 2 => Bound::Included(some_key(rng)),
+        _ => Bound::Excluded(some_key(rng)),
     };
     (end(), end())
 }
 
 /// A change that looks first, or that removes much.
-fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Rng) {
-    let (key, value) = (some_key(dice), some_value(dice));
+fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, rng: &mut Rng) {
+    let (key, value) = (some_key(rng), some_value(rng));
     let there = model.keys.get(&key).cloned();
-    match dice.below(22) {
+    match rng.below(22) {
         20.. => {
-            let small = dice.chance(70);
-            let value = |dice: &mut Rng| match small {
-                true => vec![dice.below(256) as u8; dice.below(40)],
-                false => some_value(dice),
+            let small = rng.chance(70);
+            let value = |rng: &mut Rng| match small {
+                true => vec![rng.below(256) as u8; rng.below(40)],
+                false => some_value(rng),
             };
-            let mut entries: Vec<_> = (0..dice.below(60)).map(|_| (some_key(dice), value(dice))).collect();
-            if dice.chance(80) {
+            let mut entries: Vec<_> = (0..rng.below(60)).map(|_| (some_key(rng), value(rng))).collect();
+            if rng.chance(80) {
                 entries.sort();
             }
             let all: Vec<(&[u8], &[u8])> = entries.iter().map(|(k, v)| (&k[..], &v[..])).collect();
@@ -127,8 +127,8 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
             model.keys.insert(key, value);
         }
         8..12 => {
-            let expected = if dice.chance(70) { there.clone() } else { Some(b"no such value".to_vec()) };
-            let new = dice.chance(70).then_some(value);
+            let expected = if rng.chance(70) { there.clone() } else { Some(b"no such value".to_vec()) };
+            let new = rng.chance(70).then_some(value);
             let swapped = txn.compare_and_swap(keys, &key, expected.as_deref(), new.as_deref()).unwrap();
             assert_eq!(swapped, expected == there);
             if swapped {
@@ -144,7 +144,7 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
             }
         }
         16..19 => {
-            let (from, to) = some_bounds(dice);
+            let (from, to) = some_bounds(rng);
             let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
             let within = |key: &[u8]| {
                 crate::kv::reads::is_above(key, bounds.0) && crate::kv::reads::is_below(key, bounds.1)
@@ -153,14 +153,14 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
             model.keys.retain(|key, _| !within(key));
             assert_eq!(txn.delete_range(keys, bounds).unwrap(), (before - model.keys.len()) as u64);
         }
-        19 if dice.chance(60) => {
-            let mut end = || dice.below(model.next as usize + 3) as u64;
+        19 if rng.chance(60) => {
+            let mut end = || rng.below(model.next as usize + 3) as u64;
             let range = end()..if end() % 4 == 0 { u64::MAX } else { end() };
             let before = model.rows.len();
             model.rows.retain(|row, _| !range.contains(row));
             assert_eq!(txn.delete_rows(rows, range).unwrap(), (before - model.rows.len()) as u64);
         }
-        _ if dice.chance(50) => {
+        _ if rng.chance(50) => {
             assert_eq!(txn.clear(keys).unwrap(), model.keys.len() as u64);
             model.keys.clear();
         }
@@ -171,32 +171,32 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, di
     }
 }
 
-fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, dice: &mut Rng) {
-    if dice.chance(8) {
-        return special(txn, keys, rows, model, dice);
+fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, rng: &mut Rng) {
+    if rng.chance(8) {
+        return special(txn, keys, rows, model, rng);
     }
-    match dice.below(10) {
+    match rng.below(10) {
         0..4 => {
-            let (key, value) = (some_key(dice), some_value(dice));
+            let (key, value) = (some_key(rng), some_value(rng));
             txn.put(keys, &key, &value).unwrap();
             model.keys.insert(key, value);
         }
         4..6 => {
-            let key = some_key(dice);
+            let key = some_key(rng);
             assert_eq!(txn.delete(keys, &key).unwrap(), model.keys.remove(&key).is_some());
         }
         6..8 => {
-            let value = some_value(dice);
+            let value = some_value(rng);
             assert_eq!(txn.append_row(rows, &value).unwrap(), model.next);
             model.rows.insert(model.next, value);
             model.next += 1;
         }
         8 => {
-            let row = 1 + dice.below(model.next as usize + 2) as u64;
+            let row = 1 + rng.below(model.next as usize + 2) as u64;
             assert_eq!(txn.delete_row(rows, row).unwrap(), model.rows.remove(&row).is_some());
         }
         _ => {
-            let (row, value) = (1 + dice.below(model.next as usize + 3) as u64, some_value(dice));
+            let (row, value) = (1 + rng.below(model.next as usize + 3) as u64, some_value(rng));
             txn.put_row(rows, row, &value).unwrap();
             model.rows.insert(row, value);
             model.next = model.next.max(row + 1);
@@ -209,34 +209,34 @@ fn changes(
     txn: &mut WriteTxn,
     (keys, rows): (&Table, &Table),
     model: &mut Model,
-    dice: &mut Rng,
+    rng: &mut Rng,
     count: usize,
     depth: usize,
 ) {
     for _ in 0..count {
-        if depth == 4 || !dice.chance(12) {
-            change(txn, keys, rows, model, dice);
+        if depth == 4 || !rng.chance(12) {
+            change(txn, keys, rows, model, rng);
             continue;
         }
         let (point, then) = (txn.savepoint().unwrap(), model.clone());
-        for _ in 0..1 + dice.below(2) {
-            let few = dice.below(12);
-            changes(txn, (keys, rows), model, dice, few, depth + 1);
-            if dice.chance(50) {
+        for _ in 0..1 + rng.below(2) {
+            let few = rng.below(12);
+            changes(txn, (keys, rows), model, rng, few, depth + 1);
+            if rng.chance(50) {
                 txn.rollback_to(&point).unwrap();
                 model.clone_from(&then);
-                agree(txn, keys, rows, model, dice);
+                agree(txn, keys, rows, model, rng);
             }
         }
         // Or it stays until the end, or until one around it goes.
-        if dice.chance(60) {
+        if rng.chance(60) {
             txn.release(point).unwrap();
         }
     }
 }
 
 #[test]
-fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
+fn random_transactions_agree_with_maps_and_snapshots_do_not_change() {
     in_time(|| {
         for (seed, mode) in [(0, Mode::Mapped), (1, Mode::Cached), (2, Mode::Mapped), (3, Mode::Encrypted)] {
             in_mode(mode, || random_transactions(seed));
@@ -245,7 +245,7 @@ fn random_transactions_agree_with_maps_and_snapshots_stay_as_they_were() {
 }
 
 fn random_transactions(seed: u64) {
-    let mut dice = Rng::new(seed);
+    let mut rng = Rng::new(seed);
     let disk = SimDisk::new();
     let mut store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -257,37 +257,37 @@ fn random_transactions(seed: u64) {
     for round in 0..300 {
         let mut txn = store.begin_write().unwrap();
         let mut changed = model.clone();
-        let count = 1 + dice.below(30);
-        changes(&mut txn, (&keys, &rows), &mut changed, &mut dice, count, 0);
-        agree(&txn, &keys, &rows, &changed, &mut dice);
-        if dice.chance(85) {
-            let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
+        let count = 1 + rng.below(30);
+        changes(&mut txn, (&keys, &rows), &mut changed, &mut rng, count, 0);
+        agree(&txn, &keys, &rows, &changed, &mut rng);
+        if rng.chance(85) {
+            let how = [Durability::Durable, Durability::Relaxed, Durability::None][rng.below(3)];
             txn.commit_with(how).unwrap();
             model = changed;
         } else {
             drop(txn);
         }
-        agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
-        if dice.chance(15) {
+        agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut rng);
+        if rng.chance(15) {
             held.push((store.begin_read().unwrap(), model.clone()));
         }
-        if dice.chance(12) && !held.is_empty() {
-            let (read, then) = held.swap_remove(dice.below(held.len()));
-            agree(&read, &keys, &rows, &then, &mut dice);
+        if rng.chance(12) && !held.is_empty() {
+            let (read, then) = held.swap_remove(rng.below(held.len()));
+            agree(&read, &keys, &rows, &then, &mut rng);
         }
-        if dice.chance(4) {
+        if rng.chance(4) {
             store.checkpoint().unwrap();
         }
-        if dice.chance(3) {
+        if rng.chance(3) {
             store.check().unwrap();
         }
         if round % 100 == 99 {
             for (read, then) in held.drain(..) {
-                agree(&read, &keys, &rows, &then, &mut dice);
+                agree(&read, &keys, &rows, &then, &mut rng);
             }
             store.close().unwrap();
             store = open(&disk).unwrap();
-            agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut dice);
+            agree(&store.snapshot().unwrap(), &keys, &rows, &model, &mut rng);
         }
     }
     let report = store.check().unwrap();
@@ -295,12 +295,12 @@ fn random_transactions(seed: u64) {
 }
 
 #[test]
-fn readers_beside_a_writer_on_the_real_disk_see_whole_transactions() {
+fn readers_concurrent_with_a_writer_on_the_real_disk_see_whole_transactions() {
     readers_beside_a_writer("concurrent", None);
 }
 
 #[test]
-fn readers_beside_a_writer_that_share_a_small_cache_see_whole_transactions() {
+fn readers_and_a_writer_that_share_a_small_cache_see_whole_transactions() {
     readers_beside_a_writer("concurrent-cached", Some(64 << 10));
 }
 

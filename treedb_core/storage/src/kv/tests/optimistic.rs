@@ -1,4 +1,4 @@
-//! Optimistic transactions: what they see, what they conflict with, and that they are as if run one by one.
+//! Optimistic transactions: what they see, what they conflict with, and that they are serializable.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -82,30 +82,30 @@ fn sees_the_same(map: &mut Map, step: &Step) -> bool {
     }
 }
 
-fn some_key(dice: &mut Rng) -> Vec<u8> {
-    let n = dice.below(40);
+fn some_key(rng: &mut Rng) -> Vec<u8> {
+    let n = rng.below(40);
     if n == 0 { Vec::new() } else { format!("key {n}").into_bytes() }
 }
 
-fn some_bounds(dice: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let mut end = || match dice.below(6) {
+fn some_bounds(rng: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = || match rng.below(6) {
         0 => Bound::Unbounded,
-        1..4 => Bound::Included(some_key(dice)),
-        _ => Bound::Excluded(some_key(dice)),
+        1..4 => Bound::Included(some_key(rng)),
+        _ => Bound::Excluded(some_key(rng)),
     };
     (end(), end())
 }
 
-fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut Rng) -> Step {
-    let key = some_key(dice);
-    match dice.below(20) {
+fn take_step(txn: &mut OptimisticTxn, table: &Table, rng: &mut Rng) -> Step {
+    let key = some_key(rng);
+    match rng.below(20) {
         0..6 => {
             let seen = txn.get(table, &key).unwrap().map(<[u8]>::to_vec);
             Step::Get(key, seen)
         }
         6..9 => {
-            let (bounds, forward) = (some_bounds(dice), dice.chance(50));
-            let count = if dice.chance(50) { 1 + dice.below(4) } else { usize::MAX };
+            let (bounds, forward) = (some_bounds(rng), rng.chance(50));
+            let count = if rng.chance(50) { 1 + rng.below(4) } else { usize::MAX };
             let range = if forward {
                 txn.range(table, slices(&bounds)).unwrap()
             } else {
@@ -115,7 +115,7 @@ fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut Rng) -> Step {
             Step::Scan(bounds, forward, count, seen)
         }
         9..16 => {
-            let value = vec![dice.below(256) as u8; dice.below(30)];
+            let value = vec![rng.below(256) as u8; rng.below(30)];
             txn.put(table, &key, &value).unwrap();
             Step::Put(key, value)
         }
@@ -124,7 +124,7 @@ fn take_step(txn: &mut OptimisticTxn, table: &Table, dice: &mut Rng) -> Step {
             Step::Delete(key)
         }
         _ => {
-            let bounds = some_bounds(dice);
+            let bounds = some_bounds(rng);
             let removed = txn.delete_range(table, slices(&bounds)).unwrap();
             Step::DeleteRange(bounds, removed)
         }
@@ -144,28 +144,28 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
         for (seed, isolation) in
             [(1, Isolation::Serializable), (2, Isolation::Snapshot), (3, Isolation::Serializable)]
         {
-            let mut dice = Rng::new(seed);
+            let mut rng = Rng::new(seed);
             let (store, table, _) = store();
             let mut model = Map::new();
             let mut open: Vec<Running> = Vec::new();
             let (mut committed, mut conflicts) = (0, 0);
             for _ in 0..6000 {
-                if open.len() < 4 && dice.chance(30) {
+                if open.len() < 4 && rng.chance(30) {
                     let txn = store.begin_optimistic_with(isolation).unwrap();
                     open.push(Running { txn, steps: Vec::new(), began: model.clone() });
                     continue;
                 }
-                if dice.chance(2) {
+                if rng.chance(2) {
                     // A writer of the other kind between them.
                     let mut txn = store.begin_write().unwrap();
-                    let (key, bounds) = (some_key(&mut dice), some_bounds(&mut dice));
+                    let (key, bounds) = (some_key(&mut rng), some_bounds(&mut rng));
                     txn.put(&table, &key, b"writer").unwrap();
                     model.insert(key, b"writer".to_vec());
-                    if dice.chance(20) {
+                    if rng.chance(20) {
                         let bounds = slices(&bounds);
                         txn.delete_range(&table, bounds).unwrap();
                         model.retain(|key, _| !(is_above(key, bounds.0) && is_below(key, bounds.1)));
-                    } else if dice.chance(5) {
+                    } else if rng.chance(5) {
                         txn.clear(&table).unwrap();
                         model.clear();
                     }
@@ -175,10 +175,10 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                 if open.is_empty() {
                     continue;
                 }
-                let at = dice.below(open.len());
-                if !dice.chance(15) {
+                let at = rng.below(open.len());
+                if !rng.chance(15) {
                     let Running { txn, steps, .. } = &mut open[at];
-                    steps.push(take_step(txn, &table, &mut dice));
+                    steps.push(take_step(txn, &table, &mut rng));
                     continue;
                 }
                 let Running { txn, steps, mut began } = open.swap_remove(at);
@@ -235,21 +235,21 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
 
 #[test]
 fn a_cursor_goes_over_snapshot_and_changes_as_over_one_table() {
-    let mut dice = Rng::new(7);
+    let mut rng = Rng::new(7);
     for _ in 0..40 {
         let (store, table, _) = store();
         let mut txn = store.begin_write().unwrap();
         let mut map = Map::new();
-        for _ in 0..dice.below(40) {
-            let key = some_key(&mut dice);
+        for _ in 0..rng.below(40) {
+            let key = some_key(&mut rng);
             txn.put(&table, &key, b"base").unwrap();
             map.insert(key, b"base".to_vec());
         }
         txn.commit().unwrap();
         let mut txn = store.begin_optimistic().unwrap();
-        for _ in 0..dice.below(30) {
-            let key = some_key(&mut dice);
-            if dice.chance(50) {
+        for _ in 0..rng.below(30) {
+            let key = some_key(&mut rng);
+            if rng.chance(50) {
                 txn.put(&table, &key, b"own").unwrap();
                 map.insert(key, b"own".to_vec());
             } else {
@@ -261,8 +261,8 @@ fn a_cursor_goes_over_snapshot_and_changes_as_over_one_table() {
         let mut cursor = txn.cursor(&table).unwrap();
         let mut at: Option<usize> = None;
         for _ in 0..100 {
-            let key = some_key(&mut dice);
-            let (moved, to) = match dice.below(7) {
+            let key = some_key(&mut rng);
+            let (moved, to) = match rng.below(7) {
                 0 => (cursor.first().unwrap(), (!all.is_empty()).then_some(0)),
                 1 => (cursor.last().unwrap(), all.len().checked_sub(1)),
                 2 => (cursor.seek(&key).unwrap(), all.iter().position(|(k, _)| *k >= key)),
@@ -353,7 +353,7 @@ fn only_what_was_read_conflicts_and_a_span_only_as_far_as_it_was_read() {
 }
 
 #[test]
-fn what_was_forgotten_does_not_conflict_and_what_is_changed_is_not_forgotten() {
+fn forgotten_reads_do_not_conflict_and_changed_keys_are_not_forgotten() {
     let (store, keys, rows) = store();
     let mut first = store.begin_write().unwrap();
     let row = first.append_row(&rows, b"old").unwrap();
@@ -402,10 +402,10 @@ fn transfers_of_many_threads_keep_their_sum() {
             for thread in 0..4u64 {
                 let (store, table) = (&store, &table);
                 scope.spawn(move || {
-                    let mut dice = Rng::new(thread);
+                    let mut rng = Rng::new(thread);
                     let isolation = [Isolation::Serializable, Isolation::Snapshot][thread as usize % 2];
                     for _ in 0..150 {
-                        let (from, to) = ([dice.below(10) as u8], [dice.below(10) as u8]);
+                        let (from, to) = ([rng.below(10) as u8], [rng.below(10) as u8]);
                         let moved = store.transact(isolation, 1000, |txn| {
                             let left = balance(txn.get(table, &from)?);
                             let amount = left.min(7);
@@ -493,7 +493,7 @@ fn a_dropped_table_is_a_conflict_and_attempts_are_bounded() {
 }
 
 #[test]
-fn what_cannot_be_done_is_a_typed_error_and_the_transaction_goes_on() {
+fn invalid_requests_are_typed_errors_and_the_transaction_continues() {
     let (store, keys, rows) = store();
     let mut writer = store.begin_write().unwrap();
     let dup = writer.create_table("dup", TableKind::Dup).unwrap();

@@ -1,4 +1,4 @@
-//! What the system was told about reading ahead, by its own account of the mappings.
+//! Whether read-ahead is on, according to the system's own list of mappings.
 
 use super::*;
 

@@ -1,11 +1,11 @@
-//! Reading: statistics of tables, who reads, prefixes at the ends of the key space.
+//! Reading: statistics of tables, the list of readers, prefixes at the ends of the key space.
 
 use std::time::Duration;
 
 use super::*;
 
 #[test]
-fn the_figures_of_a_table_say_what_check_counts() {
+fn the_statistics_of_a_table_agree_with_check() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let keys = txn.create_table("keys", TableKind::Ordered).unwrap();
@@ -31,7 +31,7 @@ fn the_figures_of_a_table_say_what_check_counts() {
 }
 
 #[test]
-fn the_list_of_readers_says_what_each_sees_and_how_long_that_has_been_out_of_date() {
+fn the_list_of_readers_has_the_transaction_and_age_of_each() {
     let store = open(&SimDisk::new()).unwrap();
     assert!(store.readers().is_empty());
     let commit = |name: &str| {

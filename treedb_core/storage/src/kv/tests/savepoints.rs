@@ -1,4 +1,4 @@
-//! Savepoints: what is undone, what stays, and what they cost.
+//! Savepoints: what is undone, what is kept, and what they cost.
 
 use super::*;
 use crate::Error;
@@ -73,7 +73,7 @@ fn a_savepoint_that_is_gone_is_refused() {
 }
 
 #[test]
-fn a_transaction_goes_on_behind_a_full_disk_from_its_savepoint() {
+fn a_transaction_continues_from_its_savepoint_after_a_full_disk() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     disk.set_room(Some(4 << 20));
@@ -92,7 +92,7 @@ fn a_transaction_goes_on_behind_a_full_disk_from_its_savepoint() {
 }
 
 #[test]
-fn pages_of_what_was_rolled_back_are_used_again() {
+fn pages_of_rolled_back_changes_are_reused() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
     let point = txn.savepoint().unwrap();
@@ -110,7 +110,7 @@ fn pages_of_what_was_rolled_back_are_used_again() {
 }
 
 #[test]
-fn snapshots_taken_beside_savepoints_see_none_of_them() {
+fn snapshots_taken_during_savepoints_do_not_see_their_changes() {
     let (store, table) = table();
     for round in 0..20u8 {
         let mut txn = store.begin_write().unwrap();

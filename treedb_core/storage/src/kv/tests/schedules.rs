@@ -1,4 +1,4 @@
-//! Orders in which writers, readers and checkpoints may take their steps.
+//! Thread schedules of writers, readers and checkpoints.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::disk::crash::Crash;
 use crate::sync::{schedules, thread};
 
 #[test]
-fn the_gate_lets_one_in_at_a_time_and_forgets_nobody() {
+fn the_writer_lock_has_one_holder_at_a_time_and_wakes_every_waiter() {
     schedules("the writers' gate", 10_000, || {
         let writer_lock = Arc::new(WriterLock::new(0u64));
         let inside = Arc::new(AtomicBool::new(false));
@@ -56,7 +56,7 @@ fn fill(store: &Store, table: &Table, n: u64, how: Durability) {
 }
 
 #[test]
-fn readers_beside_writers_and_checkpoints_see_whole_transactions_and_durable_ones_stay() {
+fn readers_concurrent_with_writers_and_checkpoints_see_whole_transactions() {
     schedules("readers, two writers and checkpoints on one store", 800, || {
         let disk = SimDisk::new();
         let store = open(&disk).unwrap();

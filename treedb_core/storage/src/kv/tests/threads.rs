@@ -1,4 +1,4 @@
-//! Commits of every durability by several threads, with checkpoints beside them, and the power going meanwhile.
+//! Commits of every durability by several threads, with concurrent checkpoints and power cuts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,10 +26,10 @@ fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
         for (thread, acked) in (0..THREADS).zip(&acked) {
             let store = &store;
             scope.spawn(move || {
-                let mut dice = Rng::new(seed << 8 | u64::from(thread));
+                let mut rng = Rng::new(seed << 8 | u64::from(thread));
                 for n in 0..EACH {
-                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][dice.below(3)];
-                    let barrier = how != Durability::Durable && dice.chance(10);
+                    let how = [Durability::Durable, Durability::Relaxed, Durability::None][rng.below(3)];
+                    let barrier = how != Durability::Durable && rng.chance(10);
                     let one = || -> crate::Result<()> {
                         let mut txn = store.begin_write()?;
                         let table = txn.open_table("t", TableKind::Ordered)?;
@@ -99,7 +99,7 @@ fn threads_that_are_done_have_all_their_commits_in_the_closed_store() {
 }
 
 #[test]
-fn a_panic_while_it_holds_the_writer_poisons_the_store_and_leaves_nobody_waiting() {
+fn a_panic_of_the_writer_poisons_the_store_and_releases_the_writer_lock() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let inner = Arc::clone(&store.inner);

@@ -1,4 +1,4 @@
-//! The cursor that writes, against a map and a place in it.
+//! The write cursor against a map and a position in it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -53,16 +53,16 @@ impl Model {
     }
 }
 
-fn key(dice: &mut Rng) -> Vec<u8> {
-    let n = dice.below(400);
+fn key(rng: &mut Rng) -> Vec<u8> {
+    let n = rng.below(400);
     if n.is_multiple_of(7) { vec![n as u8; n % 300] } else { format!("key {n:05}").into_bytes() }
 }
 
 /// One move or change, of the cursor and of the model.
-fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &mut Rng) -> Place {
-    let key = key(dice);
-    let value = vec![dice.below(256) as u8; if dice.chance(5) { 3000 } else { dice.below(90) }];
-    let (moved, to) = match dice.below(14) {
+fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, rng: &mut Rng) -> Place {
+    let key = key(rng);
+    let value = vec![rng.below(256) as u8; if rng.chance(5) { 3000 } else { rng.below(90) }];
+    let (moved, to) = match rng.below(14) {
         0 => (cursor.seek(&key), model.at_or_after(&key, true).map_or(Place::After, Place::On)),
         1 => (cursor.seek_back(&key), model.at_or_before(&key, true).map_or(Place::Before, Place::On)),
         2 => {
@@ -101,9 +101,9 @@ fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, dice: &m
 }
 
 #[test]
-fn a_cursor_that_writes_keeps_its_place() {
+fn a_write_cursor_keeps_its_position() {
     for seed in seeds(0..4) {
-        let mut dice = Rng::new(seed);
+        let mut rng = Rng::new(seed);
         let store = open(&SimDisk::new()).unwrap();
         let mut model = Model::default();
         for _ in 0..12 {
@@ -112,8 +112,8 @@ fn a_cursor_that_writes_keeps_its_place() {
             let mut cursor = txn.write_cursor(&table).unwrap();
             let mut place = Place::Fresh;
             for _ in 0..400 {
-                place = step(&mut cursor, &mut model, &place, &mut dice);
-                if dice.chance(50) {
+                place = step(&mut cursor, &mut model, &place, &mut rng);
+                if rng.chance(50) {
                     let want = match &place {
                         Place::On(key) => Some((key.as_slice(), model.map[key].as_slice())),
                         _ => None,
@@ -161,7 +161,7 @@ fn every_second_key_is_deleted_on_the_way_through() {
 }
 
 #[test]
-fn what_no_table_takes_leaves_the_cursor_where_it_was() {
+fn a_refused_put_leaves_the_cursor_where_it_was() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Ordered).unwrap();

@@ -1,4 +1,4 @@
-//! Changes that look first, and those that remove much.
+//! Conditional changes, and changes that remove many entries.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! What the value log does when power stays on, and what it says about damage.
+//! The value log without power cuts, and the errors it returns for damage.
 
 use std::sync::Mutex;
 
@@ -130,11 +130,11 @@ fn moving_the_live_values_of_sparse_segments_bounds_the_garbage() {
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     // 60 keys, overwritten again and again at random: the owner's table is the only truth.
     let mut table: Vec<Option<(ValuePtr, u64)>> = vec![None; 60];
-    let mut dice = treedb_testing::Rng::new(5);
+    let mut rng = treedb_testing::Rng::new(5);
     let mut largest = 0;
     for round in 0..40u64 {
         for i in 0..50 {
-            let key = dice.below(60);
+            let key = rng.below(60);
             let tag = round * 1000 + i;
             let ptr = log.append(&(key as u64).to_le_bytes(), &value(tag, 1500)).unwrap();
             if let Some((old, _)) = table[key].replace((ptr, tag)) {
@@ -246,11 +246,11 @@ fn hostile_pointers_are_errors() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     let good = log.append(b"o", &value(1, 2000)).unwrap();
-    let mut dice = treedb_testing::Rng::new(9);
+    let mut rng = treedb_testing::Rng::new(9);
     for _ in 0..20_000 {
         let mut bytes = good.to_bytes();
-        bytes[dice.below(16)] = dice.next_u64() as u8;
-        bytes[dice.below(16)] ^= 1 << dice.below(8);
+        bytes[rng.below(16)] = rng.next_u64() as u8;
+        bytes[rng.below(16)] ^= 1 << rng.below(8);
         let ptr = ValuePtr::from_bytes(bytes);
         if ptr != good {
             assert!(matches!(log.get(ptr), Err(Error::Corrupt(_))), "{ptr:?}");
@@ -299,13 +299,13 @@ fn readers_and_the_writer_do_not_wait_for_each_other() {
             for seed in 0..2 {
                 let (log, published) = (&log, &published);
                 scope.spawn(move || {
-                    let mut dice = treedb_testing::Rng::new(seed);
+                    let mut rng = treedb_testing::Rng::new(seed);
                     for _ in 0..3000 {
                         let all = published.lock().unwrap();
                         if all.is_empty() {
                             continue;
                         }
-                        let (ptr, tag) = all[dice.below(all.len())];
+                        let (ptr, tag) = all[rng.below(all.len())];
                         drop(all);
                         assert_eq!(log.get(ptr).unwrap(), value(tag, 700));
                     }

@@ -15,25 +15,25 @@ struct Point {
 
 /// Appends, overwrites, moves, checkpoints and removes; reopens now and then without a word.
 fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
-    let mut dice = Rng::new(seed);
+    let mut rng = Rng::new(seed);
     let mut points = vec![Point { from: 0, state: ValueLogState::default(), live: Vec::new() }];
     let mut log = open(disk.clone(), Path::new(DIR), ValueLogState::default()).unwrap();
     let mut live: Vec<(ValuePtr, u64, usize)> = Vec::new();
     for step in 0..110u64 {
-        let len = if dice.chance(5) { 20_000 } else { dice.below(4000) };
+        let len = if rng.chance(5) { 20_000 } else { rng.below(4000) };
         let ptr = log.append(&step.to_le_bytes(), &value(step, len)).unwrap();
         live.push((ptr, step, len));
-        if dice.chance(60) {
-            let (gone, ..) = live.swap_remove(dice.below(live.len()));
+        if rng.chance(60) {
+            let (gone, ..) = live.swap_remove(rng.below(live.len()));
             log.release(gone).unwrap();
         }
-        if dice.chance(15) {
+        if rng.chance(15) {
             let state = checkpoint(&log).unwrap();
             // The checkpoint itself is durable as soon as the log is: nothing the log does lies between.
             points.push(Point { from: disk.boundaries(), state: state.clone(), live: live.clone() });
             clean(&log, &state).unwrap();
         }
-        if dice.chance(3) {
+        if rng.chance(3) {
             // The process dies; the system's memory does not.
             let last = points.last().unwrap();
             log = open(disk.clone(), Path::new(DIR), last.state.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Claims about the value log, on the real disk and on the simulated one.
+//! Tests of the value log, on the real and on the simulated disk.
 
 mod basics;
 mod crash;

@@ -1,4 +1,4 @@
-//! What a log does when nothing fails.
+//! The log without failures.
 
 use super::*;
 use crate::Error;
@@ -137,7 +137,7 @@ fn a_missing_log_is_an_error_where_one_is_known_to_exist() {
 }
 
 #[test]
-fn a_log_behind_its_checkpoint_goes_on_above_it() {
+fn a_log_that_ends_before_its_checkpoint_continues_after_it() {
     let dir = TempDir::new();
     let (log, _) = open(real(), &dir.0, small()).unwrap();
     for i in 0..5 {

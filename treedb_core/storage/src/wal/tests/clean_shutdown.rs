@@ -1,4 +1,4 @@
-//! What a log that was closed in order is opened by.
+//! Opening a log after a clean shutdown.
 
 use super::*;
 use crate::Error;
@@ -30,7 +30,7 @@ fn flip(disk: &SimDisk, path: &Path, at: usize) {
 }
 
 #[test]
-fn a_closed_log_is_opened_without_a_look_at_frames_that_nobody_needs() {
+fn a_cleanly_closed_log_is_opened_without_reading_unneeded_frames() {
     let (disk, last, path) = closed();
     // A frame that the checkpoint covers is damaged.
     flip(&disk, &path, 2000);
@@ -48,7 +48,7 @@ fn a_closed_log_is_opened_without_a_look_at_frames_that_nobody_needs() {
 }
 
 #[test]
-fn a_damaged_note_costs_only_the_search_it_would_have_saved() {
+fn a_damaged_clean_shutdown_record_only_costs_a_search() {
     for at in 64..96 {
         let (disk, last, path) = closed();
         flip(&disk, &path, at);
@@ -67,7 +67,7 @@ fn a_damaged_note_costs_only_the_search_it_would_have_saved() {
 }
 
 #[test]
-fn a_note_is_gone_before_frames_follow_it() {
+fn a_clean_shutdown_record_is_erased_before_frames_follow_it() {
     let (disk, last, path) = closed();
     let note = disk.contents(&path).unwrap()[64..96].to_vec();
     let (log, _) = opened(&disk, last).unwrap();

@@ -27,7 +27,7 @@ impl Journal {
 
 /// Appends, waits, checkpoints, closes and opens again, with frames small and large.
 fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
-    let mut dice = Rng::new(seed);
+    let mut rng = Rng::new(seed);
     let mut journal = Journal::default();
     let mut applied = Lsn::NONE;
     let mut tag = seed * 1_000_000;
@@ -37,28 +37,28 @@ fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
         assert_eq!(frames, from_last);
         for _ in 0..steps {
             tag += 1;
-            let len = match dice.below(10) {
+            let len = match rng.below(10) {
                 0 => 5000,
                 1 => 0,
                 2..5 => 100,
-                _ => dice.below(400),
+                _ => rng.below(400),
             };
             let bytes = payload(tag, len);
-            let sync = if dice.chance(50) { Sync::Relaxed } else { Sync::Durable };
+            let sync = if rng.chance(50) { Sync::Relaxed } else { Sync::Durable };
             let lsn = log.append(&bytes, sync).unwrap();
             journal.frames.push((lsn, bytes));
-            if dice.chance(40) {
+            if rng.chance(40) {
                 log.wait_durable(lsn).unwrap();
                 journal.acknowledged.push((disk.boundaries(), lsn));
             }
-            if dice.chance(8) {
+            if rng.chance(8) {
                 // A checkpoint need not wait for the log: the page file holds what it covers.
                 applied = lsn;
                 journal.checkpoints.push((disk.boundaries(), lsn));
                 log.cut(lsn).unwrap();
             }
         }
-        if dice.chance(70) {
+        if rng.chance(70) {
             log.close().unwrap();
             let last = journal.frames.last().unwrap().0;
             journal.acknowledged.push((disk.boundaries(), last));

@@ -135,7 +135,7 @@ fn a_truncated_segment_is_reported() {
 }
 
 #[test]
-fn a_segment_that_has_grown_and_was_closed_in_order_is_as_long_as_it_was() {
+fn a_grown_segment_keeps_its_length_over_a_clean_shutdown() {
     let disk = SimDisk::new();
     let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
     let begun = disk.used();
@@ -186,12 +186,12 @@ fn a_log_of_another_version_is_refused_by_name() {
 }
 
 #[test]
-fn noise_behind_the_end_is_not_a_frame() {
+fn noise_after_the_end_is_not_a_frame() {
     let sample = Sample::new(false);
     let last = sample.files.keys().next_back().unwrap().clone();
-    let mut dice = treedb_testing::Rng::new(3);
+    let mut rng = treedb_testing::Rng::new(3);
     for _ in 0..200 {
-        let noise: Vec<u8> = (0..1024).map(|_| dice.next_u64() as u8).collect();
+        let noise: Vec<u8> = (0..1024).map(|_| rng.next_u64() as u8).collect();
         let disk = sample.disk(|files| {
             let bytes = files.get_mut(&last).unwrap();
             let end = bytes.iter().rposition(|b| *b != 0).map_or(512, |p| (p + 1).next_multiple_of(8));

@@ -46,7 +46,7 @@ fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
 }
 
 #[test]
-fn a_relaxed_frame_behind_one_that_waits_for_its_group_survives_the_loss_of_the_process() {
+fn a_relaxed_frame_after_one_that_waits_for_its_group_survives_the_death_of_the_process() {
     let dir = TempDir::new();
     let (log, _) = open(real(), &dir.0, small()).unwrap();
     let appended: Vec<_> = [Sync::Durable, Sync::Relaxed, Sync::Durable, Sync::Relaxed]
@@ -186,7 +186,7 @@ fn waiters_of_a_failed_group_all_hear_of_it() {
 }
 
 #[test]
-fn a_full_disk_refuses_the_frame_and_the_log_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_the_frame_and_the_log_continues_when_there_is_room() {
     let disk = SimDisk::with_dir(Path::new("/log"));
     let (log, _) = open(Arc::new(disk.clone()), Path::new("/log"), small()).unwrap();
     disk.set_room(Some(disk.used()));

@@ -1,4 +1,4 @@
-//! Claims about the log, on the real disk and on the simulated one.
+//! Tests of the log, on the real and on the simulated disk.
 
 mod basics;
 mod clean_shutdown;

@@ -1,4 +1,4 @@
-//! Orders in which the threads of a commit group may take their steps.
+//! Thread schedules of a commit group.
 
 use super::*;
 use crate::disk::SimDisk;
@@ -9,7 +9,7 @@ use crate::sync::{schedules, thread};
 const DIR: &str = "/log";
 
 #[test]
-fn whoever_waited_in_a_group_is_durable_and_nobody_waits_for_ever() {
+fn every_waiter_of_a_group_is_woken_and_its_frame_durable() {
     schedules("group commit", 3000, || {
         let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
@@ -40,7 +40,7 @@ fn whoever_waited_in_a_group_is_durable_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn a_flush_that_fails_is_told_to_everybody_who_waits_for_it() {
+fn a_failed_flush_is_reported_to_every_waiter() {
     schedules("group commit with a failed flush", 3000, || {
         let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();

@@ -1,4 +1,4 @@
-//! A copy made in the middle of a workload: whatever the power cut leaves of it is whole, or is not there.
+//! A copy made in the middle of a workload: after a power cut it is complete or absent.
 
 use super::super::*;
 use super::model::dump;
@@ -14,7 +14,7 @@ fn open_copy(disk: &SimDisk) -> crate::Result<Store> {
 }
 
 #[test]
-fn a_copy_is_there_whole_or_not_at_all_after_power_cuts() {
+fn a_copy_is_complete_or_absent_after_power_cuts() {
     cut_a_copy(1);
     for mode in [Mode::Cached, Mode::Encrypted] {
         in_mode(mode, || cut_a_copy(4));

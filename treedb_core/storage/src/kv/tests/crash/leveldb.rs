@@ -1,4 +1,4 @@
-//! Steps through LevelDB's interface, and what a power cut leaves of a destruction and of a repair.
+//! Power cuts with LevelDB's interface, and during destroy and repair.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ impl Run {
             self.ended(store, commit, visible, &made, Vec::new());
             made?;
         }
-        if self.dice.chance(6) {
+        if self.rng.chance(6) {
             return self.compact(store);
         }
         let db = Db::of(store.clone())?;
         let (mut batch, mut ops) = (WriteBatch::new(), Vec::new());
-        for _ in 0..1 + self.dice.below(self.profile.ops) {
+        for _ in 0..1 + self.rng.below(self.profile.ops) {
             let (table, key, value) = (TABLE.to_owned(), self.key(), self.value());
-            if self.dice.chance(self.profile.delete) {
+            if self.rng.chance(self.profile.delete) {
                 batch.delete(&key);
                 ops.push(Op::Remove { table, key });
             } else {
@@ -43,7 +43,7 @@ impl Run {
                 ops.push(Op::Set { table, key, value });
             }
         }
-        let sync = self.dice.chance(self.profile.durable);
+        let sync = self.rng.chance(self.profile.durable);
         let how = if sync { Durability::Durable } else { Durability::Relaxed };
         let (begun, visible) = (self.disk.boundaries(), store.stats().txn);
         let written = db.write(WriteOptions { sync }, &batch);
@@ -88,7 +88,7 @@ fn some(point: u64) -> [Crash; 5] {
 }
 
 #[test]
-fn a_destruction_that_is_cut_short_leaves_a_whole_database_or_one_to_destroy() {
+fn an_interrupted_destroy_leaves_a_whole_database_or_one_to_destroy() {
     let (disk, whole) = filled();
     disk.record();
     leveldb::destroy(dir(), &options_on(&disk)).unwrap();
@@ -115,7 +115,7 @@ fn a_destruction_that_is_cut_short_leaves_a_whole_database_or_one_to_destroy() {
 }
 
 #[test]
-fn a_repair_that_is_cut_short_is_never_taken_for_an_empty_database_and_comes_to_its_end() {
+fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed() {
     let (disk, whole) = filled();
     // One value in some leaf.
     let pages = dir().join("pages");
@@ -129,7 +129,7 @@ fn a_repair_that_is_cut_short_is_never_taken_for_an_empty_database_and_comes_to_
     let repaired = entries(&Db::open(dir(), options_on(&disk)).unwrap());
     assert!(repaired.len() < whole.len() && repaired.len() > 100, "{}", repaired.len());
     let (mut replay, mut images, mut halves) = (disk.replay(), 0, 0);
-    let mut dice = Rng::new(1);
+    let mut rng = Rng::new(1);
     while let Some(point) = replay.next_point() {
         for crash in some(point) {
             let what = format!("power cut after {point} calls, {crash:?}");
@@ -139,7 +139,7 @@ fn a_repair_that_is_cut_short_is_never_taken_for_an_empty_database_and_comes_to_
             };
             let half = state("damaged") && state("repaired");
             // The middle is the interesting part; of the copying, which is long, some.
-            if !half && !state("damaged") && !dice.chance(20) {
+            if !half && !state("damaged") && !rng.chance(20) {
                 continue;
             }
             images += 1;

@@ -1,4 +1,4 @@
-//! What a store should hold, as a map; and what it does hold.
+//! The expected content of a store, as a map, and its actual content.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

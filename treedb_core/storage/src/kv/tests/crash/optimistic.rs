@@ -1,4 +1,4 @@
-//! Optimistic transactions beside each other.
+//! Power cuts with concurrent optimistic transactions.
 
 use super::super::*;
 use super::model::Op;
@@ -11,7 +11,7 @@ impl Run {
         for _ in 0..2 {
             let mut txn = store.begin_optimistic_with(Isolation::Snapshot)?;
             let mut ops = Vec::new();
-            for _ in 0..1 + self.dice.below(self.profile.ops) {
+            for _ in 0..1 + self.rng.below(self.profile.ops) {
                 ops.push(self.change_optimistic(&mut txn)?);
             }
             both.push((txn, ops));
@@ -32,14 +32,14 @@ impl Run {
     }
 
     fn change_optimistic(&mut self, txn: &mut OptimisticTxn) -> crate::Result<Op> {
-        let table = self.tables[self.dice.below(self.tables.len())].clone();
+        let table = self.tables[self.rng.below(self.tables.len())].clone();
         let (name, value) = (table.name().to_owned(), self.value());
-        let delete = self.dice.chance(self.profile.delete);
+        let delete = self.rng.chance(self.profile.delete);
         if table.kind() == TableKind::Rows {
-            let row = if self.dice.chance(50) {
+            let row = if self.rng.chance(50) {
                 txn.append_row(&table, &value)?
             } else {
-                1 + self.dice.below(60) as u64
+                1 + self.rng.below(60) as u64
             };
             let key = row.to_be_bytes().to_vec();
             if delete {

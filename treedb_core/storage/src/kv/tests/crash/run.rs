@@ -1,4 +1,4 @@
-//! A random workload, and what it knows about itself.
+//! A random workload, and the states it must leave.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -95,7 +95,7 @@ pub(super) const MIXED: Profile = Profile {
 pub(super) struct Run {
     pub(super) profile: Profile,
     pub(super) disk: SimDisk,
-    pub(super) dice: Rng,
+    pub(super) rng: Rng,
     pub(super) commits: Vec<Commit>,
     pub(super) checkpoints: Vec<Checkpointed>,
     pub(super) state: State,
@@ -117,7 +117,7 @@ impl Run {
         Run {
             profile,
             disk,
-            dice: Rng::new(seed),
+            rng: Rng::new(seed),
             commits: Vec::new(),
             checkpoints: vec![Checkpointed { commits: 0, acked: 0 }],
             state: State::new(),
@@ -131,24 +131,24 @@ impl Run {
     }
 
     pub(super) fn value(&mut self) -> Vec<u8> {
-        let len = if self.dice.chance(self.profile.large) {
-            1100 + self.dice.below(9000)
+        let len = if self.rng.chance(self.profile.large) {
+            1100 + self.rng.below(9000)
         } else {
-            self.dice.below(self.profile.value)
+            self.rng.below(self.profile.value)
         };
-        let byte = self.dice.below(256);
+        let byte = self.rng.below(256);
         (0..len).map(|i| (byte + i * 7) as u8).collect()
     }
 
     /// One change in `txn`, or several in a batch.
     pub(super) fn change(&mut self, txn: &mut WriteTxn) -> crate::Result<Vec<Op>> {
-        if self.tables.is_empty() || self.dice.chance(self.profile.ddl) {
-            if self.tables.len() > 2 && self.dice.chance(50) {
-                let table = self.tables.swap_remove(self.dice.below(self.tables.len())).name().to_owned();
+        if self.tables.is_empty() || self.rng.chance(self.profile.ddl) {
+            if self.tables.len() > 2 && self.rng.chance(50) {
+                let table = self.tables.swap_remove(self.rng.below(self.tables.len())).name().to_owned();
                 txn.drop_table(&table)?;
                 return Ok(vec![Op::Drop { table }]);
             }
-            if !self.tables.is_empty() && self.dice.chance(self.profile.rename) {
+            if !self.tables.is_empty() && self.rng.chance(self.profile.rename) {
                 return self.rename(txn);
             }
             self.made += 1;
@@ -164,10 +164,10 @@ impl Run {
         if self.profile.dup {
             return self.change_pairs(txn);
         }
-        if self.dice.chance(self.profile.batch) {
+        if self.rng.chance(self.profile.batch) {
             let (mut batch, mut ops) = (Batch::new(), Vec::new());
-            for _ in 0..2 + self.dice.below(6) {
-                let table = self.tables[self.dice.below(self.tables.len())].clone();
+            for _ in 0..2 + self.rng.below(6) {
+                let table = self.tables[self.rng.below(self.tables.len())].clone();
                 let value = self.value();
                 let name = table.name().to_owned();
                 if table.kind() == TableKind::Ordered {
@@ -175,7 +175,7 @@ impl Run {
                     batch.put(&table, &key, &value)?;
                     ops.push(Op::Set { table: name, key, value });
                 } else {
-                    let row = 1 + self.dice.below(60) as u64;
+                    let row = 1 + self.rng.below(60) as u64;
                     batch.put_row(&table, row, &value)?;
                     ops.push(Op::Set { table: name, key: row.to_be_bytes().to_vec(), value });
                 }
@@ -183,12 +183,12 @@ impl Run {
             txn.write(&batch)?;
             return Ok(ops);
         }
-        let table = self.tables[self.dice.below(self.tables.len())].clone();
+        let table = self.tables[self.rng.below(self.tables.len())].clone();
         let name = table.name().to_owned();
-        if self.profile.range > 0 && self.dice.chance(self.profile.range) {
+        if self.profile.range > 0 && self.rng.chance(self.profile.range) {
             return self.remove_many(txn, &table);
         }
-        let delete = self.dice.chance(self.profile.delete);
+        let delete = self.rng.chance(self.profile.delete);
         Ok(vec![match (table.kind(), delete) {
             (TableKind::Ordered, false) => {
                 let (key, value) = (self.key(), self.value());
@@ -207,7 +207,7 @@ impl Run {
             }
             (TableKind::Dup, _) => unreachable!("see change_pairs"),
             (TableKind::Rows, true) => {
-                let row = 1 + self.dice.below(60) as u64;
+                let row = 1 + self.rng.below(60) as u64;
                 txn.delete_row(&table, row)?;
                 Op::Remove { table: name, key: row.to_be_bytes().to_vec() }
             }
@@ -217,7 +217,7 @@ impl Run {
     /// Gives a table another name.
     fn rename(&mut self, txn: &mut WriteTxn) -> crate::Result<Vec<Op>> {
         self.made += 1;
-        let at = self.dice.below(self.tables.len());
+        let at = self.rng.below(self.tables.len());
         let (old, new) = (self.tables[at].name().to_owned(), format!("renamed {}", self.made));
         assert!(txn.rename_table(&old, &new)?);
         self.tables[at] = txn.table(&new)?.expect("it has just been given this name");
@@ -227,13 +227,13 @@ impl Run {
     /// Removes a range, or everything in a table.
     pub(super) fn remove_many(&mut self, txn: &mut WriteTxn, table: &Table) -> crate::Result<Vec<Op>> {
         let name = table.name().to_owned();
-        if table.kind() == TableKind::Rows && self.dice.chance(70) {
-            let (from, to) = (self.dice.below(80) as u64, self.dice.below(120) as u64);
+        if table.kind() == TableKind::Rows && self.rng.chance(70) {
+            let (from, to) = (self.rng.below(80) as u64, self.rng.below(120) as u64);
             txn.delete_rows(table, from..to)?;
             let [from, to] = [from, to].map(|row| row.to_be_bytes().to_vec());
             return Ok(vec![Op::RemoveRange { table: name, from, to }]);
         }
-        if table.kind() == TableKind::Rows || self.dice.chance(20) {
+        if table.kind() == TableKind::Rows || self.rng.chance(20) {
             txn.clear(table)?;
             return Ok(vec![Op::Clear { table: name }]);
         }
@@ -244,7 +244,7 @@ impl Run {
     }
 
     pub(super) fn key(&mut self) -> Vec<u8> {
-        let n = self.dice.below(120);
+        let n = self.rng.below(120);
         if n.is_multiple_of(3) { vec![n as u8; 1 + n % 90] } else { format!("key/{n}").into_bytes() }
     }
 
@@ -256,18 +256,18 @@ impl Run {
         ops: &mut Vec<Op>,
     ) -> crate::Result<()> {
         for _ in 0..count {
-            if self.profile.savepoint == 0 || count == 1 || !self.dice.chance(self.profile.savepoint) {
+            if self.profile.savepoint == 0 || count == 1 || !self.rng.chance(self.profile.savepoint) {
                 ops.extend(self.change(txn)?);
                 continue;
             }
             let (point, tables, before) = (txn.savepoint()?, self.tables.clone(), ops.len());
-            let inner = 1 + self.dice.below(count - 1);
+            let inner = 1 + self.rng.below(count - 1);
             self.changes(txn, inner, ops)?;
-            if self.dice.chance(50) {
+            if self.rng.chance(50) {
                 txn.rollback_to(&point)?;
                 self.tables = tables;
                 ops.truncate(before);
-            } else if self.dice.chance(50) {
+            } else if self.rng.chance(50) {
                 txn.release(point)?;
             }
         }
@@ -279,7 +279,7 @@ impl Run {
         let begun = self.disk.boundaries();
         let mut txn = store.begin_write()?;
         let mut ops = Vec::new();
-        let count = 1 + self.dice.below(self.profile.ops);
+        let count = 1 + self.rng.below(self.profile.ops);
         self.changes(&mut txn, count, &mut ops).inspect_err(|_| self.tables.clone_from(&tables))?;
         let how = self.durability();
         let visible = store.stats().txn;
@@ -289,7 +289,7 @@ impl Run {
     }
 
     pub(super) fn durability(&mut self) -> Durability {
-        let roll = self.dice.below(100) as u32;
+        let roll = self.rng.below(100) as u32;
         if roll < self.profile.durable {
             Durability::Durable
         } else if roll < self.profile.durable + self.profile.relaxed {
@@ -345,22 +345,22 @@ impl Run {
     pub(super) fn go(&mut self) -> crate::Result<Store> {
         let mut store = self.open(&self.disk)?;
         for _ in 0..self.profile.steps {
-            if self.dice.chance(self.profile.checkpoint) {
+            if self.rng.chance(self.profile.checkpoint) {
                 self.checkpoint(&store)?;
-            } else if self.profile.compact > 0 && self.dice.chance(self.profile.compact) {
+            } else if self.profile.compact > 0 && self.rng.chance(self.profile.compact) {
                 self.compact(&store)?;
-            } else if self.profile.leveldb > 0 && self.dice.chance(self.profile.leveldb) {
+            } else if self.profile.leveldb > 0 && self.rng.chance(self.profile.leveldb) {
                 self.step_leveldb(&store)?;
-            } else if self.profile.barrier > 0 && self.dice.chance(self.profile.barrier) {
+            } else if self.profile.barrier > 0 && self.rng.chance(self.profile.barrier) {
                 self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
                 store.begin_write()?.commit_with(Durability::Durable)?;
                 self.acked_checkpoint();
-            } else if self.dice.chance(self.profile.reopen) {
+            } else if self.rng.chance(self.profile.reopen) {
                 self.checkpoints.push(Checkpointed { commits: self.commits.len(), acked: u64::MAX });
                 store.close()?;
                 self.acked_checkpoint();
                 store = self.open(&self.disk)?;
-            } else if !self.tables.is_empty() && self.dice.chance(self.profile.optimistic) {
+            } else if !self.tables.is_empty() && self.rng.chance(self.profile.optimistic) {
                 self.commit_optimistic(&store)?;
             } else {
                 self.commit(&store)?;

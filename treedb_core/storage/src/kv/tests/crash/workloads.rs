@@ -1,4 +1,4 @@
-//! Workloads whose power is cut everywhere.
+//! Workloads whose power is cut at every boundary.
 
 use super::super::{Mode, in_mode};
 use super::cut_everywhere;
@@ -65,7 +65,7 @@ fn deleted_ranges_and_cleared_tables_survive_power_cuts() {
 }
 
 #[test]
-fn what_was_rolled_back_to_a_savepoint_does_not_survive_power_cuts() {
+fn rolled_back_changes_do_not_survive_power_cuts() {
     let profile = Profile {
         name: "savepoints",
         ops: 8,
@@ -117,12 +117,12 @@ const UNLOGGED: Profile = Profile {
 };
 
 #[test]
-fn unlogged_commits_are_lost_from_the_end_only() {
+fn commits_without_durability_are_lost_from_the_end_only() {
     cut_everywhere(UNLOGGED, 6, 4);
 }
 
 #[test]
-fn a_logged_commit_behind_too_many_unlogged_ones_leaves_no_hole() {
+fn a_logged_commit_after_too_many_pending_ones_leaves_no_hole() {
     cut_everywhere(Profile { name: "too many unlogged", pending: 1500, barrier: 10, ..UNLOGGED }, 9, 4);
 }
 
