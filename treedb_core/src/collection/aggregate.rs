@@ -276,7 +276,8 @@ impl World for Native {
         if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::Rows {
+            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::CollectionScan
+            {
                 let cuts = Cuts::of(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(cuts) = cuts {
@@ -326,7 +327,7 @@ impl World for Native {
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         let plan = self.choose(&seen, query)?;
-        Ok(plan.path != treedb_query::query::Path::Rows)
+        Ok(plan.path != treedb_query::query::Path::CollectionScan)
     }
 
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {

@@ -8,7 +8,7 @@ use bson::RawDocumentBuf;
 use treedb_query::access::Flow;
 use treedb_query::aggregate::{Clock, Context, spread};
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Execution, Path, Plan, Query, Top};
+use treedb_query::query::{Counters, Execution, Path, Plan, Query, TopK};
 use treedb_storage::kv::{Beside, ReadTxn};
 
 use super::aggregate::Work;
@@ -31,7 +31,7 @@ pub(super) fn first(
     let spans = match seen.unchanged() {
         Some(meta)
             if context.threads != Some(1)
-                && Plan::choose(&source, &source.context(), &query)?.path == Path::Rows =>
+                && Plan::choose(&source, &source.context(), &query)?.path == Path::CollectionScan =>
         {
             let view = View { reads: &beside, meta };
             Cuts::of(&view, context.threads, true)?.map(|cuts| cuts.spans(reads, meta, work))
@@ -42,16 +42,16 @@ pub(super) fn first(
         Some(spans) => {
             let room = context.memory / spans.len().max(1);
             let of = |mut span: Span| {
-                let Some(mut top) = Top::new(&query, room) else { return Ok(None) };
+                let Some(mut top) = TopK::new(&query, room) else { return Ok(None) };
                 let (mut clock, mut fits) = (clock(), true);
                 span.walk(&mut |id, row| {
                     clock.tick()?;
-                    fits = top.see(id, id.0, row)?;
+                    fits = top.offer(id, id.0, row)?;
                     Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
                 })?;
                 Ok(fits.then_some(top))
             };
-            let mut all: Option<Top<'_>> = None;
+            let mut all: Option<TopK<'_>> = None;
             for top in spread(spans, of) {
                 let Some(top) = top? else { return Ok(None) };
                 match &mut all {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::{Direction, Flow, RowId, Source, VisitLent};
+use treedb_query::access::{Direction, Flow, RowId, Source, VisitLazyRow};
 use treedb_query::aggregate::{Docs, Stream, Visit};
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Query, Tally};
+use treedb_query::query::{Counters, MatchRate, Query};
 use treedb_storage::kv::{Beside, ReadTxn, Reads};
 
 use super::aggregate::Work;
@@ -91,7 +91,7 @@ impl Cuts {
         work: &Arc<Work>,
     ) -> Vec<Docs> {
         let part = |span| -> Docs {
-            let part = Part { span, query: Arc::clone(query), tally: Tally::default() };
+            let part = Part { span, query: Arc::clone(query), tally: MatchRate::default() };
             Box::new(OneByOne { part, ready: Vec::new().into_iter() })
         };
         self.spans(reads, meta, work).into_iter().map(part).collect()
@@ -114,7 +114,7 @@ pub(super) struct Span {
 
 impl Span {
     /// Shows the rows that are left until `visit` says stop; true if it did.
-    pub(super) fn walk(&mut self, visit: &mut VisitLent<'_>) -> Result<bool> {
+    pub(super) fn walk(&mut self, visit: &mut VisitLazyRow<'_>) -> Result<bool> {
         while self.next <= self.last {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
@@ -146,7 +146,7 @@ impl Span {
 struct Part {
     span: Span,
     query: Arc<Query>,
-    tally: Tally,
+    tally: MatchRate,
 }
 
 impl Part {

@@ -118,7 +118,7 @@ impl World for Tables {
     }
 
     fn searches(&self, namespace: &str, query: &Query) -> Result<bool> {
-        Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::Rows))
+        Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::CollectionScan))
     }
 
     fn gives_order(&self, namespace: &str, query: &Query) -> Result<bool> {

@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::doc::{Doc, Fields, Glance};
+use crate::doc::{Doc, FieldPeek, Fields};
 use crate::error::Result;
 use crate::index::ordered::{IndexDef, Kind};
 
@@ -118,15 +118,15 @@ pub trait Row {
     ///
     /// # Errors
     /// Those of a damaged row; damage in fields that were not asked for may go unseen.
-    fn part(&mut self, fields: &Fields) -> Result<&RawDocument>;
+    fn partial_document(&mut self, fields: &Fields) -> Result<&RawDocument>;
 
     /// The only one of `fields`, where it can be read without decoding anything.
     ///
     /// # Errors
     /// Those of a damaged row; damage elsewhere may go unseen.
-    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
+    fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
         let _ = fields;
-        Ok(Glance::Unclear)
+        Ok(FieldPeek::Unknown)
     }
 }
 
@@ -136,17 +136,17 @@ impl Row for &RawDocument {
         Ok(self)
     }
 
-    fn part(&mut self, _: &Fields) -> Result<&RawDocument> {
+    fn partial_document(&mut self, _: &Fields) -> Result<&RawDocument> {
         Ok(self)
     }
 
-    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
-        Ok(Glance::at(Doc::from(*self), fields))
+    fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
+        Ok(FieldPeek::at(Doc::from(*self), fields))
     }
 }
 
 /// What a scan of rows shows: each row, with its address, not decoded.
-pub type VisitLent<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
+pub type VisitLazyRow<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 
 /// What an index walk shows: each entry's row and key bytes.
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
@@ -174,7 +174,12 @@ pub trait Source {
     }
 
     /// [`Source::scan`], of as much of each row as `visit` asks for.
-    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+    fn scan_rows(
+        &self,
+        direction: Direction,
+        after: Option<RowId>,
+        visit: &mut VisitLazyRow<'_>,
+    ) -> Result<()> {
         self.scan(direction, after, &mut |id, mut document| visit(id, &mut document))
     }
 

@@ -7,7 +7,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use crate::doc::{Collation, Doc, Element, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::Names;
-use crate::query::{Filter, Hint, Projection, Query, Reshape, Sort, Used};
+use crate::query::{Filter, Hint, Projection, Query, Reshape, Sort, UsedFields};
 
 use super::looking::Apart;
 use super::shape::{Match, Shape};
@@ -375,7 +375,7 @@ impl Pipeline {
         let rest = self.nodes.get(used..).unwrap_or_default();
         if query.projection.is_none() {
             let names = reorder::used(rest, Vec::new());
-            query.used = names.map(|names| Used::new(&names, &query.filter));
+            query.used = names.map(|names| UsedFields::new(&names, &query.filter));
         }
         // Groups are made by several threads, if the collection can be read by several.
         let group = rest.iter().position(|node| !node.is_apart());

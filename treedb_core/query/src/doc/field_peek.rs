@@ -5,29 +5,29 @@ use super::value::{Doc, Value};
 
 /// What a glance says of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Glance<'r> {
+pub enum FieldPeek<'r> {
     /// This value, which is no array and no document.
     Value(Value<'r>),
     /// It is not there.
     Missing,
     /// Not enough: the document has to be decoded.
-    Unclear,
+    Unknown,
 }
 
-impl<'r> Glance<'r> {
+impl<'r> FieldPeek<'r> {
     /// At the only one of `fields` in a document.
-    pub fn at(doc: Doc<'r>, fields: &Fields) -> Glance<'r> {
+    pub fn at(doc: Doc<'r>, fields: &Fields) -> FieldPeek<'r> {
         match fields.only() {
-            Some(name) => doc.find(name).map_or(Glance::Missing, |element| Glance::of(element.value())),
-            None => Glance::Unclear,
+            Some(name) => doc.find(name).map_or(FieldPeek::Missing, |element| FieldPeek::of(element.value())),
+            None => FieldPeek::Unknown,
         }
     }
 
     /// At a value.
-    pub(crate) fn of(value: Value<'r>) -> Glance<'r> {
+    pub(crate) fn of(value: Value<'r>) -> FieldPeek<'r> {
         match value {
-            Value::Array(_) | Value::Document(_) => Glance::Unclear,
-            value => Glance::Value(value),
+            Value::Array(_) | Value::Document(_) => FieldPeek::Unknown,
+            value => FieldPeek::Value(value),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) mod value;
 pub mod write;
 
 pub use collation::Collation;
-pub use field_peek::Glance;
+pub use field_peek::FieldPeek;
 pub use id::with_id;
 pub(crate) use number::{Decimal, Rounding};
 pub use owned_value::OwnedValue;
@@ -33,5 +33,5 @@ pub use value::{Doc, Element, Elements, Value};
 
 /// A value in the notation of MongoDB's shell, for messages; long ones are cut.
 pub fn shown(value: Value<'_>) -> String {
-    display::Shown(value).to_string()
+    display::DisplayValue(value).to_string()
 }

@@ -55,7 +55,7 @@ pub enum Value<'a> {
     Date(i64),
     /// Null.
     Null,
-    /// Regular expression: pattern and options.
+    /// RegexSource expression: pattern and options.
     Regex(&'a [u8], &'a [u8]),
     /// Deprecated: namespace and id.
     DbPointer(&'a [u8], &'a [u8; 12]),
@@ -96,7 +96,7 @@ pub struct Element<'a> {
 
 impl std::fmt::Debug for Doc<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", super::display::Shown(Value::Document(*self)))
+        write!(f, "{}", super::display::DisplayValue(Value::Document(*self)))
     }
 }
 

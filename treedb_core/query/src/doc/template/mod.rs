@@ -62,8 +62,8 @@ mod shapes;
 mod tests;
 
 pub use decode::Stored;
+pub use fields::FieldMasks;
 pub use fields::Fields;
-pub use fields::Picks;
 pub use shapes::Shapes;
 
 /// Deepest nesting of rows in rows, and of documents in a shape.

@@ -3,10 +3,10 @@
 use crate::access::{Flow, QueryContext, RowId, Source};
 use crate::error::Result;
 use crate::query::Query;
-use crate::query::plan::{Plan, review};
+use crate::query::plan::{Plan, evict_if_misestimated};
 
 use super::Counters;
-use super::walk::{Show, Walk};
+use super::walk::{RowContent, Walk};
 
 /// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
 /// first, so that a change cannot bring a row into the walk again.
@@ -19,7 +19,7 @@ pub fn find_rows(
     let plan = Plan::choose(source, context, query)?;
     let mut rows = Vec::new();
     let mut walk = Walk::default();
-    walk.run(source, &plan, &query.filter, &mut Counters::default(), Show::Rows, &mut |row, _| {
+    walk.run(source, &plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
         rows.push(row);
         Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
     })?;
@@ -45,12 +45,19 @@ pub fn counted(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -
     if let Some(rows) = all {
         found = rows.min(most);
     } else {
-        Walk::default().run(source, &plan, &query.filter, &mut counters, Show::Rows, &mut |_, _| {
-            found += 1;
-            Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
-        })?;
+        Walk::default().run(
+            source,
+            &plan,
+            &query.filter,
+            &mut counters,
+            RowContent::RowIds,
+            &mut |_, _| {
+                found += 1;
+                Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
+            },
+        )?;
     }
-    review(context, &plan, &counters);
+    evict_if_misestimated(context, &plan, &counters);
     counters.returned = found.saturating_sub(query.skip);
     Ok((plan, counters))
 }

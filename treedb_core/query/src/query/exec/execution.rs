@@ -11,12 +11,12 @@ use crate::error::{ErrorCode, QueryError, Result};
 
 use super::Counters;
 use super::external_sort::{Keyed, Runs, size};
-use super::top_k::Top;
-use super::walk::{Show, Walk};
+use super::top_k::TopK;
+use super::walk::{RowContent, Walk};
 use crate::query::Projection;
 use crate::query::Query;
 use crate::query::filter::Filter;
-use crate::query::plan::{Path, Plan, review};
+use crate::query::plan::{Path, Plan, evict_if_misestimated};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
@@ -94,7 +94,7 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
-        review(context, plan, counters);
+        evict_if_misestimated(context, plan, counters);
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
@@ -133,7 +133,7 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
-        review(context, plan, counters);
+        evict_if_misestimated(context, plan, counters);
         Ok(())
     }
 
@@ -201,29 +201,31 @@ impl Execution {
         if query.limit == 0 || plan.covered().is_some() {
             return Ok(None);
         }
-        let Some(mut top) = Top::new(query, *sort_memory) else { return Ok(None) };
+        let Some(mut top) = TopK::new(query, *sort_memory) else { return Ok(None) };
         let (begun, mut number, mut fits) = (*counters, 0_u64, true);
         let mut see = |id: RowId, row: &mut dyn Row| {
             number += 1;
             if number.is_multiple_of(OFTEN) {
                 tick()?;
             }
-            fits = top.see(id, number, row)?;
+            fits = top.offer(id, number, row)?;
             Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
         };
         match &plan.path {
-            Path::Rows => {
+            Path::CollectionScan => {
                 source.scan_rows(Direction::Forward, None, &mut see)?;
                 counters.docs_examined += number;
             }
-            _ => walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| match row {
-                Some(row) => see(id, row),
-                None => Ok(Flow::Continue(())),
-            })?,
+            _ => {
+                walk.run(source, plan, &Filter::all(), counters, RowContent::Row, &mut |id, row| match row {
+                    Some(row) => see(id, row),
+                    None => Ok(Flow::Continue(())),
+                })?
+            }
         }
         let found = if fits { top.documents(source, *sort_memory)? } else { None };
         match &found {
-            Some(_) => review(context, plan, counters),
+            Some(_) => evict_if_misestimated(context, plan, counters),
             None => (*walk, *counters) = (Walk::default(), begun),
         }
         Ok(found)
@@ -264,7 +266,7 @@ impl Execution {
             }
             Ok(Flow::Continue(()))
         })?;
-        review(context, plan, counters);
+        evict_if_misestimated(context, plan, counters);
         in_order(&mut all);
         runs.end(all)?;
         Ok(runs)

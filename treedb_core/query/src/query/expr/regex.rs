@@ -14,7 +14,7 @@ const MAX_COMPILED: usize = 10 << 20;
 
 /// A pattern and its options, checked.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::query) struct Regular<'p> {
+pub(in crate::query) struct RegexSource<'p> {
     pattern: &'p str,
     options: &'p str,
 }
@@ -30,7 +30,7 @@ macro_rules! with_options {
     };
 }
 
-impl<'p> Regular<'p> {
+impl<'p> RegexSource<'p> {
     /// Checks pattern and options; `operator` is who has them, for messages.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl<'p> Regular<'p> {
         if pattern.len() > MAX_PATTERN {
             return Err(invalid(&format!("it is longer than {MAX_PATTERN} bytes")));
         }
-        Ok(Regular { pattern, options })
+        Ok(RegexSource { pattern, options })
     }
 
     fn has(self, flag: char) -> bool {
@@ -82,6 +82,8 @@ impl<'p> Regular<'p> {
 fn invalid(why: &str) -> QueryError {
     QueryError::new(
         ErrorCode::Location51091,
-        format!("Regular expression is invalid: {why} (look-around and back-references are not supported)"),
+        format!(
+            "RegexSource expression is invalid: {why} (look-around and back-references are not supported)"
+        ),
     )
 }

@@ -11,7 +11,7 @@ use crate::doc::write::Writer;
 use crate::index::ordered::{SortOrder, restored};
 use crate::query::Query;
 
-use super::index_filter::Room;
+use super::index_filter::SplitKey;
 
 /// How documents are made of the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,13 +60,13 @@ impl Cover {
         &self,
         key: &[u8],
         type_bits: &[u8],
-        room: &mut Room,
+        split: &mut SplitKey,
     ) -> Option<RawDocumentBuf> {
-        room.split(key, &self.descending)?;
+        split.split(key, &self.descending)?;
         let mut out = Writer::new(key.len() + 16 * self.fields.len());
         let mut open = None;
         for (path, at) in &self.fields {
-            let (encoding, text) = room.part(key, *at)?;
+            let (encoding, text) = split.part(key, *at)?;
             let value = restored(encoding, type_bits, *at, text)?;
             match (path.as_slice(), value) {
                 ([name], value) => {

@@ -46,18 +46,18 @@ use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::filter::Node;
 
-use candidate::{Candidate, candidates, concerned};
-use cost::Weighed;
+use candidate::{Candidate, candidates, relevant_indexes};
+use cost::CostedCandidate;
 pub(super) use covering::Cover;
 pub use hint::Hint;
 pub use index_filter::IndexFilter;
-pub(super) use index_filter::{Room, Truth};
+pub(super) use index_filter::{KeyMatch, SplitKey};
 pub use index_spec::index_of;
 use interval::Interval;
 pub use point_lookup::{PointLookup, PointQuery};
 pub use query::Query;
 use query_shape::Expected;
-pub(super) use query_shape::review;
+pub(super) use query_shape::evict_if_misestimated;
 pub use sort::Sort;
 
 /// How a query is carried out.
@@ -77,9 +77,9 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Path {
     /// Nowhere: no document can match.
-    Nothing,
+    Empty,
     /// From every row of the collection.
-    Rows,
+    CollectionScan,
     /// From ranges of an index.
     Index {
         /// Its position in [`Source::indexes`].
@@ -93,10 +93,10 @@ pub enum Path {
         /// True if no row can be met twice.
         distinct: bool,
         /// What the keys tell about their rows.
-        keys: OnKeys,
+        keys: KeyPredicate,
     },
     /// From sets of rows that indexes give, in the order of the rows.
-    Sets(RowSet),
+    Bitmap(BitmapScan),
 }
 
 /// A plan by one index, and what it is estimated to take.
@@ -118,7 +118,7 @@ fn keys_are_values(index: &IndexInfo) -> bool {
 
 /// The intervals of values of each field of an index that conditions leave, as `explain` shows them.
 pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
-    let left = |part| match field_bounds::left_by(part, conditions, index) {
+    let left = |part| match field_bounds::field_bounds(part, conditions, index) {
         Some(left) => left.intervals.iter().map(Interval::shown).collect(),
         None => vec!["[MinKey, MaxKey]".to_owned()],
     };
@@ -127,9 +127,9 @@ pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<Stri
 
 /// Rows that indexes give.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RowSet {
+pub enum BitmapScan {
     /// Those of an index's entries.
-    Entries {
+    Index {
         /// Its position in [`Source::indexes`].
         index: usize,
         /// Its name.
@@ -137,17 +137,17 @@ pub enum RowSet {
         /// The ranges of its keys.
         ranges: Vec<KeyRange>,
         /// What the keys tell about their rows.
-        keys: OnKeys,
+        keys: KeyPredicate,
     },
     /// Those that are in one of the sets.
-    Union(Vec<RowSet>),
+    Or(Vec<BitmapScan>),
     /// Those that are in all of the sets.
-    Intersection(Vec<RowSet>),
+    And(Vec<BitmapScan>),
 }
 
 /// What the keys of an index tell before a document is fetched.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct OnKeys {
+pub struct KeyPredicate {
     /// What they are tested for.
     pub test: Option<IndexFilter>,
     /// True if a key that passes answers for its row: nothing of the filter is left.
@@ -172,16 +172,18 @@ impl Plan {
         if let Some(plan) = point_lookup::choose(source, query, &conditions) {
             return Ok(plan);
         }
-        let concerned = concerned(source, query, &conditions);
+        let relevant_indexes = relevant_indexes(source, query, &conditions);
         // With one index to choose from there is nothing to remember.
-        let shape = (concerned.len() > 1).then(|| query_shape::shape(query, &conditions));
+        let shape = (relevant_indexes.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
-            shape.and_then(|shape| query_shape::recall(source, context, query, &conditions, shape))
+            shape.and_then(|shape| query_shape::cached_plan(source, context, query, &conditions, shape))
         {
             return Ok(Plan { expected: Some(expected), ..found.plan });
         }
         let mut found: Vec<Candidate> = Vec::new();
-        for one in concerned.into_iter().flat_map(|number| candidates(source, number, query, &conditions)) {
+        for one in
+            relevant_indexes.into_iter().flat_map(|number| candidates(source, number, query, &conditions))
+        {
             // One row at most: no other index can do better.
             if one.unique {
                 return Ok(one.plan);
@@ -194,30 +196,30 @@ impl Plan {
         if !several {
             return Ok(found.pop().map_or_else(|| Self::rows(query), |only| only.plan));
         }
-        let weighed = cost::weigh(source, query, found);
+        let weighed = cost::with_costs(source, query, found);
         let best = cost::cheapest(weighed.clone());
         let least = best.as_ref().map(|best| best.cost.whole);
-        if let Some(plan) = bitmap::by_sets(source, query, &conditions, &weighed, least) {
+        if let Some(plan) = bitmap::bitmap_plan(source, query, &conditions, &weighed, least) {
             return Ok(plan);
         }
-        let Some(Weighed { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
+        let Some(CostedCandidate { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
         let mut plan = best.plan;
         plan.expected =
-            shape.and_then(|shape| query_shape::remember(source, context, &plan, cost.keys, shape));
+            shape.and_then(|shape| query_shape::cache_plan(source, context, &plan, cost.keys, shape));
         Ok(plan)
     }
 
     /// The plans by each index that is of use, the cheapest first.
     pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
         let conditions = query.filter.conjuncts();
-        let found = concerned(source, query, &conditions)
+        let found = relevant_indexes(source, query, &conditions)
             .into_iter()
             .flat_map(|number| candidates(source, number, query, &conditions))
             .filter(|one| one.unique || one.helps(query))
             .collect();
-        let mut weighed = cost::weigh(source, query, found);
+        let mut weighed = cost::with_costs(source, query, found);
         weighed.sort_by(|a, b| a.cost.whole.total_cmp(&b.cost.whole));
-        let alternative = |one: Weighed| Alternative {
+        let alternative = |one: CostedCandidate| Alternative {
             plan: one.candidate.plan,
             keys: one.cost.keys,
             rows: one.cost.rows,
@@ -247,7 +249,7 @@ impl Plan {
             return missing(" (it is hidden)");
         }
         let ways = candidates(source, number, query, conditions);
-        match cost::cheapest(cost::weigh(source, query, ways)) {
+        match cost::cheapest(cost::with_costs(source, query, ways)) {
             Some(best) => Ok(best.candidate.plan),
             None => Err(QueryError::new(
                 ErrorCode::NoQueryExecutionPlans,
@@ -258,6 +260,6 @@ impl Plan {
 
     /// The plan that looks at every row.
     fn rows(query: &Query) -> Plan {
-        Self::new(Path::Rows, query.sort.is_some())
+        Self::new(Path::CollectionScan, query.sort.is_some())
     }
 }

@@ -5,7 +5,7 @@ use bson::RawDocument;
 use crate::doc::{Collation, Doc, Value};
 use crate::error::Result;
 use crate::query::filter::Filter;
-use crate::query::projection::{Projection, Used};
+use crate::query::projection::{Projection, UsedFields};
 
 use super::hint::Hint;
 use super::sort::Sort;
@@ -30,7 +30,7 @@ pub struct Query {
     /// Whether a sort that needs more than its memory may go on in scratch files.
     pub spill: bool,
     /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
-    pub used: Option<Used>,
+    pub used: Option<UsedFields>,
 }
 
 impl Query {
