@@ -1,4 +1,4 @@
-//! Values as error messages and `explain` show them: `{ a: 5, name: "x" }`, in the notation of MongoDB's shell.
+//! Values in the notation of MongoDB's shell, for error messages and `explain`: `{ a: 5, name: "x" }`.
 
 use std::fmt::{Display, Formatter, Result};
 

@@ -1,21 +1,21 @@
-//! A look at one field of a document, taken before anything of it is decoded.
+//! [`FieldPeek`]: the value of one field, read before the document is decoded.
 
 use super::template::Fields;
 use super::value::{Doc, Value};
 
-/// What a glance says of a field.
+/// What is known of a field without decoding its document.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FieldPeek<'r> {
-    /// This value, which is no array and no document.
+    /// Its value, which is neither an array nor a document.
     Value(Value<'r>),
-    /// It is not there.
+    /// The field is missing.
     Missing,
-    /// Not enough: the document has to be decoded.
+    /// Unknown: the document has to be decoded.
     Unknown,
 }
 
 impl<'r> FieldPeek<'r> {
-    /// At the only one of `fields` in a document.
+    /// Looks up the only field of `fields` in a document.
     pub fn at(doc: Doc<'r>, fields: &Fields) -> FieldPeek<'r> {
         match fields.only() {
             Some(name) => doc.find(name).map_or(FieldPeek::Missing, |element| FieldPeek::of(element.value())),
@@ -23,7 +23,7 @@ impl<'r> FieldPeek<'r> {
         }
     }
 
-    /// At a value.
+    /// What a value tells.
     pub(crate) fn of(value: Value<'r>) -> FieldPeek<'r> {
         match value {
             Value::Array(_) | Value::Document(_) => FieldPeek::Unknown,

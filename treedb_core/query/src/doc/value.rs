@@ -1,8 +1,8 @@
-//! A view of BSON bytes that copies nothing and cannot panic.
+//! A zero-copy view of BSON bytes that cannot panic.
 //!
-//! [`Doc`] walks the elements of a document or array, [`Value`] is one decoded value. Strings and names stay bytes:
-//! they are compared, copied and encoded far more often than shown. The bytes are expected to have passed
-//! [`super::validate`]; on others a walk ends early.
+//! [`Doc`] walks the elements of a document or array, [`Value`] is one decoded value. Strings and names stay bytes: they
+//! are compared, copied and encoded far more often than displayed. The bytes are expected to be valid
+//! ([`super::validate`]); on others a walk ends early.
 
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf};

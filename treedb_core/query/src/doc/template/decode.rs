@@ -1,4 +1,4 @@
-//! Rows as documents. The bytes may be anything: what is no row gives `None`, never a panic.
+//! Decodes rows into documents. The input may be anything: bytes that are not a row give `None`, never a panic.
 
 use super::super::value::kind;
 use super::encode::IndexName;

@@ -1,4 +1,4 @@
-//! Some fields of a row: the others are stepped over.
+//! Decodes some fields of a row and skips the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Documents through rows and back, and rows that are no rows.
+//! Round trips of documents through rows, and damaged rows.
 
 use bson::raw::{CString, RawBson};
 use bson::{RawDocumentBuf, rawdoc};

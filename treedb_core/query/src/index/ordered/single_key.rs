@@ -1,4 +1,4 @@
-//! The usual document: no array lies on an index's paths, so it has one key, found without a list of them.
+//! The key of a document without arrays on the index's paths: there is exactly one, built without a list of keys.
 
 use bson::RawDocument;
 

@@ -8,8 +8,8 @@ use crate::query::plan::{Plan, evict_if_misestimated};
 use super::Counters;
 use super::walk::{RowContent, Walk};
 
-/// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
-/// first, so that a change cannot bring a row into the walk again.
+/// The ids of the rows that `query` finds, in its order, at most `limit` (0: all): the rows an update or a delete
+/// changes. They are collected first, so that a change cannot bring a row into the walk again.
 pub fn find_rows(
     source: &dyn Source,
     context: &QueryContext<'_>,
@@ -26,13 +26,12 @@ pub fn find_rows(
     Ok(rows)
 }
 
-/// How many documents `query` finds, its skip and limit applied.
+/// Number of documents that `query` finds, skip and limit applied.
 pub fn count(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<u64> {
     counted(source, context, query).map(|(_, counters)| counters.returned)
 }
 
-/// [`count`], with how they are found and the work it took. Documents are looked at only where the keys of an index do
-/// not answer for them.
+/// [`count`] with the plan and the work it took. Documents are fetched only where the keys of an index do not decide.
 ///
 /// # Errors
 /// As [`Plan::choose`].

@@ -1,7 +1,8 @@
-//! Plans in MongoDB's words: what `explain` shows.
+//! What MongoDB's `explain` shows of a plan.
 //!
-//! A plan is a tree of stages, the last to work first: `PROJECTION_COVERED` over `SORT` over `FETCH` over `IXSCAN`. Beside what MongoDB shows,
-//! each plan tells what it was estimated to take: `keys` to walk, `rows` to fetch, and `cost` in fetches of a row.
+//! A plan is a tree of stages, the last one outermost: `PROJECTION_COVERED` over `SORT` over `FETCH` over `IXSCAN`.
+//! In addition to what MongoDB shows, each plan has its estimate: `keys` examined, `rows` fetched, and `cost` in row
+//! fetches.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! The first rows of an order, found without sorting the others and without decoding them.
+//! The first rows of a sort order with a limit, found without sorting or decoding the others.
 //!
-//! Of each row the first field of the order is looked at where it lies; what comes behind the last of those kept so far is
-//! let go at that. A row that is kept is its key and its address: the documents are fetched when it is known which.
-//! Rows with equal keys keep the order they are seen in.
+//! A row is rejected by the first field of its sort key, read in place, if that sorts after the last row kept so far. A
+//! kept row is its sort key and its id; documents are fetched at the end. Rows with equal keys stay in the order they
+//! came in.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Walking rows or index entries and showing those that match.
+//! [`Walk`]: visits the rows that a plan leads to and that match the filter.
 
 use std::collections::HashSet;
 
@@ -13,28 +13,28 @@ use crate::query::plan::{BitmapScan, KeyMatch, KeyPredicate, Path, Plan, SplitKe
 use crate::query::{Counters, Query};
 use crate::query::{MatchRate, UsedFields};
 
-/// The place of a walk between two batches.
+/// A walk and its position between two batches.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Walk {
-    /// The range that is being walked.
+    /// Position of the current range.
     range: usize,
-    /// The entry or row that was looked at last.
+    /// The last entry or row visited.
     last_key: Vec<u8>,
     last_row: Option<RowId>,
-    /// Rows met already, where a row can be met twice.
+    /// Rows visited already, where a row can come up twice.
     seen: HashSet<RowId>,
-    /// There is nothing behind it.
+    /// True if there are no more rows.
     pub(in crate::query) done: bool,
     split: SplitKey,
     tally: MatchRate,
-    /// What is left of a plan by sets of rows, once they are made.
+    /// The remaining rows of a bitmap plan, once the bitmaps are built.
     sets: Option<RemainingRows>,
 }
 
-/// Rows of sets that have not been shown.
+/// Rows of a bitmap that have not been visited.
 struct RemainingRows {
     rows: roaring::treemap::IntoIter,
-    /// Those of them that match for certain.
+    /// Those of them that need no recheck.
     exact: RoaringTreemap,
 }
 
@@ -44,16 +44,16 @@ impl std::fmt::Debug for RemainingRows {
     }
 }
 
-/// Rows that indexes gave.
+/// The rows of a bitmap scan.
 #[derive(Default)]
 struct BitmapResult {
-    /// Those whose documents must be looked at.
+    /// Rows whose documents have to be checked against the filter.
     recheck: RoaringTreemap,
-    /// Those whose keys said that they match.
+    /// Rows that match, by their keys.
     exact: RoaringTreemap,
 }
 
-/// What a walk shows of a row.
+/// How much of a matching row a walk passes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::query) enum RowContent<'f> {
     /// Its id.
@@ -77,11 +77,11 @@ impl RowContent<'_> {
     }
 }
 
-/// What is shown of each matching row.
+/// The callback of a walk.
 pub(in crate::query) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
 
 impl Walk {
-    /// [`Walk::run`] for those who want the documents.
+    /// [`Walk::run`], passing on documents.
     pub(in crate::query) fn documents(
         &mut self,
         source: &dyn Source,
@@ -97,7 +97,8 @@ impl Walk {
         })
     }
 
-    /// Shows `visit` the matching rows from the place of the last call on, in the plan's order, until it says stop.
+    /// Passes the matching rows to `visit`, from the position of the last call on and in the plan's order, until it
+    /// breaks.
     pub(in crate::query) fn run(
         &mut self,
         source: &dyn Source,

@@ -1,4 +1,4 @@
-//! RegexSource expressions of `$regexMatch`, `$regexFind` and `$regexFindAll`.
+//! `$regexMatch`, `$regexFind` and `$regexFindAll`.
 //!
 //! A pattern is usually the same for all documents, so the last few are kept compiled, per thread.
 

@@ -1,7 +1,7 @@
-//! How regular expressions are compiled, in filters and in expressions alike: options, limits, errors.
+//! Compiles regular expressions for filters and expressions: options, limits, errors.
 //!
-//! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which is what makes their
-//! time linear in the text. The options `i m s x` mean what they mean in MongoDB, and `u` nothing.
+//! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which makes matching linear in
+//! the length of the string. The options `i m s x` have MongoDB's meaning, and `u` has none.
 
 use regex_syntax::hir::Hir;
 

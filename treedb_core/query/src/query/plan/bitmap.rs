@@ -1,8 +1,7 @@
-//! Rows found by several indexes: an `$or` whose parts each have an index of their own, and conditions of which none
-//! is selective but several together are.
+//! Bitmap plans: rows found by several indexes, as in Postgres.
 //!
-//! Each index gives a set of rows; the sets are united or intersected, and what is left is fetched in the order of
-//! the rows.
+//! An `$or` whose branches each have an index, or several conditions of which none is selective alone. Each index gives
+//! a bitmap of row ids; the bitmaps are united or intersected, and the remaining rows are fetched in row order.
 
 use crate::access::Source;
 use crate::query::Query;

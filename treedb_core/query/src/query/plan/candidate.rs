@@ -1,4 +1,4 @@
-//! The best use of one index: ranges of its keys, a test of the keys in them, the order it gives.
+//! The best use of one index: the key ranges to walk, the filter on its keys, the order it gives.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! What plans cost, in fetches of a row: by how many keys they walk, rows they fetch and documents they sort.
+//! Cost of plans, in row fetches: keys examined, rows fetched, documents sorted.
 //!
-//! How many entries lie in a range the owner of the index estimates ([`Source::estimate`]), natively from the
-//! branches of its tree; where it cannot, the number of rows and the kind of the conditions have to do.
+//! The owner of an index estimates how many entries lie in a range ([`Source::estimate`]), natively from the branch
+//! pages of its tree. Without an estimate, the number of rows and the kind of the conditions decide.
 
 use crate::access::Source;
 use crate::query::Query;

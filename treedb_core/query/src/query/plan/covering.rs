@@ -1,8 +1,8 @@
-//! Documents made of an index's keys, where these hold all that a query hands out.
+//! Covered queries: documents built from index keys alone, where these hold every field that is returned.
 //!
-//! The kinds of numbers, and whether a field is missing or null, are not in the keys but in the entries' marks
-//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)). Where they are not known, or say that the key has lost the value, the row is fetched.
-//! Fields come in the order of the index, `_id` first.
+//! A key does not tell the number type, or a missing field from null; the entry's type bits
+//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)) do. Where they are absent, or say that the key
+//! has lost the value, the row is fetched. Fields come in the order of the index, `_id` first.
 
 use bson::RawDocumentBuf;
 

@@ -1,4 +1,4 @@
-//! From conditions to the intervals of values that they leave at a path.
+//! The intervals of values that conditions leave for one field of an index.
 
 use super::interval::Interval;
 use crate::access::IndexInfo;

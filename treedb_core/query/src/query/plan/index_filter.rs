@@ -1,10 +1,10 @@
-//! Conditions tested on the keys of an index, before any document is fetched.
+//! Conditions evaluated on index keys, before any document is fetched.
 //!
-//! In an index with one entry a row, an entry has all that a condition on its fields asks for, but that a missing
-//! field and null, and the kinds of numbers, look the same: a test may end in [`KeyMatch::Maybe`], and then the document
-//! decides. In an index with several entries a row a document that meets a condition has an entry that meets it, so
-//! an entry that does not may be passed by; that it does is not known before all of the document is looked at. Two
-//! conditions may be met by two entries there, unless they are on fields that cannot lie in the same array.
+//! In an index that is not multikey, an entry holds everything a condition on its fields needs, except that a missing
+//! field looks like null and number types look alike: the result may be [`KeyMatch::Maybe`], and then the document
+//! decides. In a multikey index, every document that meets a condition has an entry that meets it, so entries that do
+//! not can be skipped; whether the document matches is only known once it is fetched. There, two conditions may be met by
+//! two different entries, unless their fields cannot lie in the same array.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::doc::key_decode::{ARRAY, class_of, decode, encoded_length};
 use crate::index::ordered::SortOrder;
 use crate::query::filter::{Node, Op, Test, Types};
 
-/// What a test of a key says about the row.
+/// What a key tells about whether its row matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyMatch {
-    /// It does not match.
+    /// The row does not match.
     No,
-    /// Its document has to be looked at.
+    /// The document decides.
     Maybe,
-    /// It meets every condition tested.
+    /// The row meets every condition of the filter.
     Yes,
 }
 
@@ -41,7 +41,7 @@ impl KeyMatch {
     }
 }
 
-/// A test of an index's keys.
+/// A filter on the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexFilter {
     /// All of them must be met.
@@ -80,7 +80,7 @@ enum KeyCondition {
 /// Where the fields of a key are; kept from one key to the next.
 #[derive(Debug, Default)]
 pub(crate) struct SplitKey {
-    /// Fields that were turned round.
+    /// Fields that were inverted.
     turned: Vec<u8>,
     parts: Vec<Place>,
     text: Vec<u8>,
@@ -113,7 +113,7 @@ impl SplitKey {
         Some(())
     }
 
-    /// The encoding of a field, and split for its value.
+    /// The encoding of a field, and a buffer for its decoded string.
     pub(crate) fn part<'r>(&'r mut self, key: &'r [u8], part: usize) -> Option<(&'r [u8], &'r mut Vec<u8>)> {
         let place = self.parts.get(part)?;
         let bytes = if place.turned { self.turned.as_slice() } else { key };
@@ -122,7 +122,7 @@ impl SplitKey {
 }
 
 impl IndexFilter {
-    /// What the entry's key says about its row.
+    /// Evaluates the filter on an entry's key.
     pub(crate) fn check(&self, key: &[u8], split: &mut SplitKey) -> KeyMatch {
         // A key that cannot be read decides nothing.
         if split.split(key, &self.descending).is_none() {
@@ -131,7 +131,7 @@ impl IndexFilter {
         all(&self.conditions, key, split)
     }
 
-    /// About which part of the entries passes.
+    /// Estimated fraction of the entries that pass.
     pub(super) fn passing(&self) -> f64 {
         self.conditions.iter().map(KeyCondition::passing).product()
     }

@@ -1,10 +1,10 @@
-//! Choosing how to find what a query asks for.
+//! The planner: chooses how the rows of a query are found.
 //!
-//! The conditions that every matching document must fulfil (the top of the filter, `$and`s opened) become intervals
-//! of values, the intervals ranges of index keys; what the ranges leave open is tested on the keys, as far as the
-//! index has the fields for it. The filter is applied to each row that is fetched, so ranges and tests may let pass
-//! more than the filter asks for, never less. A query that can use an index does not look at every row; of several
-//! indexes the cheapest by estimate is taken.
+//! The conditions that every matching document must meet (the top level of the filter, `$and`s flattened) become
+//! intervals of values, and these become ranges of index keys. Conditions that the ranges do not cover are evaluated on
+//! the keys, as far as the index has their fields. Every fetched row is checked against the whole filter, so ranges and
+//! index filters may select more than the filter does, never less. A query that can use an index does not scan the
+//! collection; of several indexes the one with the lowest estimated cost is used.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -60,27 +60,27 @@ use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
 pub use sort::Sort;
 
-/// How a query is carried out.
+/// How a query is executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Where the rows come from.
+    /// Where its rows come from.
     pub path: Path,
-    /// True if they must be sorted after that.
+    /// True if they have to be sorted.
     pub sort_in_memory: bool,
-    /// How the documents are put together from keys, if the index has all that is handed out.
+    /// How documents are built from keys, if the index covers the query.
     cover: Option<Cover>,
-    /// What was expected of it when it was remembered.
+    /// The plan cache entry behind it.
     expected: Option<Expected>,
 }
 
 /// Where a plan's rows come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Path {
-    /// Nowhere: no document can match.
+    /// No document can match.
     Empty,
-    /// From every row of the collection.
+    /// All rows of the collection.
     CollectionScan,
-    /// From ranges of an index.
+    /// Ranges of an index.
     Index {
         /// Its position in [`Source::indexes`].
         index: usize,
@@ -88,26 +88,26 @@ pub enum Path {
         name: String,
         /// The ranges, in the order they are walked.
         ranges: Vec<KeyRange>,
-        /// Which way.
+        /// The direction of the walk.
         direction: Direction,
-        /// True if no row can be met twice.
+        /// True if no row can come up twice.
         distinct: bool,
-        /// What the keys tell about their rows.
+        /// The conditions evaluated on the keys.
         keys: KeyPredicate,
     },
-    /// From sets of rows that indexes give, in the order of the rows.
+    /// Bitmaps of row ids from several indexes, in row order.
     Bitmap(BitmapScan),
 }
 
-/// A plan by one index, and what it is estimated to take.
+/// A plan by one index, with its estimate.
 #[derive(Debug, Clone)]
 pub(super) struct Alternative {
     pub(super) plan: Plan,
-    /// Keys it walks.
+    /// Keys examined.
     pub(super) keys: f64,
-    /// Rows it fetches.
+    /// Rows fetched.
     pub(super) rows: f64,
-    /// All of it, in fetches of a row.
+    /// Total cost, in row fetches.
     pub(super) cost: f64,
 }
 
@@ -125,10 +125,10 @@ pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<Stri
     index.def.keys.iter().map(left).collect()
 }
 
-/// Rows that indexes give.
+/// A node of a bitmap plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BitmapScan {
-    /// Those of an index's entries.
+    /// The rows of an index's entries.
     Index {
         /// Its position in [`Source::indexes`].
         index: usize,
@@ -136,26 +136,26 @@ pub enum BitmapScan {
         name: String,
         /// The ranges of its keys.
         ranges: Vec<KeyRange>,
-        /// What the keys tell about their rows.
+        /// The conditions evaluated on the keys.
         keys: KeyPredicate,
     },
-    /// Those that are in one of the sets.
+    /// The union of bitmaps.
     Or(Vec<BitmapScan>),
-    /// Those that are in all of the sets.
+    /// The intersection of bitmaps.
     And(Vec<BitmapScan>),
 }
 
-/// What the keys of an index tell before a document is fetched.
+/// Conditions decided by index keys, before a document is fetched.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KeyPredicate {
-    /// What they are tested for.
+    /// The filter on the keys.
     pub test: Option<IndexFilter>,
-    /// True if a key that passes answers for its row: nothing of the filter is left.
+    /// True if a row whose key passes is known to match: the keys cover the whole filter.
     pub complete: bool,
 }
 
 impl Plan {
-    /// Rows that come from `path` and are sorted in memory or not.
+    /// A plan with this path, whose rows are sorted in memory or not.
     pub fn new(path: Path, sort_in_memory: bool) -> Plan {
         Plan { path, sort_in_memory, cover: None, expected: None }
     }
@@ -173,7 +173,7 @@ impl Plan {
             return Ok(plan);
         }
         let relevant_indexes = relevant_indexes(source, query, &conditions);
-        // With one index to choose from there is nothing to remember.
+        // With one index to choose from there is nothing to cache.
         let shape = (relevant_indexes.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
             shape.and_then(|shape| query_shape::cached_plan(source, context, query, &conditions, shape))
@@ -184,7 +184,7 @@ impl Plan {
         for one in
             relevant_indexes.into_iter().flat_map(|number| candidates(source, number, query, &conditions))
         {
-            // One row at most: no other index can do better.
+            // At most one row: no other index can be cheaper.
             if one.unique {
                 return Ok(one.plan);
             }
@@ -209,7 +209,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plans by each index that is of use, the cheapest first.
+    /// The plans by each useful index, the cheapest first.
     pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
         let conditions = query.filter.conjuncts();
         let found = relevant_indexes(source, query, &conditions)
@@ -228,7 +228,7 @@ impl Plan {
         weighed.into_iter().map(alternative).collect()
     }
 
-    /// How the documents are put together from keys, if they are.
+    /// How documents are built from keys, if the plan covers the query.
     pub(super) fn covered(&self) -> Option<&Cover> {
         self.cover.as_ref()
     }
@@ -258,7 +258,7 @@ impl Plan {
         }
     }
 
-    /// The plan that looks at every row.
+    /// The collection scan.
     fn rows(query: &Query) -> Plan {
         Self::new(Path::CollectionScan, query.sort.is_some())
     }

@@ -1,8 +1,8 @@
-//! The choice of an index, remembered by the shape of the query: its structure and the types of its values, not the
-//! values. Ranges are made of the values each time; what is saved are the candidates' ranges and estimates.
+//! The plan cache: chosen indexes by the shape of the query, which is its structure and the types of its values.
 //!
-//! A choice holds while the collection's size stays within half and double of what it was, and until a walk looks at
-//! ten times as many keys as was expected when it was chosen.
+//! The key ranges are computed from the values each time; what a hit saves are the ranges and estimates of the other
+//! candidates. An entry is valid while the collection has between half and twice as many rows as then, and until a query
+//! examines ten times as many keys as expected.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

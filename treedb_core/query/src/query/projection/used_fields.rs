@@ -1,4 +1,4 @@
-//! What is used of the documents that a search finds: no more of a row is decoded.
+//! [`UsedFields`]: the fields that a query uses, so that no more of a row is decoded.
 
 use bson::RawDocument;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 
 use crate::query::filter::Filter;
 
-/// The top-level fields that are used of the documents a search finds.
+/// The top-level fields that are used of the documents a query finds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsedFields {
     fields: Fields,
@@ -16,7 +16,7 @@ pub struct UsedFields {
     all: Option<Fields>,
 }
 
-/// How many rows were looked at, and how many matched.
+/// Counts how many of the rows examined matched.
 #[derive(Debug, Default)]
 pub struct MatchRate {
     seen: u64,
