@@ -280,7 +280,8 @@ impl Collections for SnapshotCollections {
         if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::Rows {
+            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::CollectionScan
+            {
                 let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(scan) = scan {
@@ -331,7 +332,7 @@ impl Collections for SnapshotCollections {
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         let plan = self.choose(&seen, query)?;
-        Ok(plan.path != treedb_query::query::Path::Rows)
+        Ok(plan.path != treedb_query::query::Path::CollectionScan)
     }
 
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {

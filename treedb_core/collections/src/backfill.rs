@@ -196,7 +196,7 @@ impl BlockReader<'_> {
             }
             rows += 1;
             let document = match &self.fields {
-                Some(fields) => row.part(fields)?,
+                Some(fields) => row.partial_document(fields)?,
                 None => row.document()?,
             };
             match entries.add(self.def, id.0, document) {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::{Direction, Flow, RowId, Source, VisitLent};
+use treedb_query::access::{Direction, Flow, RowId, Source, VisitLazyRow};
 use treedb_query::aggregate::{BoxedStream, DocumentStream, Visitor};
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Query, Tally};
+use treedb_query::query::{Counters, MatchRate, Query};
 use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
 
 use super::aggregate::Examined;
@@ -97,7 +97,7 @@ impl ParallelScan {
         examined: &Arc<Examined>,
     ) -> Vec<BoxedStream> {
         let stream = |partition| -> BoxedStream {
-            let scan = FilteredScan { partition, query: Arc::clone(query), tally: Tally::default() };
+            let scan = FilteredScan { partition, query: Arc::clone(query), tally: MatchRate::default() };
             Box::new(PartitionStream { scan, ready: Vec::new().into_iter() })
         };
         self.partitions(reads, meta, examined).into_iter().map(stream).collect()
@@ -120,7 +120,7 @@ pub(super) struct Partition {
 
 impl Partition {
     /// Calls `visit` with the remaining rows until it says stop; true if it did.
-    pub(super) fn for_each(&mut self, visit: &mut VisitLent<'_>) -> Result<bool> {
+    pub(super) fn for_each(&mut self, visit: &mut VisitLazyRow<'_>) -> Result<bool> {
         while self.next <= self.last {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
@@ -152,7 +152,7 @@ impl Partition {
 struct FilteredScan {
     partition: Partition,
     query: Arc<Query>,
-    tally: Tally,
+    tally: MatchRate,
 }
 
 impl FilteredScan {

@@ -105,7 +105,7 @@ pub(super) fn each(
         let view = View { reads, meta };
         let mut lend = |row| {
             view.fetch_row(row, &mut |found| match fields {
-                Some(fields) => visit(found.part(fields)?),
+                Some(fields) => visit(found.partial_document(fields)?),
                 None => visit(found.document()?),
             })
         };

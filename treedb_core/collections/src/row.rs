@@ -12,8 +12,8 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
 use treedb_query::access::Row;
 use treedb_query::doc::json::{from_json, to_exact_json};
-pub(super) use treedb_query::doc::template::{Picks, Shapes, Stored};
-use treedb_query::doc::{Doc, Fields, Glance, with_id};
+pub(super) use treedb_query::doc::template::{FieldMasks, Shapes, Stored};
+use treedb_query::doc::{Doc, FieldPeek, Fields, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 
 use super::meta::Meta;
@@ -252,20 +252,20 @@ impl Row for Lent<'_, '_> {
         self.decode(None)
     }
 
-    fn part(&mut self, fields: &Fields) -> Result<&RawDocument> {
+    fn partial_document(&mut self, fields: &Fields) -> Result<&RawDocument> {
         self.decode(Some(fields))
     }
 
-    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
+    fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
         match &self.meta.stored_as {
-            Rows::Bson => Ok(Glance::at(Doc::from(RawDocument::from_bytes(self.row)?), fields)),
+            Rows::Bson => Ok(FieldPeek::at(Doc::from(RawDocument::from_bytes(self.row)?), fields)),
             Rows::Template(shapes) => match shapes.open(self.row).ok_or_else(|| self.meta.damaged())? {
-                Stored::Plain(doc) => Ok(Glance::at(Doc::from(RawDocument::from_bytes(doc)?), fields)),
+                Stored::Plain(doc) => Ok(FieldPeek::at(Doc::from(RawDocument::from_bytes(doc)?), fields)),
                 Stored::Shaped(row) => {
-                    self.scratch.picks.glance(&row, fields).ok_or_else(|| self.meta.damaged())
+                    self.scratch.picks.peek(&row, fields).ok_or_else(|| self.meta.damaged())
                 }
             },
-            Rows::Json => Ok(Glance::Unclear),
+            Rows::Json => Ok(FieldPeek::Unknown),
         }
     }
 }
@@ -274,7 +274,7 @@ impl Row for Lent<'_, '_> {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(super) row: Vec<u8>,
-    picks: Picks,
+    picks: FieldMasks,
 }
 
 /// Above so many bytes the memory is given back.

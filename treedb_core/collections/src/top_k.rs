@@ -8,7 +8,7 @@ use bson::RawDocumentBuf;
 use treedb_query::access::Flow;
 use treedb_query::aggregate::{Deadline, run_in_parallel};
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Execution, Path, Plan, Query, Top};
+use treedb_query::query::{Counters, Execution, Path, Plan, Query, TopK};
 use treedb_storage::{ReadTxn, SharedReadTxn};
 
 use super::aggregate::{Examined, Limits};
@@ -31,7 +31,7 @@ pub(super) fn top_k(
     let partitions = match seen.unchanged() {
         Some(meta)
             if limits.threads != Some(1)
-                && Plan::choose(&source, &source.context(), &query)?.path == Path::Rows =>
+                && Plan::choose(&source, &source.context(), &query)?.path == Path::CollectionScan =>
         {
             let view = View { reads: &beside, meta };
             ParallelScan::new(&view, limits.threads, true)?.map(|scan| scan.partitions(reads, meta, examined))
@@ -42,16 +42,16 @@ pub(super) fn top_k(
         Some(partitions) => {
             let memory_limit = limits.memory / partitions.len().max(1);
             let top_of = |mut partition: Partition| {
-                let Some(mut top) = Top::new(&query, memory_limit) else { return Ok(None) };
+                let Some(mut top) = TopK::new(&query, memory_limit) else { return Ok(None) };
                 let (mut deadline, mut fits) = (deadline(), true);
                 partition.for_each(&mut |id, row| {
                     deadline.tick()?;
-                    fits = top.see(id, id.0, row)?;
+                    fits = top.offer(id, id.0, row)?;
                     Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
                 })?;
                 Ok(fits.then_some(top))
             };
-            let mut all: Option<Top<'_>> = None;
+            let mut all: Option<TopK<'_>> = None;
             for top in run_in_parallel(partitions, top_of) {
                 let Some(top) = top? else { return Ok(None) };
                 match &mut all {

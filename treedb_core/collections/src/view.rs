@@ -12,7 +12,7 @@ use bson::RawDocument;
 
 use treedb_query::access::{
     Direction, Flow, IndexInfo, KeyRange, QueryContext, Row, RowId, Source, TempFile, TempFiles, VisitEntry,
-    VisitLent, VisitRow, VisitTypedEntry, after_prefix,
+    VisitLazyRow, VisitRow, VisitTypedEntry, after_prefix,
 };
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Cursor, Reads};
@@ -217,7 +217,12 @@ impl<R: Reads> Source for View<'_, R> {
         self.scan_rows(direction, after, &mut |id, row| visit(id, row.document()?))
     }
 
-    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+    fn scan_rows(
+        &self,
+        direction: Direction,
+        after: Option<RowId>,
+        visit: &mut VisitLazyRow<'_>,
+    ) -> Result<()> {
         let from = match (direction, after) {
             (Direction::Forward, Some(RowId(last))) => match last.checked_add(1) {
                 Some(next) => next,

@@ -1,8 +1,8 @@
-//! MongoDB's error codes, and the error of everything that works on documents.
+//! MongoDB's error codes, and [`QueryError`], the error of everything that works on documents.
 //!
-//! One table ([`ErrorCode`]) gives each code its number and its name; drivers decide by the number, people read
-//! the name, SQL maps it to a SQLSTATE. [`QueryError`] is what documents, indexes, queries and collections return;
-//! it wraps the storage engine's [`Error`].
+//! One table ([`ErrorCode`]) gives each code its number and its name: drivers decide by the number, people read the name,
+//! SQL maps it to a SQLSTATE. Documents, indexes, queries and collections return [`QueryError`], which can wrap an error of
+//! the storage engine.
 
 use bson::RawDocumentBuf;
 

@@ -118,7 +118,7 @@ impl Collections for Tables {
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
-        Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::Rows))
+        Ok(Self::plan(namespace, query)?.is_none_or(|plan| plan.path != Path::CollectionScan))
     }
 
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {

@@ -52,9 +52,9 @@ pg_function! {
         accept(execution.run(&reader, &QueryContext::default(), &mut |_| Flow::Continue(())));
         let plan = execution.plan();
         let mut shown = match &plan.path {
-            Path::Nothing => rawdoc! { "path": "nothing" },
-            Path::Rows => rawdoc! { "path": "rows" },
-            Path::Sets(_) => rawdoc! { "path": "sets" },
+            Path::Empty => rawdoc! { "path": "nothing" },
+            Path::CollectionScan => rawdoc! { "path": "rows" },
+            Path::Bitmap(_) => rawdoc! { "path": "sets" },
             Path::Index { name, ranges, direction, index, .. } => {
                 let multikey = reader.indexes().get(*index).is_some_and(|index| index.multikey);
                 rawdoc! {

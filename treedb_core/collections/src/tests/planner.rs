@@ -6,7 +6,7 @@ use super::*;
 use crate::view::View;
 use crate::{Collection, UpdateRequest};
 use treedb_query::access::Flow;
-use treedb_query::query::{Counters, Execution, Filter, Path, Plan, Query, RowSet};
+use treedb_query::query::{BitmapScan, Counters, Execution, Filter, Path, Plan, Query};
 
 const COUNT: i32 = 2000;
 
@@ -118,11 +118,11 @@ fn weak_conditions_are_intersected_and_an_or_of_two_fields_is_united() {
     let (_db, numbers) = numbers(&[doc! { "last": 1 }, doc! { "third": 1 }, doc! { "tens": 1 }]);
     let both = doc! { "last": 4, "tens": { "$gte": 50, "$lt": 65 } };
     let (plan, counters) = explained(&numbers, find(both));
-    assert!(matches!(plan.path, Path::Sets(RowSet::Intersection(_))), "{plan:?}");
+    assert!(matches!(plan.path, Path::Bitmap(BitmapScan::And(_))), "{plan:?}");
     assert_eq!((counters.docs_examined, counters.returned), (15, 15));
     let either = || find(doc! { "$or": [{ "tens": 7 }, { "last": 3, "third": 0 }] });
     let (plan, counters) = explained(&numbers, either());
-    assert!(matches!(plan.path, Path::Sets(RowSet::Union(_))), "{plan:?}");
+    assert!(matches!(plan.path, Path::Bitmap(BitmapScan::Or(_))), "{plan:?}");
     assert_eq!(counters.returned, 77);
     assert_eq!(stages(&numbers, &either(), false), ["FETCH", "OR"]);
     let sure = find(doc! { "$or": [{ "tens": 7 }, { "third": 0 }] });
@@ -265,5 +265,5 @@ fn a_hint_of_an_index_that_is_not_there_is_refused() {
     let (reads, meta) = numbers.snapshot().unwrap().unwrap();
     let view = View { reads: &reads, meta: &meta };
     let query = Query { hint: Some("$natural".into()), ..Query::new(Filter::all()) };
-    assert_eq!(Plan::choose(&view, &view.context(), &query).unwrap().path, Path::Rows);
+    assert_eq!(Plan::choose(&view, &view.context(), &query).unwrap().path, Path::CollectionScan);
 }

@@ -11,7 +11,7 @@ use crate::namespace::Namespace;
 use crate::view::View;
 use treedb_query::access::{
     Change, Direction, Flow, IndexInfo, KeyRange, QueryContext, ReadWritten, Row, RowId, Sink, Source,
-    TempFile, TempFiles, VisitEntry, VisitLent, VisitRow, VisitTypedEntry,
+    TempFile, TempFiles, VisitEntry, VisitLazyRow, VisitRow, VisitTypedEntry,
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -70,7 +70,7 @@ impl<R: Reads> Layer<'_, R> {
         overlay: &Overlay,
         direction: Direction,
         after: Option<RowId>,
-        visit: &mut VisitLent<'_>,
+        visit: &mut VisitLazyRow<'_>,
     ) -> Result<Flow> {
         let mut last = Flow::Continue(());
         if let Some(view) = self.view() {
@@ -90,7 +90,7 @@ impl<R: Reads> Layer<'_, R> {
 /// Shows rows that the transaction inserted.
 fn new_rows<'r>(
     rows: impl Iterator<Item = (&'r u64, &'r Option<RawDocumentBuf>)>,
-    visit: &mut VisitLent<'_>,
+    visit: &mut VisitLazyRow<'_>,
 ) -> Result<Flow> {
     for (&row, document) in rows {
         if let Some(document) = document
@@ -144,7 +144,12 @@ impl<R: Reads> Source for Layer<'_, R> {
         self.scan_rows(direction, after, &mut |id, row| visit(id, row.document()?))
     }
 
-    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+    fn scan_rows(
+        &self,
+        direction: Direction,
+        after: Option<RowId>,
+        visit: &mut VisitLazyRow<'_>,
+    ) -> Result<()> {
         let Some(overlay) = self.overlay else {
             return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
         };

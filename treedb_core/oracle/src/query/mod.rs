@@ -13,7 +13,7 @@ use treedb_query::access::{Flow, Source};
 use treedb_query::error::ErrorCode;
 use treedb_query::index::ordered::{IndexDef, Kind};
 use treedb_query::query::{
-    Execution, Filter, Path, Projection, Query, RowSet, Sort, count, find_rows, index_of,
+    BitmapScan, Execution, Filter, Path, Projection, Query, Sort, count, find_rows, index_of,
 };
 
 pub const PATHS: &[&str] =
@@ -504,7 +504,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         let most = if limit == 0 { usize::MAX } else { limit as usize };
         assert_eq!(rows.len(), wanted.len().min(most), "{}", context());
         match plan.path {
-            Path::Rows => seen.rows += 1,
+            Path::CollectionScan => seen.rows += 1,
             Path::Index { index, keys, .. } => {
                 seen.index += 1;
                 seen.tested += usize::from(keys.test.is_some());
@@ -517,8 +517,8 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
                 seen.hashed += usize::from(matches!(options.kind, Kind::Hashed(_)));
                 seen.wildcard += usize::from(matches!(options.kind, Kind::Wildcard(_)));
             }
-            Path::Sets(_) => seen.sets += 1,
-            Path::Nothing => seen.nothing += 1,
+            Path::Bitmap(_) => seen.sets += 1,
+            Path::Empty => seen.nothing += 1,
         }
 
         let sort = sort(rng);
@@ -628,8 +628,8 @@ fn sets_of_rows_from_several_indexes_hold_what_a_naive_evaluation_finds() {
                 .collect();
             let query = Query::new(Filter::parse(&raw(&filter)).unwrap());
             match Execution::new(&source, &source.context(), query.clone()).unwrap().plan().path {
-                Path::Sets(RowSet::Intersection(_)) => intersected += 1,
-                Path::Sets(_) => united += 1,
+                Path::Bitmap(BitmapScan::And(_)) => intersected += 1,
+                Path::Bitmap(_) => united += 1,
                 _ => {}
             }
             assert_eq!(ids(&run(&source, query.clone(), &mut rng).unwrap()), wanted, "{filter}");

@@ -1,21 +1,21 @@
-//! What queries need of a place where rows live.
+//! The traits between queries and the place where rows live.
 //!
-//! Two owners implement these traits: the native [`crate::collection`] and, in the Postgres extension, a table with
-//! its indexes. A filter, an update operator or a pipeline stage is written once over them.
+//! Two owners of rows implement them: the native collections of `treedb_core` and, in the Postgres extension, a table
+//! with its indexes. Filters, update operators and pipeline stages are written once over these traits.
 //!
-//! * [`Source`] reads: one snapshot of one collection. Rows are *lent* to a callback (`&RawDocument` straight from
-//!   the page, or from a buffer the owner decodes into), so nothing is copied that the query does not keep. A walk
-//!   can be stopped by the callback and taken up again later from the last position it was shown: that is how a
-//!   cursor with batches is built without holding borrows between the batches.
-//!   Whoever needs only some fields, or may reject a row by some of them, takes the row as a [`Row`]: an owner that
-//!   decodes rows then decodes no more than was asked for.
-//! * [`Sink`] writes: insert, and [`Sink::modify`], which replaces or deletes one row after looking at its *current*
-//!   version under whatever lock the owner has.
+//! * [`Source`] reads one snapshot of one collection. Rows are *lent* to a callback (`&RawDocument` straight from the
+//!   page, or from a buffer that the owner decodes into), so nothing is copied that the query does not keep. The callback
+//!   can stop a walk, and a later call resumes it after the last position: a cursor needs no borrow between batches.
+//!   A query that needs only some fields, or can reject a row by them, takes the row as a [`Row`]: an owner that has to
+//!   decode rows then decodes only what is asked for.
+//! * [`Sink`] writes: it inserts rows, and [`Sink::modify`] replaces or deletes one row after showing its *current*
+//!   version under the owner's lock.
+//! * [`QueryContext`] is what a query needs beside the rows: default collation, temporary files, plan cache.
 //!
 //! An index is addressed by its position in [`Source::indexes`]. The key bytes of an entry are those of
-//! [`crate::index::ordered::IndexDef::keys`]: memcmp order is the index's order, directions included. The planner
-//! turns conditions into [`KeyRange`]s over those bytes; it always applies the whole filter again to the fetched
-//! row, so an owner may yield *more* entries than the range holds (a lossy or coarser index), never fewer.
+//! [`crate::index::ordered::IndexDef::keys`]: memcmp order is the order of the index, directions included. The planner
+//! turns conditions into [`KeyRange`]s over those bytes and applies the whole filter again to every fetched row, so an
+//! owner may return *more* entries than the range holds (a lossy or coarser index), never fewer.
 
 mod context;
 mod plan_cache;
@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::doc::{Doc, Fields, Glance};
+use crate::doc::{Doc, FieldPeek, Fields};
 use crate::error::Result;
 use crate::index::ordered::{IndexDef, Kind};
 
@@ -43,10 +43,10 @@ pub struct IndexInfo {
     /// Name, key pattern, uniqueness.
     pub def: IndexDef,
     /// True if a row may have more than one entry (some row has, or had, an array on one of the index's paths).
-    /// When in doubt: true, it is only slower. Wrongly false gives wrong answers.
+    /// When in doubt: true, which is only slower; a wrong false gives wrong answers.
     pub multikey: bool,
-    /// True if entries come in exactly the order of their key bytes and can give a query its order. An index over
-    /// shortened or hashed keys says false: it can still find.
+    /// True if entries come in exactly the order of their key bytes, so that a walk can replace a sort. False for an
+    /// index over shortened or hashed keys, which can still be searched.
     pub ordered: bool,
 }
 
@@ -85,22 +85,22 @@ impl KeyRange {
     }
 }
 
-/// Which way a walk goes.
+/// The direction of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the least key or row id up.
+    /// Ascending keys or row ids.
     Forward,
-    /// From the greatest down.
+    /// Descending keys or row ids.
     Backward,
 }
 
-/// Whether a walk goes on: what its callback returns.
+/// Whether a walk continues: the result of its callback.
 pub type Flow = ControlFlow<()>;
 
-/// What a scan shows: each row, with its address.
+/// The callback of a scan: id and document of each row.
 pub type VisitRow<'a> = dyn FnMut(RowId, &RawDocument) -> Result<Flow> + 'a;
 
-/// A row that is lent before it is decoded.
+/// A row that has not been decoded yet.
 pub trait Row {
     /// The document.
     ///
@@ -108,19 +108,19 @@ pub trait Row {
     /// Those of a damaged row.
     fn document(&mut self) -> Result<&RawDocument>;
 
-    /// The document, where fields that are not in `fields` may be missing.
+    /// The document with at least the fields in `fields`; others may be missing.
     ///
     /// # Errors
-    /// Those of a damaged row; damage in fields that were not asked for may go unseen.
-    fn part(&mut self, fields: &Fields) -> Result<&RawDocument>;
+    /// Those of a damaged row; damage in other fields may go unnoticed.
+    fn partial_document(&mut self, fields: &Fields) -> Result<&RawDocument>;
 
-    /// The only one of `fields`, where it can be read without decoding anything.
+    /// The value of the only field in `fields`, if it can be read without decoding the row.
     ///
     /// # Errors
-    /// Those of a damaged row; damage elsewhere may go unseen.
-    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
+    /// Those of a damaged row; damage elsewhere may go unnoticed.
+    fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
         let _ = fields;
-        Ok(Glance::Unclear)
+        Ok(FieldPeek::Unknown)
     }
 }
 
@@ -130,22 +130,22 @@ impl Row for &RawDocument {
         Ok(self)
     }
 
-    fn part(&mut self, _: &Fields) -> Result<&RawDocument> {
+    fn partial_document(&mut self, _: &Fields) -> Result<&RawDocument> {
         Ok(self)
     }
 
-    fn glance(&mut self, fields: &Fields) -> Result<Glance<'_>> {
-        Ok(Glance::at(Doc::from(*self), fields))
+    fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
+        Ok(FieldPeek::at(Doc::from(*self), fields))
     }
 }
 
-/// What a scan of rows shows: each row, with its address, not decoded.
-pub type VisitLent<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
+/// The callback of a scan that decodes rows on demand.
+pub type VisitLazyRow<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 
-/// What an index walk shows: each entry's row and key bytes.
+/// The callback of an index walk: row id and key bytes of each entry.
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 
-/// What an index walk shows with the entries' marks: row, key bytes, marks.
+/// The callback of an index walk that shows type bits too: row id, key bytes, type bits.
 pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
 
 /// One snapshot of one collection, for reading.
@@ -159,24 +159,29 @@ pub trait Source {
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool>;
 
     /// Lends every row after `after` (all of them for `None`) in the order of their ids (`direction`), until `visit`
-    /// says stop or returns an error, which is handed on. With [`Direction::Backward`], "after" means smaller ids.
+    /// breaks or fails; its error is returned. With [`Direction::Backward`], "after" means smaller ids.
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()>;
 
-    /// [`Source::fetch`], of as much of the row as `visit` asks for.
+    /// [`Source::fetch`], decoding as much of the row as `visit` asks for.
     fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
         self.fetch(id, &mut |mut document| visit(&mut document))
     }
 
-    /// [`Source::scan`], of as much of each row as `visit` asks for.
-    fn scan_rows(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitLent<'_>) -> Result<()> {
+    /// [`Source::scan`], decoding as much of each row as `visit` asks for.
+    fn scan_rows(
+        &self,
+        direction: Direction,
+        after: Option<RowId>,
+        visit: &mut VisitLazyRow<'_>,
+    ) -> Result<()> {
         self.scan(direction, after, &mut |id, mut document| visit(id, &mut document))
     }
 
     /// Walks the entries of index number `index` whose keys lie in `range`, in key order (`direction`; entries of equal
-    /// keys by row id), until `visit` says stop or returns an error, which is handed on. With `after`, the walk
-    /// begins behind that entry: the key bytes and row it was shown last.
+    /// keys by row id), until `visit` breaks or fails; its error is returned. With `after`, the walk
+    /// begins after that entry: the key bytes and row id that were visited last.
     ///
-    /// A row with several entries (multikey) is shown once for each.
+    /// A row with several entries (multikey) is visited once for each.
     fn index_range(
         &self,
         index: usize,
@@ -186,8 +191,8 @@ pub trait Source {
         visit: &mut VisitEntry<'_>,
     ) -> Result<()>;
 
-    /// [`Source::index_range`], showing with each entry the marks that its owner stored with it
-    /// ([`IndexDef::type_bits`]); none where it does not store them.
+    /// [`Source::index_range`] with the type bits that the owner stored with each entry
+    /// ([`IndexDef::type_bits`]); empty where it does not store them.
     fn index_range_typed(
         &self,
         index: usize,
@@ -199,38 +204,38 @@ pub trait Source {
         self.index_range(index, range, direction, after, &mut |row, key| visit(row, key, &[]))
     }
 
-    /// Rows in the snapshot: exact or a good estimate; only the choice of a plan rests on it.
+    /// Number of rows in the snapshot, exact or a good estimate: only the choice of a plan depends on it.
     fn estimated_rows(&self) -> u64;
 
-    /// How many rows the snapshot has, if that is known without counting.
+    /// Exact number of rows in the snapshot, if it is known without counting.
     fn known_rows(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// About how many entries of index number `index` lie in `range`; `None` if that takes a walk. Only the choice
-    /// of a plan rests on it.
+    /// Estimated number of entries of index number `index` in `range`; `None` if that takes a walk. Only the choice of
+    /// a plan depends on it.
     fn estimate(&self, _index: usize, _range: &KeyRange) -> Option<u64> {
         None
     }
 
-    /// True if a walk shows just the entries that are in the range and belong to rows of the snapshot: then an entry
-    /// can answer for its row. Where in doubt: false, and every row is fetched.
+    /// True if a walk visits exactly the entries that are in the range and belong to rows of the snapshot, so that a
+    /// query can rely on an entry without fetching its row. When in doubt: false.
     fn entries_are_exact(&self) -> bool {
         false
     }
 }
 
-/// What to do with a row that [`Sink::modify`] showed.
+/// The change of a row by [`Sink::modify`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Leave it.
+    /// Leave the row as it is.
     Keep,
     /// Store this document in its place: the request replaced the whole document. It has the same `_id`.
     Replace(RawDocumentBuf),
     /// Store this document in its place: the request changed some of its fields. It has the same `_id`. An owner that
     /// keeps a log of changes records the two kinds differently.
     Update(RawDocumentBuf),
-    /// Delete it.
+    /// Delete the row.
     Delete,
 }
 
@@ -240,7 +245,7 @@ pub type ReadWritten<'a> = dyn FnMut(&dyn Source, &QueryContext<'_>) -> Result<(
 /// A collection being written.
 ///
 /// Each call is all or nothing: when it returns an error, the row and every index are as they were. A key that a
-/// unique index has already is [`crate::error::ErrorCode::DuplicateKey`] with
+/// unique index already has is [`crate::error::ErrorCode::DuplicateKey`] with
 /// [`crate::error::QueryError::duplicate`] filled in.
 pub trait Sink {
     /// Calls `read` once with the collection as the writes so far have made it.
@@ -252,15 +257,15 @@ pub trait Sink {
     /// Inserts `doc`, which is valid BSON with an `_id` first.
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId>;
 
-    /// Inserts all of `docs`, each as [`Sink::insert`] wants it, and returns true. An owner that has no quicker way than
+    /// Inserts all of `docs`, each valid as for [`Sink::insert`], and returns true. An owner that has no faster way than
     /// one by one, or finds that one of them would be refused, changes nothing and returns false.
     fn insert_all(&mut self, _docs: &[&RawDocument]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Shows the current version of the row at `id` to `change` and carries out what it returns. False if there is
-    /// no such row (any more). Where others may have changed the row since the snapshot, the owner locks it and
-    /// shows the newest version; `change` checks its conditions again.
+    /// Calls `change` with the current version of the row at `id` and applies the result. False if there is no such row
+    /// (any more). If others may have changed the row since the snapshot, the owner locks it and passes the newest
+    /// version, for which `change` checks its conditions again.
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool>;
 }
 

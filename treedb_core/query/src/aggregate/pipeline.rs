@@ -6,7 +6,7 @@ use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
 use crate::doc::{Collation, Value};
 use crate::error::Result;
-use crate::query::{Filter, Hint, Projection, Query, Used};
+use crate::query::{Filter, Hint, Projection, Query, UsedFields};
 
 use super::context::Context;
 use super::deadline::with_deadline;
@@ -139,7 +139,7 @@ impl Pipeline {
         let stages = self.stages.get(covered..).unwrap_or_default();
         if query.projection.is_none() {
             let fields = fields_needed(stages, Vec::new());
-            query.used = fields.map(|fields| Used::new(&fields, &query.filter));
+            query.used = fields.map(|fields| UsedFields::new(&fields, &query.filter));
         }
         // The first stage that needs more than one document at a time may have a faster way to read the collection.
         if let Some(before) = stages.iter().position(|stage| !stage.stage.is_partitionable())

@@ -1,16 +1,16 @@
-//! Values as error messages and `explain` show them: `{ a: 5, name: "x" }`, in the notation of MongoDB's shell.
+//! Values in the notation of MongoDB's shell, for error messages and `explain`: `{ a: 5, name: "x" }`.
 
 use std::fmt::{Display, Formatter, Result};
 
 use super::value::{Doc, Value};
 
 /// Shows a value; long ones are cut.
-pub(crate) struct Shown<'a>(pub(crate) Value<'a>);
+pub(crate) struct DisplayValue<'a>(pub(crate) Value<'a>);
 
 /// Longest string shown in full.
 const LONGEST: usize = 200;
 
-impl Display for Shown<'_> {
+impl Display for DisplayValue<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self.0 {
             Value::Double(value) if value.is_nan() => write!(f, "nan"),
@@ -24,7 +24,7 @@ impl Display for Shown<'_> {
             Value::Array(doc) => {
                 write!(f, "[")?;
                 for (at, element) in doc.elements().enumerate() {
-                    write!(f, "{}{}", if at == 0 { " " } else { ", " }, Shown(element.value()))?;
+                    write!(f, "{}{}", if at == 0 { " " } else { ", " }, DisplayValue(element.value()))?;
                 }
                 write!(f, " ]")
             }
@@ -48,7 +48,7 @@ impl Display for Shown<'_> {
             Value::DbPointer(namespace, id) => {
                 write!(f, "DBPointer(")?;
                 quoted(namespace, f)?;
-                write!(f, ", {})", Shown(Value::ObjectId(id)))
+                write!(f, ", {})", DisplayValue(Value::ObjectId(id)))
             }
             Value::Code(code) | Value::CodeScope(code, _) => {
                 write!(f, "Code(")?;
@@ -71,7 +71,13 @@ fn fields(doc: Doc<'_>, f: &mut Formatter<'_>) -> Result {
     }
     write!(f, "{{")?;
     for (at, element) in doc.elements().enumerate() {
-        write!(f, "{}{}: {}", if at == 0 { " " } else { ", " }, element.name_str(), Shown(element.value()))?;
+        write!(
+            f,
+            "{}{}: {}",
+            if at == 0 { " " } else { ", " },
+            element.name_str(),
+            DisplayValue(element.value())
+        )?;
     }
     write!(f, " }}")
 }
@@ -101,7 +107,7 @@ mod tests {
         let id = bson::oid::ObjectId::parse_str("64b7f8a2c3d4e5f6a7b8c9d0").unwrap();
         let doc = rawdoc! { "_id": id, "a": { "b": [1, 2.0, "x"] }, "c": null, "d": {} };
         assert_eq!(
-            Shown(Value::Document((&doc).into())).to_string(),
+            DisplayValue(Value::Document((&doc).into())).to_string(),
             "{ _id: ObjectId('64b7f8a2c3d4e5f6a7b8c9d0'), a: { b: [ 1, 2.0, \"x\" ] }, c: null, d: {} }"
         );
     }

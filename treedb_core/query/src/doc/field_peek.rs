@@ -1,33 +1,33 @@
-//! A look at one field of a document, taken before anything of it is decoded.
+//! [`FieldPeek`]: the value of one field, read before the document is decoded.
 
 use super::template::Fields;
 use super::value::{Doc, Value};
 
-/// What a glance says of a field.
+/// What is known of a field without decoding its document.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Glance<'r> {
-    /// This value, which is no array and no document.
+pub enum FieldPeek<'r> {
+    /// Its value, which is neither an array nor a document.
     Value(Value<'r>),
-    /// It is not there.
+    /// The field is missing.
     Missing,
-    /// Not enough: the document has to be decoded.
-    Unclear,
+    /// Unknown: the document has to be decoded.
+    Unknown,
 }
 
-impl<'r> Glance<'r> {
-    /// At the only one of `fields` in a document.
-    pub fn at(doc: Doc<'r>, fields: &Fields) -> Glance<'r> {
+impl<'r> FieldPeek<'r> {
+    /// Looks up the only field of `fields` in a document.
+    pub fn at(doc: Doc<'r>, fields: &Fields) -> FieldPeek<'r> {
         match fields.only() {
-            Some(name) => doc.find(name).map_or(Glance::Missing, |element| Glance::of(element.value())),
-            None => Glance::Unclear,
+            Some(name) => doc.find(name).map_or(FieldPeek::Missing, |element| FieldPeek::of(element.value())),
+            None => FieldPeek::Unknown,
         }
     }
 
-    /// At a value.
-    pub(crate) fn of(value: Value<'r>) -> Glance<'r> {
+    /// What a value tells.
+    pub(crate) fn of(value: Value<'r>) -> FieldPeek<'r> {
         match value {
-            Value::Array(_) | Value::Document(_) => Glance::Unclear,
-            value => Glance::Value(value),
+            Value::Array(_) | Value::Document(_) => FieldPeek::Unknown,
+            value => FieldPeek::Value(value),
         }
     }
 }

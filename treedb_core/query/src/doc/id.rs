@@ -1,4 +1,4 @@
-//! The rules of `_id`: every document has one, it comes first, and some types cannot be one.
+//! The rules of `_id`: every document has one, it comes first, and some types are not allowed.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,7 @@
-//! Values taken out of keys ([`super::key`]): where the encodings in a compound key end, and what an encoding says.
+//! Decodes keys ([`super::key`]): where the encodings in a compound key end, and the value of an encoding.
 //!
-//! An encoding has lost which of the equal values it was: [`decode`] gives a number as a double whatever its kind,
-//! and a symbol as a string. That is enough to test a condition; whoever hands the value out needs to know its kind
-//! from elsewhere.
+//! An encoding does not tell equal values apart: [`decode`] returns every number as a double, and a symbol as a string.
+//! That is enough to evaluate a condition; whoever returns the value needs its type from elsewhere.
 
 use super::compare::class;
 use super::key::{FALSE, NAN, NEGATIVE, POSITIVE, TRUE, ZERO, invert};

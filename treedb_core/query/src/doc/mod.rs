@@ -1,8 +1,8 @@
 //! Documents: BSON views, JSON, dotted paths, order-preserving keys.
 //!
-//! A document enters through [`validate`] and is then walked as a [`Doc`] of [`Value`]s, which borrow from its
-//! bytes. [`compare`](compare::compare) is MongoDB's order across all types, [`key`] writes that order as bytes.
-//! Before it is stored it gets its identity: [`with_id`]. [`template`] rows hold a document without what it has in common
+//! A document is validated by [`validate`] and then read as a [`Doc`] of [`Value`]s, which borrow from its bytes.
+//! [`compare`](compare::compare) is MongoDB's order across all types, [`key`] encodes that order as bytes. [`with_id`]
+//! gives a document its `_id` before it is stored. [`template`] rows store a document without the structure it shares
 //! with others.
 
 pub mod collation;
@@ -22,7 +22,7 @@ pub(crate) mod value;
 pub mod write;
 
 pub use collation::Collation;
-pub use field_peek::Glance;
+pub use field_peek::FieldPeek;
 pub use id::with_id;
 pub(crate) use number::{Decimal, Rounding};
 pub use owned_value::OwnedValue;
@@ -31,7 +31,7 @@ pub use template::Fields;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, MESSAGE, validate, validate_with};
 pub use value::{Doc, Element, Elements, Value};
 
-/// A value in the notation of MongoDB's shell, for messages; long ones are cut.
+/// A value in the notation of MongoDB's shell, for messages; long strings are truncated.
 pub fn shown(value: Value<'_>) -> String {
-    display::Shown(value).to_string()
+    display::DisplayValue(value).to_string()
 }

@@ -1,9 +1,9 @@
-//! Numbers of four kinds as one line of values: exact comparison, and the decimal arithmetic updates need.
+//! Exact comparison across the four number types, and the decimal arithmetic that updates need.
 //!
-//! Every finite number has a magnitude `m`. Its *floor* is the greatest double not above `m`; doubles, 32-bit
-//! integers and most others are their own floor. What a floor cannot say (large 64-bit integers, most decimals) is
-//! said by the number's exact decimal digits. Two numbers are compared by sign, floor, then digits, which is also
-//! how [`super::key`] writes them.
+//! Every finite number has a magnitude `m`. Its *floor* is the greatest double not above `m`; doubles, 32-bit integers and
+//! most others are their own floor. What the floor does not tell (large 64-bit integers, most decimals) is in the number's
+//! exact decimal digits. Two numbers are compared by sign, floor, then digits, which is also how [`super::key`] writes
+//! them.
 
 use std::cmp::Ordering;
 

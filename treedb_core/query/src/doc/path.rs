@@ -204,13 +204,13 @@ fn walk_array<'a, V: FnMut(Option<Value<'a>>, Option<usize>) -> bool>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doc::display::Shown;
+    use crate::doc::display::DisplayValue;
     use bson::{RawDocumentBuf, rawdoc};
 
     fn found(doc: &RawDocumentBuf, path: &str) -> String {
         let mut all = Vec::new();
         Path::new(path).visit(doc.into(), true, &mut |value| {
-            all.push(value.map_or("-".to_owned(), |value| Shown(value).to_string()));
+            all.push(value.map_or("-".to_owned(), |value| DisplayValue(value).to_string()));
             false
         });
         all.join(" ")
@@ -249,7 +249,7 @@ mod tests {
     fn a_selection_is_one_value_by_names_and_positions() {
         let doc = rawdoc! { "a": { "b": [5, { "c": "x" }] } };
         let at = |path: &str| {
-            Path::new(path).select(Doc::from(&doc)).map(|found| Shown(found.value()).to_string())
+            Path::new(path).select(Doc::from(&doc)).map(|found| DisplayValue(found.value()).to_string())
         };
         assert_eq!(at("a.b.1.c").as_deref(), Some("\"x\""));
         assert_eq!(at("a.b.0").as_deref(), Some("5"));

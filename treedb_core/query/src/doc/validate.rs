@@ -1,8 +1,8 @@
-//! The gate every document passes before anything else looks at it.
+//! Validation of BSON: every document passes it before anything else reads it.
 //!
-//! Checked: lengths (each inside its parent, each closed by its NUL), known types, UTF-8 in names and strings,
-//! booleans of 0 or 1, nesting and total size. What passed can be walked with [`super::Doc`] or the `bson` crate's
-//! raw types without surprises.
+//! Checked: lengths (each within its parent, each closed by its NUL), known types, UTF-8 in names and strings, booleans of
+//! 0 or 1, nesting depth and total size. A valid document can be walked with [`super::Doc`] or the `bson` crate's raw
+//! types.
 
 use bson::RawDocument;
 

@@ -1,8 +1,8 @@
-//! A view of BSON bytes that copies nothing and cannot panic.
+//! A zero-copy view of BSON bytes that cannot panic.
 //!
-//! [`Doc`] walks the elements of a document or array, [`Value`] is one decoded value. Strings and names stay bytes:
-//! they are compared, copied and encoded far more often than shown. The bytes are expected to have passed
-//! [`super::validate`]; on others a walk ends early.
+//! [`Doc`] walks the elements of a document or array, [`Value`] is one decoded value. Strings and names stay bytes: they
+//! are compared, copied and encoded far more often than displayed. The bytes are expected to be valid
+//! ([`super::validate`]); on others a walk ends early.
 
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf};
@@ -55,7 +55,7 @@ pub enum Value<'a> {
     Date(i64),
     /// Null.
     Null,
-    /// Regular expression: pattern and options.
+    /// RegexSource expression: pattern and options.
     Regex(&'a [u8], &'a [u8]),
     /// Deprecated: namespace and id.
     DbPointer(&'a [u8], &'a [u8; 12]),
@@ -96,7 +96,7 @@ pub struct Element<'a> {
 
 impl std::fmt::Debug for Doc<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", super::display::Shown(Value::Document(*self)))
+        write!(f, "{}", super::display::DisplayValue(Value::Document(*self)))
     }
 }
 

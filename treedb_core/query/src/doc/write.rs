@@ -1,4 +1,4 @@
-//! Building documents from parts of others, without decoding them.
+//! Builds documents from parts of others, without decoding them.
 
 use bson::{RawDocument, RawDocumentBuf};
 

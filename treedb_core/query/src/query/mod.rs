@@ -5,7 +5,7 @@
 //! | `expr` | [`expr::Expr`]: a value computed from a document |
 //! | `filter` | [`Filter`]: whether a document matches |
 //! | `update` | [`Update`]: what a document becomes |
-//! | `projection` | [`Projection`], [`Reshape`]: which fields are returned; [`Used`]: which are decoded |
+//! | `projection` | [`Projection`], [`Reshape`]: which fields are returned; [`UsedFields`]: which are decoded |
 //! | `plan` | [`Query`] and [`Plan`]: which indexes, which ranges of their keys |
 //! | `exec` | [`Execution`], [`count`], [`update()`], [`delete`]: carrying a plan out; `explain` |
 
@@ -18,14 +18,14 @@ mod update;
 
 pub use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use exec::{
-    Counters, Execution, Top, Updated, count, counted, delete, distinct_by_index, explain, find_rows,
+    Counters, Execution, TopK, Updated, count, counted, delete, distinct_by_index, explain, find_rows,
     project, update,
 };
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
 pub use plan::{
-    Hint, IndexFilter, OnKeys, Path, Plan, PointLookup, PointQuery, Query, RowSet, Sort, index_of,
+    BitmapScan, Hint, IndexFilter, KeyPredicate, Path, Plan, PointLookup, PointQuery, Query, Sort, index_of,
 };
-pub use projection::{Projection, Reshape, Tally, Used};
+pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{finished, lent};
 pub use update::{Changes, Update};

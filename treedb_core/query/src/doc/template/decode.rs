@@ -1,4 +1,4 @@
-//! Rows as documents. The bytes may be anything: what is no row gives `None`, never a panic.
+//! Decodes rows into documents. The input may be anything: bytes that are not a row give `None`, never a panic.
 
 use super::super::value::kind;
 use super::encode::IndexName;
@@ -6,7 +6,7 @@ use super::number::{take, take_bytes, take_counted, unzigzag};
 use super::shape::{Field, Shape, Slot, bits_at, loose};
 use super::shapes::Shapes;
 use super::{MAX_NESTING, array_form};
-use crate::doc::{Element, Glance, MAX_DOCUMENT_SIZE, Value};
+use crate::doc::{Element, FieldPeek, MAX_DOCUMENT_SIZE, Value};
 
 /// A row, as its first bytes tell.
 #[derive(Debug, Clone, Copy)]
@@ -158,35 +158,35 @@ impl<'r> Reader<'_, 'r> {
     }
 
     /// What the next field, which is gone over, says at a glance.
-    pub(super) fn glance(&mut self, field: &Field) -> Option<Glance<'r>> {
+    pub(super) fn peek(&mut self, field: &Field) -> Option<FieldPeek<'r>> {
         let kind = field.kind();
         match &field.slot {
             Slot::Value => self.glance_at_value(kind),
             Slot::Nothing => Some(plain(kind, &[])),
-            Slot::Bit(at) => Some(Glance::Value(Value::Bool(bits_at(self.bits, *at) & 1 == 1))),
+            Slot::Bit(at) => Some(FieldPeek::Value(Value::Bool(bits_at(self.bits, *at) & 1 == 1))),
             Slot::Fixed { at, len } => Some(plain(kind, self.fixed.get(*at..)?.get(..*len)?)),
             Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
                 loose::USUAL => self.glance_at_value(kind),
-                loose::ABSENT => Some(Glance::Missing),
-                loose::NULL => Some(Glance::Value(Value::Null)),
+                loose::ABSENT => Some(FieldPeek::Missing),
+                loose::NULL => Some(FieldPeek::Value(Value::Null)),
                 _ => {
                     let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
                     self.glance_at_value(kind)
                 }
             },
-            Slot::Nested(_) => Some(Glance::Unclear),
+            Slot::Nested(_) => Some(FieldPeek::Unknown),
         }
     }
 
-    fn glance_at_value(&mut self, kind: u8) -> Option<Glance<'r>> {
-        Some(Glance::Value(match kind {
+    fn glance_at_value(&mut self, kind: u8) -> Option<FieldPeek<'r>> {
+        Some(FieldPeek::Value(match kind {
             kind::STRING => Value::String(take_counted(&mut self.values)?),
             kind::INT32 => Value::Int32(i32::try_from(unzigzag(take(&mut self.values)?)).ok()?),
             kind::INT64 => Value::Int64(unzigzag(take(&mut self.values)?)),
             kind::DATE => Value::Date(unzigzag(take(&mut self.values)?)),
             _ => match fixed_len(kind) {
                 Some(len) => return Some(plain(kind, take_bytes(&mut self.values, len)?)),
-                None => return Some(Glance::Unclear),
+                None => return Some(FieldPeek::Unknown),
             },
         }))
     }
@@ -296,8 +296,8 @@ impl<'r> Reader<'_, 'r> {
 }
 
 /// A value whose bytes are as in BSON.
-fn plain(kind: u8, bytes: &[u8]) -> Glance<'_> {
-    Glance::of(Element { name: &[], kind, bytes }.value())
+fn plain(kind: u8, bytes: &[u8]) -> FieldPeek<'_> {
+    FieldPeek::of(Element { name: &[], kind, bytes }.value())
 }
 
 /// Bytes of the types whose values have always as many and are stored as in BSON.

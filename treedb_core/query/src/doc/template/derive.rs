@@ -1,4 +1,4 @@
-//! The shape of a document, and one wide enough for another document too.
+//! Derives the shape of a document, and widens a shape so that it fits another document too.
 
 use super::super::value::{Element, kind};
 use super::shape::{Builder, Field, Shape, Slot, mode};

@@ -1,4 +1,4 @@
-//! Documents as rows.
+//! Encodes documents as rows.
 
 use super::super::value::{Element, kind, length, value_len};
 use super::number::{put, zigzag};

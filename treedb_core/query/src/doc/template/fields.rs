@@ -1,9 +1,9 @@
-//! Some fields of a row: the others are stepped over.
+//! Decodes some fields of a row and skips the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::decode::{Row, document};
-use crate::doc::Glance;
+use crate::doc::FieldPeek;
 
 /// Names of fields of documents, not of those nested in them: what is asked of a row.
 #[derive(Debug, Clone, Default)]
@@ -44,23 +44,23 @@ impl Fields {
 
 /// Remembers which fields of which shapes are the ones asked for, so that names are compared once and not for each row.
 #[derive(Debug, Default)]
-pub struct Picks {
-    picks: Vec<Pick>,
+pub struct FieldMasks {
+    masks: Vec<FieldMask>,
     next: usize,
 }
 
-/// Picks that are remembered.
-const MAX_PICKS: usize = 16;
+/// FieldMasks that are remembered.
+const MAX_MASKS: usize = 16;
 
 #[derive(Debug)]
-struct Pick {
+struct FieldMask {
     /// Identities of the shape and of the fields.
     of: (u64, u64),
     /// For each field of the shape up to the last one wanted, whether it is.
     wanted: Vec<bool>,
 }
 
-impl Picks {
+impl FieldMasks {
     /// Appends the document to `out`, of its fields those in `fields`, in the document's order. `None` if the row is
     /// damaged; damage in a field that is not wanted may go unseen.
     pub fn decode(&mut self, row: &Row<'_, '_>, fields: &Fields, out: &mut Vec<u8>) -> Option<()> {
@@ -74,9 +74,9 @@ impl Picks {
     }
 
     /// The only one of `fields`; `None` if the row is damaged before it.
-    pub fn glance<'r>(&mut self, row: &Row<'_, 'r>, fields: &Fields) -> Option<Glance<'r>> {
+    pub fn peek<'r>(&mut self, row: &Row<'_, 'r>, fields: &Fields) -> Option<FieldPeek<'r>> {
         if fields.names.len() != 1 {
-            return Some(Glance::Unclear);
+            return Some(FieldPeek::Unknown);
         }
         let wanted = self.wanted(row, fields)?;
         let mut reader = row.reader(0);
@@ -86,36 +86,36 @@ impl Picks {
                 continue;
             }
             // Of two fields with one name the first counts.
-            match reader.glance(field)? {
-                Glance::Missing => {}
+            match reader.peek(field)? {
+                FieldPeek::Missing => {}
                 found => return Some(found),
             }
         }
-        Some(Glance::Missing)
+        Some(FieldPeek::Missing)
     }
 
     /// For each field of the row's shape up to the last one wanted, whether it is.
     #[inline]
     fn wanted(&mut self, row: &Row<'_, '_>, fields: &Fields) -> Option<&[bool]> {
         let of = (row.shape.id, fields.id);
-        let at = match self.picks.iter().position(|pick| pick.of == of) {
+        let at = match self.masks.iter().position(|mask| mask.of == of) {
             Some(at) => at,
-            None => self.learn(of, row, fields),
+            None => self.compute(of, row, fields),
         };
-        Some(&self.picks.get(at)?.wanted)
+        Some(&self.masks.get(at)?.wanted)
     }
 
     #[cold]
-    fn learn(&mut self, of: (u64, u64), row: &Row<'_, '_>, fields: &Fields) -> usize {
+    fn compute(&mut self, of: (u64, u64), row: &Row<'_, '_>, fields: &Fields) -> usize {
         let mut wanted: Vec<bool> = row.shape.fields.iter().map(|field| fields.has(field.name())).collect();
         wanted.truncate(wanted.iter().rposition(|wanted| *wanted).map_or(0, |last| last + 1));
-        let pick = Pick { of, wanted };
-        if self.picks.len() < MAX_PICKS {
-            self.picks.push(pick);
-            return self.picks.len() - 1;
+        let mask = FieldMask { of, wanted };
+        if self.masks.len() < MAX_MASKS {
+            self.masks.push(mask);
+            return self.masks.len() - 1;
         }
-        self.next = (self.next + 1) % MAX_PICKS;
-        self.picks[self.next] = pick;
+        self.next = (self.next + 1) % MAX_MASKS;
+        self.masks[self.next] = mask;
         self.next
     }
 }

@@ -9,10 +9,10 @@
 //! |---|---|
 //! | `shape` | [`Shape`]: fields, and where in a row each of them lies; its bytes |
 //! | `shapes` | [`Shapes`]: the shapes of a collection, numbered; only ever added to |
-//! | `learn` | the shape of a document, and one wide enough for another document too |
+//! | `derive` | the shape of a document, and one wide enough for another document too |
 //! | `encode` | documents as rows |
 //! | `decode` | rows as documents |
-//! | `part` | [`Fields`]: some fields of a row, the others not decoded |
+//! | `fields` | [`Fields`]: some fields of a row, the others not decoded |
 //! | `number` | numbers in as few bytes as they need |
 //!
 //! # A row
@@ -62,8 +62,8 @@ mod shapes;
 mod tests;
 
 pub use decode::Stored;
+pub use fields::FieldMasks;
 pub use fields::Fields;
-pub use fields::Picks;
 pub use shapes::Shapes;
 
 /// Deepest nesting of rows in rows, and of documents in a shape.

@@ -1,4 +1,4 @@
-//! Numbers in as few bytes as they need, and a reader of bytes that may be anything.
+//! Variable-length integers, and a reader for untrusted bytes.
 
 /// Appends a number.
 pub(super) fn put(mut number: u64, out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! A shape: the fields of documents of one kind, and where in a row each of them lies.
+//! [`Shape`]: the fields of similar documents, and where each of them lies in a row.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

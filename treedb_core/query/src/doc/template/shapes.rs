@@ -1,4 +1,4 @@
-//! The shapes of a collection.
+//! [`Shapes`]: the shapes of a collection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

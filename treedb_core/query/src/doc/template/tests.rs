@@ -1,11 +1,11 @@
-//! Documents through rows and back, and rows that are no rows.
+//! Round trips of documents through rows, and damaged rows.
 
 use bson::raw::{CString, RawBson};
 use bson::{RawDocumentBuf, rawdoc};
 use treedb_testing::{Rng, random_document, random_value, seeds};
 
 use super::*;
-use crate::doc::{Doc, Glance, Value, validate};
+use crate::doc::{Doc, FieldPeek, Value, validate};
 
 fn decoded(shapes: &Shapes, row: &[u8]) -> Option<Vec<u8>> {
     match shapes.open(row)? {
@@ -155,7 +155,7 @@ fn shapes_never_pass_their_bounds() {
 
 #[test]
 fn some_fields_are_those_of_the_whole_document_in_its_order() {
-    let (mut rng, mut shapes, mut picks) = (Rng::new(9), Shapes::default(), Picks::default());
+    let (mut rng, mut shapes, mut picks) = (Rng::new(9), Shapes::default(), FieldMasks::default());
     let wanted: Vec<(Vec<&str>, Fields)> =
         [vec![], vec!["a"], vec!["", "c"], vec!["h", "b", "0", "a"], vec!["none"]]
             .into_iter()
@@ -175,15 +175,15 @@ fn some_fields_are_those_of_the_whole_document_in_its_order() {
             picks.decode(&row, fields, &mut part).unwrap();
             assert_eq!(part, expected.into_bytes(), "{names:?} of {:?}", Doc::from(&doc));
             asked += 1;
-            match (picks.glance(&row, fields).unwrap(), names.as_slice()) {
-                (Glance::Unclear, [name]) => {
+            match (picks.peek(&row, fields).unwrap(), names.as_slice()) {
+                (FieldPeek::Unknown, [name]) => {
                     let element = Doc::from(&doc).find(name.as_bytes()).unwrap();
-                    unclear += usize::from(Glance::of(element.value()) != Glance::Unclear);
+                    unclear += usize::from(FieldPeek::of(element.value()) != FieldPeek::Unknown);
                 }
                 (found, [_]) => {
-                    assert!(same(found, Glance::at(Doc::from(&doc), fields)), "{found:?} {doc:?}")
+                    assert!(same(found, FieldPeek::at(Doc::from(&doc), fields)), "{found:?} {doc:?}")
                 }
-                (found, _) => assert_eq!(found, Glance::Unclear),
+                (found, _) => assert_eq!(found, FieldPeek::Unknown),
             }
         }
     }
@@ -191,17 +191,19 @@ fn some_fields_are_those_of_the_whole_document_in_its_order() {
     assert!(asked > 1000 && unclear * 20 < asked, "{asked} {unclear}");
 }
 
-fn same(a: Glance<'_>, b: Glance<'_>) -> bool {
+fn same(a: FieldPeek<'_>, b: FieldPeek<'_>) -> bool {
     match (a, b) {
         // Not a number is not equal to itself.
-        (Glance::Value(Value::Double(a)), Glance::Value(Value::Double(b))) => a.to_bits() == b.to_bits(),
+        (FieldPeek::Value(Value::Double(a)), FieldPeek::Value(Value::Double(b))) => {
+            a.to_bits() == b.to_bits()
+        }
         (a, b) => a == b,
     }
 }
 
 #[test]
 fn bytes_that_are_no_row_or_no_shape_are_an_error_or_some_document_and_never_a_panic() {
-    let (mut rng, mut shapes, mut picks) = (Rng::new(5), Shapes::default(), Picks::default());
+    let (mut rng, mut shapes, mut picks) = (Rng::new(5), Shapes::default(), FieldMasks::default());
     let fields = Fields::new([&b"a"[..], b"c"]);
     let mut refused = 0;
     for _ in 0..100 {

@@ -1,8 +1,8 @@
-//! What an index may have beyond its keys: which documents it holds, what becomes of them, how their keys are made.
+//! Options of an index: which documents it holds, expiry, how its keys are made.
 //!
-//! `sparse` leaves out keys in which no field of the pattern was there, a partial index the documents that its filter
-//! does not match, a wildcard index has keys for every path below its root. So an index with such options is no
-//! list of all rows: whoever walks it must know that what is looked for has entries.
+//! A sparse index omits keys in which none of its fields exists, a partial index the documents that its filter does not
+//! match, a wildcard index has keys for every path below its root. Such an index does not list all rows: whoever walks it
+//! must know that the rows looked for have entries.
 
 use std::any::Any;
 use std::fmt;

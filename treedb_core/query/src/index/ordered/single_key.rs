@@ -1,4 +1,4 @@
-//! The usual document: no array lies on an index's paths, so it has one key, found without a list of them.
+//! The key of a document without arrays on the index's paths: there is exactly one, built without a list of keys.
 
 use bson::RawDocument;
 
@@ -9,7 +9,7 @@ use crate::doc::{Doc, Element, Path, Value};
 
 /// A key and its marks, one behind the other in memory that many of them share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lengths {
+pub struct KeyLengths {
     /// Bytes of the key.
     pub key: usize,
     /// Bytes of the marks behind it.
@@ -19,7 +19,7 @@ pub struct Lengths {
 impl IndexDef {
     /// Puts the only key of `doc`, and then its marks if there are any, behind what `out` holds. `None`, and `out` as it
     /// was, if the document may have another number of keys than one: then [`IndexDef::keys`] tells.
-    pub fn single(&self, doc: &RawDocument, out: &mut Vec<u8>) -> Option<Lengths> {
+    pub fn single(&self, doc: &RawDocument, out: &mut Vec<u8>) -> Option<KeyLengths> {
         let options = &self.options;
         if options.kind != Kind::Values || options.partial.is_some() {
             return None;
@@ -49,7 +49,7 @@ impl IndexDef {
         if marked {
             out.extend_from_slice(type_bits.bytes());
         }
-        Some(Lengths { key, type_bits: out.len() - start - key })
+        Some(KeyLengths { key, type_bits: out.len() - start - key })
     }
 }
 

@@ -3,13 +3,13 @@
 use crate::access::{Flow, QueryContext, RowId, Source};
 use crate::error::Result;
 use crate::query::Query;
-use crate::query::plan::{Plan, review};
+use crate::query::plan::{Plan, evict_if_misestimated};
 
 use super::Counters;
-use super::walk::{Show, Walk};
+use super::walk::{RowContent, Walk};
 
-/// The rows `query` finds, in its order, `limit` at most (0: all): what an update or a delete works on. Collected
-/// first, so that a change cannot bring a row into the walk again.
+/// The ids of the rows that `query` finds, in its order, at most `limit` (0: all): the rows an update or a delete
+/// changes. They are collected first, so that a change cannot bring a row into the walk again.
 pub fn find_rows(
     source: &dyn Source,
     context: &QueryContext<'_>,
@@ -19,20 +19,19 @@ pub fn find_rows(
     let plan = Plan::choose(source, context, query)?;
     let mut rows = Vec::new();
     let mut walk = Walk::default();
-    walk.run(source, &plan, &query.filter, &mut Counters::default(), Show::Rows, &mut |row, _| {
+    walk.run(source, &plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
         rows.push(row);
         Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
     })?;
     Ok(rows)
 }
 
-/// How many documents `query` finds, its skip and limit applied.
+/// Number of documents that `query` finds, skip and limit applied.
 pub fn count(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<u64> {
     counted(source, context, query).map(|(_, counters)| counters.returned)
 }
 
-/// [`count`], with how they are found and the work it took. Documents are looked at only where the keys of an index do
-/// not answer for them.
+/// [`count`] with the plan and the work it took. Documents are fetched only where the keys of an index do not decide.
 ///
 /// # Errors
 /// As [`Plan::choose`].
@@ -45,12 +44,19 @@ pub fn counted(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -
     if let Some(rows) = all {
         found = rows.min(most);
     } else {
-        Walk::default().run(source, &plan, &query.filter, &mut counters, Show::Rows, &mut |_, _| {
-            found += 1;
-            Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
-        })?;
+        Walk::default().run(
+            source,
+            &plan,
+            &query.filter,
+            &mut counters,
+            RowContent::RowIds,
+            &mut |_, _| {
+                found += 1;
+                Ok(if found >= most { Flow::Break(()) } else { Flow::Continue(()) })
+            },
+        )?;
     }
-    review(context, &plan, &counters);
+    evict_if_misestimated(context, &plan, &counters);
     counters.returned = found.saturating_sub(query.skip);
     Ok((plan, counters))
 }

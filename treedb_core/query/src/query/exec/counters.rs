@@ -1,12 +1,12 @@
 //! [`Counters`]: the work a query has done.
 
-/// Work done so far.
+/// Work done by a query so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Index entries looked at.
+    /// Index entries examined.
     pub keys_examined: u64,
-    /// Documents looked at.
+    /// Documents examined.
     pub docs_examined: u64,
-    /// Documents handed out.
+    /// Documents returned.
     pub returned: u64,
 }

@@ -1,4 +1,4 @@
-//! The different values of a field, by steps through an index on it instead of a look at every document.
+//! `distinct` by an index: steps from one value of a field to the next, without reading the documents.
 
 use crate::access::{Direction, Flow, IndexInfo, KeyRange, Source, after_prefix};
 use crate::doc::key_decode::encoded_length;

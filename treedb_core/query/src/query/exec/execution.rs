@@ -1,8 +1,8 @@
-//! Carrying out a plan: walking rows or index entries, filtering, sorting, and handing out documents in batches.
+//! [`Execution`]: runs a plan, batch by batch.
 //!
-//! An [`Execution`] owns its query, its plan and its place, and borrows the [`Source`] only while it runs, so that a
-//! cursor can keep one between two batches without holding on to anything but its snapshot. It stops behind the row
-//! it handed out last and goes on from there.
+//! An execution owns its query, its plan and its position, and borrows the [`Source`] only while it runs. Between two
+//! batches a cursor therefore holds nothing but its snapshot. The execution stops after the last row it returned and
+//! continues from there.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -11,32 +11,32 @@ use crate::error::{ErrorCode, QueryError, Result};
 
 use super::Counters;
 use super::external_sort::{Keyed, Runs, size};
-use super::top_k::Top;
-use super::walk::{Show, Walk};
+use super::top_k::TopK;
+use super::walk::{RowContent, Walk};
 use crate::query::Projection;
 use crate::query::Query;
 use crate::query::filter::Filter;
-use crate::query::plan::{Path, Plan, review};
+use crate::query::plan::{Path, Plan, evict_if_misestimated};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
 
-/// Documents that are sorted as quickly as thrown away.
+/// Documents beyond the limit that a sort collects before it drops them.
 const FEW: usize = 500;
 
-/// Rows between looks at the clock.
+/// Rows between two calls of `tick`.
 const OFTEN: u64 = 64;
 
-/// A query on its way through a source.
+/// A running query.
 #[derive(Debug)]
 pub struct Execution {
     query: Query,
     plan: Plan,
     walk: Walk,
     to_skip: u64,
-    /// The answer of a sort, once it is there.
+    /// The sorted result, once the sort is done.
     sorted: Option<Runs>,
-    /// Bytes a sort may hold.
+    /// Bytes that a sort may hold in memory.
     sort_memory: usize,
     counters: Counters,
 }
@@ -67,9 +67,9 @@ impl Execution {
         self.counters
     }
 
-    /// Hands documents to `take` until it says stop or there are no more. True if there may be more.
+    /// Passes documents to `take` until it breaks or there are no more. True if there may be more.
     ///
-    /// `source` is the one the execution was made over, or another view of the same snapshot.
+    /// `source` is that of [`Execution::new`], or another view of the same snapshot.
     pub fn run(
         &mut self,
         source: &dyn Source,
@@ -94,11 +94,11 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
-        review(context, plan, counters);
+        evict_if_misestimated(context, plan, counters);
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
-    /// Lends the remaining documents to `visit` until it says stop. Those that need no change are lent where they lie.
+    /// Lends the remaining documents to `visit` until it breaks. Without a projection they are lent without a copy.
     ///
     /// # Errors
     /// As [`Self::run`], and those of `visit`.
@@ -133,11 +133,11 @@ impl Execution {
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
-        review(context, plan, counters);
+        evict_if_misestimated(context, plan, counters);
         Ok(())
     }
 
-    /// The same, a sort holding at most `bytes` in memory.
+    /// The same with at most `bytes` of memory for a sort.
     pub fn with_sort_memory(self, bytes: usize) -> Self {
         Execution { sort_memory: bytes, ..self }
     }
@@ -167,7 +167,7 @@ impl Execution {
         Ok(more)
     }
 
-    /// The answer in order, without what is skipped.
+    /// The sorted result, with the skipped documents removed.
     fn sort(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
         let mut runs = match self.first(source, context, &mut || Ok(()))? {
             Some(first) => {
@@ -185,8 +185,8 @@ impl Execution {
         Ok(runs)
     }
 
-    /// What the answer begins with, up to the last that is handed out: with keys, in order. `None` if all documents are
-    /// asked for, if those take more than the memory, or if there is a better way to them. `tick` may stop it.
+    /// The first documents of the result, skipped ones included, with their sort keys and in order. `None` if there is no
+    /// limit, if they do not fit in memory, or if the plan has a better way. `tick` is called now and then and may fail.
     ///
     /// # Errors
     /// As [`Self::run`], and those of `tick`.
@@ -197,51 +197,53 @@ impl Execution {
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Vec<Keyed>>> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
-        // What an index knows without the rows is not fetched.
+        // A covered plan does not fetch rows.
         if query.limit == 0 || plan.covered().is_some() {
             return Ok(None);
         }
-        let Some(mut top) = Top::new(query, *sort_memory) else { return Ok(None) };
+        let Some(mut top) = TopK::new(query, *sort_memory) else { return Ok(None) };
         let (begun, mut number, mut fits) = (*counters, 0_u64, true);
         let mut see = |id: RowId, row: &mut dyn Row| {
             number += 1;
             if number.is_multiple_of(OFTEN) {
                 tick()?;
             }
-            fits = top.see(id, number, row)?;
+            fits = top.offer(id, number, row)?;
             Ok(if fits { Flow::Continue(()) } else { Flow::Break(()) })
         };
         match &plan.path {
-            Path::Rows => {
+            Path::CollectionScan => {
                 source.scan_rows(Direction::Forward, None, &mut see)?;
                 counters.docs_examined += number;
             }
-            _ => walk.run(source, plan, &Filter::all(), counters, Show::Lent, &mut |id, row| match row {
-                Some(row) => see(id, row),
-                None => Ok(Flow::Continue(())),
-            })?,
+            _ => {
+                walk.run(source, plan, &Filter::all(), counters, RowContent::Row, &mut |id, row| match row {
+                    Some(row) => see(id, row),
+                    None => Ok(Flow::Continue(())),
+                })?
+            }
         }
         let found = if fits { top.documents(source, *sort_memory)? } else { None };
         match &found {
-            Some(_) => review(context, plan, counters),
+            Some(_) => evict_if_misestimated(context, plan, counters),
             None => (*walk, *counters) = (Walk::default(), begun),
         }
         Ok(found)
     }
 
-    /// All documents of the answer; beyond the memory there is they go to scratch files.
+    /// Sorts all documents; what exceeds the memory spills to temporary files.
     fn all(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
         let mut runs = Runs::default();
         let Some(sort) = &query.sort else { return Ok(runs) };
         let (mut all, mut bytes, keep) = (Vec::<Keyed>::new(), 0_usize, query.wanted());
-        // Documents that are equal in the order asked for keep the order they were found in.
+        // The sort is stable: equal documents stay in the order they were found in.
         let in_order = |all: &mut Vec<Keyed>| all.sort_by(|a, b| a.0.cmp(&b.0));
         walk.documents(source, plan, query, counters, &mut |document| {
             let key = sort.key(document)?;
             bytes += size(&key, document);
             all.push((key, document.to_owned()));
-            // Now and then what cannot be among the first is let go.
+            // Documents that cannot be among the first are dropped now and then.
             if all.len() / 2 > keep.saturating_add(FEW) {
                 in_order(&mut all);
                 all.truncate(keep);
@@ -264,14 +266,14 @@ impl Execution {
             }
             Ok(Flow::Continue(()))
         })?;
-        review(context, plan, counters);
+        evict_if_misestimated(context, plan, counters);
         in_order(&mut all);
         runs.end(all)?;
         Ok(runs)
     }
 }
 
-/// What is handed out of a document: the fields of `projection`, or all of it.
+/// The returned part of a document: the fields of `projection`, or all of it.
 pub fn project(projection: Option<&Projection>, document: &RawDocument) -> Result<RawDocumentBuf> {
     match projection {
         Some(projection) => projection.apply(document),

@@ -1,7 +1,8 @@
-//! Plans in MongoDB's words: what `explain` shows.
+//! What MongoDB's `explain` shows of a plan.
 //!
-//! A plan is a tree of stages, the last to work first: `PROJECTION_COVERED` over `SORT` over `FETCH` over `IXSCAN`. Beside what MongoDB shows,
-//! each plan tells what it was estimated to take: `keys` to walk, `rows` to fetch, and `cost` in fetches of a row.
+//! A plan is a tree of stages, the last one outermost: `PROJECTION_COVERED` over `SORT` over `FETCH` over `IXSCAN`.
+//! In addition to what MongoDB shows, each plan has its estimate: `keys` examined, `rows` fetched, and `cost` in row
+//! fetches.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::doc::key_decode::encoded_length;
 use crate::index::ordered::{SortOrder, pattern_of};
 
-use crate::query::plan::{Alternative, Path, Plan, RowSet, bounds_of};
+use crate::query::plan::{Alternative, BitmapScan, Path, Plan, bounds_of};
 use crate::query::{Counters, Query};
 
 /// What the documents a plan leads to are wanted for.
@@ -111,11 +112,11 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
     let counting = wanted == Wanted::Count;
     let filter = query.filter.source();
     let mut found = match &plan.path {
-        Path::Nothing => return rawdoc! { "stage": "EOF" },
-        Path::Rows if counting && query.filter.is_all() && query.hint.is_none() => {
+        Path::Empty => return rawdoc! { "stage": "EOF" },
+        Path::CollectionScan if counting && query.filter.is_all() && query.hint.is_none() => {
             return rawdoc! { "stage": "RECORD_STORE_FAST_COUNT" };
         }
-        Path::Rows => {
+        Path::CollectionScan => {
             let mut scan = rawdoc! { "stage": "COLLSCAN" };
             if !query.filter.is_all() {
                 scan.append(cstr!("filter"), filter.to_owned());
@@ -142,7 +143,7 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
                 }
             }
         }
-        Path::Sets(set) => {
+        Path::Bitmap(set) => {
             over(rawdoc! { "stage": "FETCH", "filter": filter.to_owned() }, sets(source, query, set))
         }
     };
@@ -222,18 +223,18 @@ fn index_bounds(info: &IndexInfo, query: &Query, direction: Direction) -> RawDoc
     shown
 }
 
-fn sets(source: &dyn Source, query: &Query, set: &RowSet) -> RawDocumentBuf {
-    let several = |stage: &str, sets: &[RowSet]| {
+fn sets(source: &dyn Source, query: &Query, set: &BitmapScan) -> RawDocumentBuf {
+    let several = |stage: &str, sets: &[BitmapScan]| {
         let mut inputs = RawArrayBuf::new();
         sets.iter().for_each(|set| inputs.push(self::sets(source, query, set)));
         rawdoc! { "stage": stage, "inputStages": inputs }
     };
     match set {
-        RowSet::Entries { index, ranges, keys, .. } => match source.indexes().get(*index) {
+        BitmapScan::Index { index, ranges, keys, .. } => match source.indexes().get(*index) {
             Some(info) => index_scan("IXSCAN", info, query, ranges, Direction::Forward, keys.test.is_some()),
             None => rawdoc! { "stage": "EOF" },
         },
-        RowSet::Union(sets) => several("OR", sets),
-        RowSet::Intersection(sets) => several("AND_SORTED", sets),
+        BitmapScan::Or(sets) => several("OR", sets),
+        BitmapScan::And(sets) => several("AND_SORTED", sets),
     }
 }

@@ -1,4 +1,4 @@
-//! Documents in order that do not fit in memory: sorted runs, all but the last in scratch files, merged.
+//! External sort: sorted runs, all but the last in temporary files, merged.
 
 use bson::{RawDocument, RawDocumentBuf};
 

@@ -7,7 +7,7 @@
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
 //! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
-//! | `top_k` | [`Top`]: the first rows of a sort order with a limit |
+//! | `top_k` | [`TopK`]: the first rows of a sort order with a limit |
 //! | `external_sort` | sorted runs, merged |
 //! | `spill` | records in temporary files |
 //! | `write` | [`update()`], [`delete`]: finds rows and changes them |
@@ -28,5 +28,5 @@ pub use count::{count, counted, find_rows};
 pub use counters::Counters;
 pub use distinct::distinct_by_index;
 pub use execution::{Execution, project};
-pub use top_k::Top;
+pub use top_k::TopK;
 pub use write::{Updated, delete, update};

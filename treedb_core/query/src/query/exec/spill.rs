@@ -1,4 +1,4 @@
-//! Records in scratch files: `length of the first part (4 bytes, little endian), length of the second, both parts`.
+//! Records in temporary files: `length of the first part (4 bytes, little endian), length of the second, both parts`.
 
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 

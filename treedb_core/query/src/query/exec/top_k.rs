@@ -1,8 +1,8 @@
-//! The first rows of an order, found without sorting the others and without decoding them.
+//! The first rows of a sort order with a limit, found without sorting or decoding the others.
 //!
-//! Of each row the first field of the order is looked at where it lies; what comes behind the last of those kept so far is
-//! let go at that. A row that is kept is its key and its address: the documents are fetched when it is known which.
-//! Rows with equal keys keep the order they are seen in.
+//! A row is rejected by the first field of its sort key, read in place, if that sorts after the last row kept so far. A
+//! kept row is its sort key and its id; documents are fetched at the end. Rows with equal keys stay in the order they
+//! came in.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,17 +11,17 @@ use crate::access::{Row, RowId, Source};
 use crate::doc::compare::compare;
 use crate::doc::key::invert;
 use crate::doc::key_decode::{decode, encoded_length};
-use crate::doc::{Fields, Glance, OwnedValue, Value};
+use crate::doc::{FieldPeek, Fields, OwnedValue, Value};
 use crate::error::Result;
 use crate::index::ordered::SortOrder;
 
 use super::external_sort::{Keyed, size};
 use crate::query::Query;
 use crate::query::Sort;
-use crate::query::Used;
+use crate::query::UsedFields;
 
 /// The first rows so far.
-pub struct Top<'q> {
+pub struct TopK<'q> {
     query: &'q Query,
     sort: &'q Sort,
     /// The fields of the order.
@@ -33,9 +33,9 @@ pub struct Top<'q> {
     /// The order begins with the greatest value.
     descends: bool,
     keep: usize,
-    heap: BinaryHeap<Place>,
+    heap: BinaryHeap<HeapEntry>,
     /// The first value of the last row kept, once there are as many as wanted.
-    last: Option<Last>,
+    last: Option<Cutoff>,
     /// Room for a key.
     key: Vec<u8>,
     /// Bytes that are held, and may be.
@@ -45,46 +45,46 @@ pub struct Top<'q> {
 
 /// A row that is kept. The greatest of a heap of these is the last.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct HeapEntry {
     key: Vec<u8>,
     /// How many were seen before.
     number: u64,
     row: RowId,
 }
 
-impl Place {
+impl HeapEntry {
     fn size(&self) -> usize {
-        self.key.len() + size_of::<Place>()
+        self.key.len() + size_of::<HeapEntry>()
     }
 }
 
 /// A value to compare with.
-enum Last {
+enum Cutoff {
     Number(f64),
     Text(Box<[u8]>),
     Other(OwnedValue),
 }
 
-impl Last {
+impl Cutoff {
     /// How `value` compares with it, if that is seen at once.
     #[inline]
     fn compared(&self, value: Value<'_>) -> Option<Ordering> {
         const EXACT: i64 = 1 << 53;
         match (self, value) {
-            (Last::Text(last), Value::String(value)) => Some(value.cmp(last)),
-            (Last::Number(last), Value::Int32(value)) => f64::from(value).partial_cmp(last),
-            (Last::Number(last), Value::Int64(value)) if (-EXACT..=EXACT).contains(&value) => {
+            (Cutoff::Text(last), Value::String(value)) => Some(value.cmp(last)),
+            (Cutoff::Number(last), Value::Int32(value)) => f64::from(value).partial_cmp(last),
+            (Cutoff::Number(last), Value::Int64(value)) if (-EXACT..=EXACT).contains(&value) => {
                 (value as f64).partial_cmp(last)
             }
-            (Last::Number(last), Value::Double(value)) => value.partial_cmp(last),
-            (Last::Number(last), value) => Some(compare(value, Value::Double(*last))),
-            (Last::Text(last), value) => Some(compare(value, Value::String(last))),
-            (Last::Other(last), value) => Some(compare(value, last.value())),
+            (Cutoff::Number(last), Value::Double(value)) => value.partial_cmp(last),
+            (Cutoff::Number(last), value) => Some(compare(value, Value::Double(*last))),
+            (Cutoff::Text(last), value) => Some(compare(value, Value::String(last))),
+            (Cutoff::Other(last), value) => Some(compare(value, last.value())),
         }
     }
 }
 
-impl<'q> Top<'q> {
+impl<'q> TopK<'q> {
     /// For the rows that `query` needs, which may take `room` bytes. `None` if it has no order.
     pub fn new(query: &'q Query, room: usize) -> Option<Self> {
         let sort = query.sort.as_ref()?;
@@ -94,7 +94,7 @@ impl<'q> Top<'q> {
         let first = keys.next().filter(|part| {
             sort.collation.is_simple() && part.path.parts().len() == 1 && sort.keys.len() <= 2
         });
-        Some(Top {
+        Some(TopK {
             query,
             sort,
             fields,
@@ -113,15 +113,15 @@ impl<'q> Top<'q> {
     /// Takes a row into account, if it matches; `number` is greater than those of the rows before. False if there is no
     /// more room.
     #[inline]
-    pub fn see(&mut self, row: RowId, number: u64, lent: &mut dyn Row) -> Result<bool> {
-        if self.early && self.is_behind(lent)? || !self.query.filter.admits(lent)? {
+    pub fn offer(&mut self, row: RowId, number: u64, lent: &mut dyn Row) -> Result<bool> {
+        if self.early && self.is_beyond_cutoff(lent)? || !self.query.filter.admits(lent)? {
             return Ok(true);
         }
-        if !self.early && self.is_behind(lent)? {
+        if !self.early && self.is_beyond_cutoff(lent)? {
             return Ok(true);
         }
-        if !self.glanced_key(lent)? {
-            self.sort.key_into(lent.part(&self.fields)?, &mut self.key)?;
+        if !self.peeked_key(lent)? {
+            self.sort.key_into(lent.partial_document(&self.fields)?, &mut self.key)?;
         }
         self.keep(row, number);
         Ok(self.bytes <= self.room)
@@ -129,12 +129,12 @@ impl<'q> Top<'q> {
 
     /// True if the row's first field tells that it comes behind all that are kept.
     #[inline]
-    fn is_behind(&self, lent: &mut dyn Row) -> Result<bool> {
+    fn is_beyond_cutoff(&self, lent: &mut dyn Row) -> Result<bool> {
         let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(false) };
-        let order = match lent.glance(first)? {
-            Glance::Value(value) => last.compared(value),
-            Glance::Missing => last.compared(Value::Null),
-            Glance::Unclear => None,
+        let order = match lent.peek(first)? {
+            FieldPeek::Value(value) => last.compared(value),
+            FieldPeek::Missing => last.compared(Value::Null),
+            FieldPeek::Unknown => None,
         };
         Ok(match order {
             Some(Ordering::Greater) => !self.descends,
@@ -146,12 +146,12 @@ impl<'q> Top<'q> {
     }
 
     /// Makes the key of a row if a glance is enough.
-    fn glanced_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
+    fn peeked_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
         let (Some(first), [part]) = (&self.first, self.sort.keys.as_slice()) else { return Ok(false) };
-        let value = match lent.glance(first)? {
-            Glance::Value(value) => value,
-            Glance::Missing => Value::Null,
-            Glance::Unclear => return Ok(false),
+        let value = match lent.peek(first)? {
+            FieldPeek::Value(value) => value,
+            FieldPeek::Missing => Value::Null,
+            FieldPeek::Unknown => return Ok(false),
         };
         self.key.clear();
         part.encode(value, &mut self.key);
@@ -161,9 +161,9 @@ impl<'q> Top<'q> {
     /// Keeps the row of the key that was made last, if it is among the first.
     fn keep(&mut self, row: RowId, number: u64) {
         if self.heap.len() < self.keep {
-            let place = Place { key: std::mem::take(&mut self.key), number, row };
-            self.bytes += place.size();
-            self.heap.push(place);
+            let entry = HeapEntry { key: std::mem::take(&mut self.key), number, row };
+            self.bytes += entry.size();
+            self.heap.push(entry);
             return;
         }
         let descends = self.descends;
@@ -180,23 +180,23 @@ impl<'q> Top<'q> {
     }
 
     /// Adds the rows of another that saw those behind.
-    pub fn merge(&mut self, other: Top<'_>) {
-        for place in other.heap.into_sorted_vec() {
-            self.key = place.key;
-            self.keep(place.row, place.number);
+    pub fn merge(&mut self, other: TopK<'_>) {
+        for entry in other.heap.into_sorted_vec() {
+            self.key = entry.key;
+            self.keep(entry.row, entry.number);
         }
     }
 
     /// The keys and documents of the rows, in order, of which no more is decoded than the query uses; `None` if they take
     /// more than `room` bytes.
     pub fn documents(self, source: &dyn Source, room: usize) -> Result<Option<Vec<Keyed>>> {
-        let used = self.query.used.as_ref().map(Used::fields);
+        let used = self.query.used.as_ref().map(UsedFields::fields);
         let (mut all, mut bytes) = (Vec::new(), 0);
-        for Place { key, row, .. } in self.heap.into_sorted_vec() {
+        for HeapEntry { key, row, .. } in self.heap.into_sorted_vec() {
             let mut found = None;
             source.fetch_row(row, &mut |row| {
                 let document = match used {
-                    Some(used) => row.part(used)?,
+                    Some(used) => row.partial_document(used)?,
                     None => row.document()?,
                 };
                 found = Some(document.to_owned());
@@ -215,7 +215,7 @@ impl<'q> Top<'q> {
 }
 
 /// The value of a key's first field.
-fn first_value(key: &[u8], descending: bool) -> Option<Last> {
+fn first_value(key: &[u8], descending: bool) -> Option<Cutoff> {
     let mut first = key.get(..encoded_length(key, descending)?)?.to_vec();
     if descending {
         invert(&mut first);
@@ -223,8 +223,8 @@ fn first_value(key: &[u8], descending: bool) -> Option<Last> {
     let mut text = Vec::new();
     match decode(&first, &mut text)? {
         Value::Double(number) if number.is_nan() => None,
-        Value::Double(number) => Some(Last::Number(number)),
-        Value::String(text) => Some(Last::Text(text.into())),
-        value => Some(Last::Other(OwnedValue::from_value(value))),
+        Value::Double(number) => Some(Cutoff::Number(number)),
+        Value::String(text) => Some(Cutoff::Text(text.into())),
+        value => Some(Cutoff::Other(OwnedValue::from_value(value))),
     }
 }

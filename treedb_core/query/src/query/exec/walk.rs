@@ -1,4 +1,4 @@
-//! Walking rows or index entries and showing those that match.
+//! [`Walk`]: visits the rows that a plan leads to and that match the filter.
 
 use std::collections::HashSet;
 
@@ -9,79 +9,79 @@ use crate::access::{Direction, Flow, KeyRange, Row, RowId, Source};
 use crate::error::Result;
 
 use crate::query::filter::Filter;
-use crate::query::plan::{OnKeys, Path, Plan, Room, RowSet, Truth};
+use crate::query::plan::{BitmapScan, KeyMatch, KeyPredicate, Path, Plan, SplitKey};
 use crate::query::{Counters, Query};
-use crate::query::{Tally, Used};
+use crate::query::{MatchRate, UsedFields};
 
-/// The place of a walk between two batches.
+/// A walk and its position between two batches.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Walk {
-    /// The range that is being walked.
+    /// Position of the current range.
     range: usize,
-    /// The entry or row that was looked at last.
+    /// The last entry or row visited.
     last_key: Vec<u8>,
     last_row: Option<RowId>,
-    /// Rows met already, where a row can be met twice.
+    /// Rows visited already, where a row can come up twice.
     seen: HashSet<RowId>,
-    /// There is nothing behind it.
+    /// True if there are no more rows.
     pub(in crate::query) done: bool,
-    room: Room,
-    tally: Tally,
-    /// What is left of a plan by sets of rows, once they are made.
-    sets: Option<Left>,
+    split: SplitKey,
+    tally: MatchRate,
+    /// The remaining rows of a bitmap plan, once the bitmaps are built.
+    sets: Option<RemainingRows>,
 }
 
-/// Rows of sets that have not been shown.
-struct Left {
+/// Rows of a bitmap that have not been visited.
+struct RemainingRows {
     rows: roaring::treemap::IntoIter,
-    /// Those of them that match for certain.
-    sure: RoaringTreemap,
+    /// Those of them that need no recheck.
+    exact: RoaringTreemap,
 }
 
-impl std::fmt::Debug for Left {
+impl std::fmt::Debug for RemainingRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Left").field("sure", &self.sure.len()).finish_non_exhaustive()
+        f.debug_struct("RemainingRows").field("exact", &self.exact.len()).finish_non_exhaustive()
     }
 }
 
-/// Rows that indexes gave.
+/// The rows of a bitmap scan.
 #[derive(Default)]
-struct Rows {
-    /// Those whose documents must be looked at.
-    maybe: RoaringTreemap,
-    /// Those whose keys said that they match.
-    sure: RoaringTreemap,
+struct BitmapResult {
+    /// Rows whose documents have to be checked against the filter.
+    recheck: RoaringTreemap,
+    /// Rows that match, by their keys.
+    exact: RoaringTreemap,
 }
 
-/// What a walk shows of a row.
+/// How much of a matching row a walk passes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::query) enum Show<'f> {
-    /// Where it is.
-    Rows,
+pub(in crate::query) enum RowContent<'f> {
+    /// Its id.
+    RowIds,
     /// Its document.
     Documents,
-    /// At least these fields of it.
-    Part(&'f Used),
-    /// It as it lies.
-    Lent,
+    /// At least these fields of its document.
+    Fields(&'f UsedFields),
+    /// The row itself, not decoded.
+    Row,
 }
 
-impl Show<'_> {
+impl RowContent<'_> {
     fn row(self, id: RowId, row: &mut dyn Row, visit: &mut VisitMatch<'_>) -> Result<Flow> {
         match self {
-            Show::Rows => visit(id, None),
-            Show::Documents => visit(id, Some(&mut row.document()?)),
-            Show::Part(used) => visit(id, Some(&mut row.part(used.fields())?)),
-            Show::Lent => visit(id, Some(row)),
+            RowContent::RowIds => visit(id, None),
+            RowContent::Documents => visit(id, Some(&mut row.document()?)),
+            RowContent::Fields(used) => visit(id, Some(&mut row.partial_document(used.fields())?)),
+            RowContent::Row => visit(id, Some(row)),
         }
     }
 }
 
-/// What is shown of each matching row.
+/// The callback of a walk.
 pub(in crate::query) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
 
 impl Walk {
-    /// [`Walk::run`] for those who want the documents.
+    /// [`Walk::run`], passing on documents.
     pub(in crate::query) fn documents(
         &mut self,
         source: &dyn Source,
@@ -90,27 +90,28 @@ impl Walk {
         counters: &mut Counters,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
-        let show = query.used.as_ref().map_or(Show::Documents, Show::Part);
+        let show = query.used.as_ref().map_or(RowContent::Documents, RowContent::Fields);
         self.run(source, plan, &query.filter, counters, show, &mut |_, row| match row {
             Some(row) => visit(row.document()?),
             None => Ok(Flow::Continue(())),
         })
     }
 
-    /// Shows `visit` the matching rows from the place of the last call on, in the plan's order, until it says stop.
+    /// Passes the matching rows to `visit`, from the position of the last call on and in the plan's order, until it
+    /// breaks.
     pub(in crate::query) fn run(
         &mut self,
         source: &dyn Source,
         plan: &Plan,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show<'_>,
+        show: RowContent<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         match &plan.path {
-            Path::Nothing => self.done = true,
-            Path::Rows => self.rows(source, filter, counters, show, visit)?,
-            Path::Sets(set) => self.sets(source, set, filter, counters, show, visit)?,
+            Path::Empty => self.done = true,
+            Path::CollectionScan => self.rows(source, filter, counters, show, visit)?,
+            Path::Bitmap(set) => self.bitmap(source, set, filter, counters, show, visit)?,
             Path::Index { ranges, .. } => {
                 while self.range < ranges.len() {
                     if self.index(source, plan, filter, counters, show, visit)? == Flow::Break(()) {
@@ -130,7 +131,7 @@ impl Walk {
         source: &dyn Source,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show<'_>,
+        show: RowContent<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         let mut stopped = false;
@@ -139,7 +140,7 @@ impl Walk {
             counters.docs_examined += 1;
             *last = Some(id);
             let flow = match show {
-                Show::Part(used) => match used.of(filter, row, tally)? {
+                RowContent::Fields(used) => match used.of(filter, row, tally)? {
                     Some(mut part) => visit(id, Some(&mut part))?,
                     None => Flow::Continue(()),
                 },
@@ -163,31 +164,31 @@ impl Walk {
         plan: &Plan,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show<'_>,
+        show: RowContent<'_>,
         visit: &mut VisitMatch<'_>,
     ) -> Result<Flow> {
         let Path::Index { index, ranges, direction, distinct, keys, .. } = &plan.path else {
             return Ok(Flow::Continue(()));
         };
-        let Walk { range, last_key, last_row, seen, room, .. } = self;
+        let Walk { range, last_key, last_row, seen, split, .. } = self;
         let Some(range) = ranges.get(*range) else { return Ok(Flow::Continue(())) };
         let complete = keys.complete && source.entries_are_exact();
         let from = last_row.map(|row| (last_key.clone(), row));
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
         let mut ended = Flow::Continue(());
-        let cover = if show == Show::Documents && complete { plan.covered() } else { None };
+        let cover = if show == RowContent::Documents && complete { plan.covered() } else { None };
         source.index_range_typed(*index, range, *direction, after, &mut |row, key, type_bits| {
             counters.keys_examined += 1;
-            let truth = keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room));
-            if truth == Truth::No || !*distinct && !seen.insert(row) {
+            let truth = keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split));
+            if truth == KeyMatch::No || !*distinct && !seen.insert(row) {
                 return Ok(Flow::Continue(()));
             }
-            let known = complete && truth == Truth::Yes;
-            let flow = if known && show == Show::Rows {
+            let known = complete && truth == KeyMatch::Yes;
+            let flow = if known && show == RowContent::RowIds {
                 visit(row, None)?
             } else if known
                 && let Some(cover) = cover
-                && let Some(document) = cover.document(key, type_bits, room)
+                && let Some(document) = cover.document(key, type_bits, split)
             {
                 visit(row, Some(&mut &*document))?
             } else {
@@ -205,25 +206,25 @@ impl Walk {
     }
 
     /// The rest of the rows of a set.
-    fn sets(
+    fn bitmap(
         &mut self,
         source: &dyn Source,
-        set: &RowSet,
+        set: &BitmapScan,
         filter: &Filter,
         counters: &mut Counters,
-        show: Show,
+        show: RowContent,
         visit: &mut VisitMatch<'_>,
     ) -> Result<()> {
         let left = match &mut self.sets {
             Some(left) => left,
             None => {
-                let Rows { maybe, sure } = rows_of(source, set, counters, &mut self.room)?;
-                self.sets.insert(Left { rows: (maybe | &sure).into_iter(), sure })
+                let BitmapResult { recheck, exact } = rows_of(source, set, counters, &mut self.split)?;
+                self.sets.insert(RemainingRows { rows: (recheck | &exact).into_iter(), exact })
             }
         };
         for id in left.rows.by_ref() {
-            let (row, known) = (RowId(id), left.sure.contains(id));
-            let flow = if known && show == Show::Rows {
+            let (row, known) = (RowId(id), left.exact.contains(id));
+            let flow = if known && show == RowContent::RowIds {
                 visit(row, None)?
             } else {
                 fetched(source, row, (!known).then_some(filter), show, counters, visit)?
@@ -242,7 +243,7 @@ fn fetched(
     source: &dyn Source,
     row: RowId,
     filter: Option<&Filter>,
-    show: Show,
+    show: RowContent,
     counters: &mut Counters,
     visit: &mut VisitMatch<'_>,
 ) -> Result<Flow> {
@@ -258,34 +259,41 @@ fn fetched(
 }
 
 /// The rows of a set.
-fn rows_of(source: &dyn Source, set: &RowSet, counters: &mut Counters, room: &mut Room) -> Result<Rows> {
+fn rows_of(
+    source: &dyn Source,
+    set: &BitmapScan,
+    counters: &mut Counters,
+    split: &mut SplitKey,
+) -> Result<BitmapResult> {
     match set {
-        RowSet::Entries { index, ranges, keys, .. } => entries(source, *index, ranges, keys, counters, room),
-        RowSet::Union(sets) => {
-            let mut all = Rows::default();
+        BitmapScan::Index { index, ranges, keys, .. } => {
+            entries(source, *index, ranges, keys, counters, split)
+        }
+        BitmapScan::Or(sets) => {
+            let mut all = BitmapResult::default();
             for set in sets {
-                let Rows { maybe, sure } = rows_of(source, set, counters, room)?;
-                all.maybe |= maybe;
-                all.sure |= sure;
+                let BitmapResult { recheck, exact } = rows_of(source, set, counters, split)?;
+                all.recheck |= recheck;
+                all.exact |= exact;
             }
             Ok(all)
         }
-        RowSet::Intersection(sets) => {
+        BitmapScan::And(sets) => {
             let mut common: Option<RoaringTreemap> = None;
             for set in sets {
                 // Nothing is in common with nothing.
                 if common.as_ref().is_some_and(RoaringTreemap::is_empty) {
                     break;
                 }
-                let Rows { maybe, sure } = rows_of(source, set, counters, room)?;
-                let rows = maybe | sure;
+                let BitmapResult { recheck, exact } = rows_of(source, set, counters, split)?;
+                let rows = recheck | exact;
                 common = Some(match common {
                     Some(common) => common & rows,
                     None => rows,
                 });
             }
             // Each set knows of its own conditions only.
-            Ok(Rows { maybe: common.unwrap_or_default(), sure: RoaringTreemap::new() })
+            Ok(BitmapResult { recheck: common.unwrap_or_default(), exact: RoaringTreemap::new() })
         }
     }
 }
@@ -295,22 +303,22 @@ fn entries(
     source: &dyn Source,
     index: usize,
     ranges: &[KeyRange],
-    keys: &OnKeys,
+    keys: &KeyPredicate,
     counters: &mut Counters,
-    room: &mut Room,
-) -> Result<Rows> {
+    split: &mut SplitKey,
+) -> Result<BitmapResult> {
     let complete = keys.complete && source.entries_are_exact();
-    let mut rows = Rows::default();
+    let mut rows = BitmapResult::default();
     for range in ranges {
         source.index_range(index, range, Direction::Forward, None, &mut |row, key| {
             counters.keys_examined += 1;
-            match keys.test.as_ref().map_or(Truth::Yes, |test| test.check(key, room)) {
-                Truth::No => {}
-                Truth::Yes if complete => {
-                    rows.sure.insert(row.0);
+            match keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split)) {
+                KeyMatch::No => {}
+                KeyMatch::Yes if complete => {
+                    rows.exact.insert(row.0);
                 }
                 _ => {
-                    rows.maybe.insert(row.0);
+                    rows.recheck.insert(row.0);
                 }
             }
             Ok(Flow::Continue(()))

@@ -1,7 +1,7 @@
-//! Updates and deletes: finding rows and changing them, over any [`Sink`].
+//! Updates and deletes over any [`Sink`]: finds the rows, then changes them.
 //!
-//! The rows are collected first, so that a change cannot bring a row into the walk again. Each is then shown in its
-//! current version, which may be another than the one that was found: it must still match.
+//! Rows are collected first, so that a change cannot bring a row into the walk again. Each is then read in its current
+//! version, which may differ from the one that was found, and must still match.
 
 use bson::RawDocumentBuf;
 

@@ -1,4 +1,4 @@
-//! Values of one type as another.
+//! Type conversions: `$convert`, `$toInt` and the like.
 
 use crate::doc::{Decimal, Value};
 use crate::error::{ErrorCode, QueryError, Result};

@@ -1,7 +1,7 @@
-//! Dates: their parts, their text, and reckoning with them, in any time zone.
+//! Date operators: parts, formatting, parsing and arithmetic, in any time zone.
 //!
-//! A zone is an offset (`+02`, `-0330`, `+02:00`), `UTC`/`GMT`/`Z`, or a name of the IANA database, whose rules come
-//! with the library.
+//! A zone is an offset (`+02`, `-0330`, `+02:00`), `UTC`/`GMT`/`Z`, or a name of the IANA database, whose rules are
+//! compiled in.
 
 use jiff::civil::{self, ISOWeekDate, Weekday};
 use jiff::tz::{Offset, TimeZone};

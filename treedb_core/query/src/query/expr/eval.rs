@@ -1,4 +1,4 @@
-//! Evaluating the tree. What needs all its operands first is called through the table; the rest is here.
+//! Evaluates the expression tree. Operators that need all their operands first are called through the table.
 
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Value};

@@ -1,7 +1,7 @@
-//! A moment in a time zone, as far away as a date may be.
+//! A point in time in a time zone, for the whole range of BSON dates.
 //!
-//! The calendar of the library ends a day before the year 10000 does anywhere, a date in 292 million years. Days repeat
-//! themselves after 400 years, weekdays included: what lies outside is looked at so many years nearer.
+//! The calendar library ends at the year 9999; BSON dates reach 292 million years. The calendar repeats every 400 years,
+//! weekdays included: a date outside the library's range is computed that many cycles nearer.
 
 use std::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! Comparison, and the operators of one line.
+//! Comparison operators, and operators of one line.
 
 use crate::doc::Value;
 use crate::error::Result;

@@ -10,8 +10,9 @@
 //! | `parse` | from the notation to the tree; names of variables become places |
 //! | `eval` | the operators that do not look at all their operands: `$cond`, `$map`, `$let` .. |
 //! | `table` | the others, each with its operands and its function |
+//! | `regex` | compiles regular expressions |
 //! | `reads` | what an expression reads of a document |
-//! | `number`, `text`, `pattern`, `date`, `array`, `object`, `convert` | those functions |
+//! | `number`, `string`, `pattern`, `date`, `array`, `object`, `convert` | those functions |
 
 mod array;
 mod convert;

@@ -1,4 +1,4 @@
-//! From MongoDB's notation to the tree.
+//! Parses MongoDB's notation into the expression tree.
 
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};

@@ -1,4 +1,4 @@
-//! Regular expressions of `$regexMatch`, `$regexFind` and `$regexFindAll`.
+//! `$regexMatch`, `$regexFind` and `$regexFindAll`.
 //!
 //! A pattern is usually the same for all documents, so the last few are kept compiled, per thread.
 
@@ -10,7 +10,7 @@ use regex::Regex;
 use crate::doc::Value;
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::error::{QueryError, Result};
-use crate::query::expr::regex::Regular;
+use crate::query::expr::regex::RegexSource;
 
 use super::number::wrong_type;
 use super::string::utf8;
@@ -37,7 +37,7 @@ fn compile(operator: &str, pattern: &str, options: &str) -> Result<Rc<Regex>> {
     if let Some(regex) = found {
         return Ok(regex);
     }
-    let regex = Regular::new(operator, pattern, options)?.for_text()?;
+    let regex = RegexSource::new(operator, pattern, options)?.for_text()?;
     let regex = Rc::new(regex);
     LAST.with_borrow_mut(|last| {
         if last.len() >= KEPT {

@@ -1,4 +1,4 @@
-//! What an expression reads: for moving stages past each other and for reading no more of a row than is needed.
+//! The fields that an expression reads: for reordering stages and for decoding no more of a row than needed.
 
 use crate::doc::Path;
 

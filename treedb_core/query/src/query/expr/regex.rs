@@ -1,7 +1,7 @@
-//! How regular expressions are compiled, in filters and in expressions alike: options, limits, errors.
+//! Compiles regular expressions for filters and expressions: options, limits, errors.
 //!
-//! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which is what makes their
-//! time linear in the text. The options `i m s x` mean what they mean in MongoDB, and `u` nothing.
+//! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which makes matching linear in
+//! the length of the string. The options `i m s x` have MongoDB's meaning, and `u` has none.
 
 use regex_syntax::hir::Hir;
 
@@ -14,7 +14,7 @@ const MAX_COMPILED: usize = 10 << 20;
 
 /// A pattern and its options, checked.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::query) struct Regular<'p> {
+pub(in crate::query) struct RegexSource<'p> {
     pattern: &'p str,
     options: &'p str,
 }
@@ -30,7 +30,7 @@ macro_rules! with_options {
     };
 }
 
-impl<'p> Regular<'p> {
+impl<'p> RegexSource<'p> {
     /// Checks pattern and options; `operator` is who has them, for messages.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl<'p> Regular<'p> {
         if pattern.len() > MAX_PATTERN {
             return Err(invalid(&format!("it is longer than {MAX_PATTERN} bytes")));
         }
-        Ok(Regular { pattern, options })
+        Ok(RegexSource { pattern, options })
     }
 
     fn has(self, flag: char) -> bool {
@@ -82,6 +82,8 @@ impl<'p> Regular<'p> {
 fn invalid(why: &str) -> QueryError {
     QueryError::new(
         ErrorCode::Location51091,
-        format!("Regular expression is invalid: {why} (look-around and back-references are not supported)"),
+        format!(
+            "RegexSource expression is invalid: {why} (look-around and back-references are not supported)"
+        ),
     )
 }

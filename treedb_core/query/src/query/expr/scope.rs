@@ -1,4 +1,4 @@
-//! What an evaluation knows: the document, the variables, and the memory its results live in.
+//! [`Scope`]: the document, the variables and the arena of one evaluation.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! The operators that look at all their operands: name, operands, function.
+//! The table of operators that evaluate all their operands: name, operands, function.
 
 use crate::doc::Value;
 use crate::error::Result;

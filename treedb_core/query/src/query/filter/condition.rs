@@ -1,4 +1,4 @@
-//! `$expr`: an expression as a condition on a document.
+//! `$expr`: an expression as a filter.
 
 use crate::doc::{Collation, Doc, Element, OwnedValue};
 use crate::error::Result;

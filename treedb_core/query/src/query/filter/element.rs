@@ -1,4 +1,4 @@
-//! `$type`: which types of BSON a value may have.
+//! `$type`: the BSON types a value may have.
 
 use crate::doc::{Element, Value};
 use crate::error::{ErrorCode, QueryError, Result};

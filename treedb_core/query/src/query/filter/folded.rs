@@ -1,4 +1,4 @@
-//! Comparisons under a collation: the constants are folded when the filter is read, values when they are met.
+//! Comparisons under a collation: constants are folded when the filter is parsed, values when they are compared.
 
 use super::compare::{is_one_of, meets};
 use super::parse::{distinct, only};

@@ -1,4 +1,4 @@
-//! Whether a document, or an element of an array, fits a tree of conditions.
+//! Evaluates a filter tree on a document, or on an element of an array.
 
 use super::Node;
 use super::compare::{is_one_of, meets};

@@ -239,7 +239,7 @@ impl Filter {
     pub fn admits(&self, row: &mut dyn Row) -> Result<bool> {
         match &self.fields {
             _ if self.is_all() => Ok(true),
-            Some(fields) => self.matches(row.part(fields)?),
+            Some(fields) => self.matches(row.partial_document(fields)?),
             None => self.matches(row.document()?),
         }
     }

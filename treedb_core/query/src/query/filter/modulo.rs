@@ -1,4 +1,4 @@
-//! `$mod`: what is left of a number's whole part after a division.
+//! `$mod`: the remainder of a number's integer part.
 
 use crate::doc::{Decimal, Element, Value};
 use crate::error::{QueryError, Result};

@@ -1,4 +1,4 @@
-//! From MongoDB's filter document to [`Node`]s.
+//! Parses MongoDB's filter document into [`Node`]s.
 
 use bson::RawDocument;
 

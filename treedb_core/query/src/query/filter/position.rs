@@ -1,4 +1,4 @@
-//! Which element of an array a document matches by: what a `$` in an update or a projection stands for.
+//! Which element of an array matched: what `$` stands for in an update or a projection.
 
 use super::compare::{is_one_of, meets};
 use super::matches::{element_fits, fitting, matches};

@@ -6,7 +6,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::doc::Value;
 use crate::error::Result;
-use crate::query::expr::regex::Regular;
+use crate::query::expr::regex::RegexSource;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl Pattern {
     /// # Errors
     /// `Location51108` for an unknown option, `Location51091` for a pattern that cannot be understood.
     pub fn new(source: &str, options: &str) -> Result<Self> {
-        let regular = Regular::new("$regex", source, options)?;
+        let regular = RegexSource::new("$regex", source, options)?;
         let (regex, tree) = (regular.for_bytes()?, regular.tree());
         let mut options: Vec<char> = options.chars().collect();
         options.sort_unstable();

@@ -1,4 +1,4 @@
-//! What matches what: one line a claim.
+//! Which filters match which documents, one claim a line.
 
 use bson::{RawDocumentBuf, rawdoc};
 

@@ -1,16 +1,15 @@
-//! Rows found by several indexes: an `$or` whose parts each have an index of their own, and conditions of which none
-//! is selective but several together are.
+//! Bitmap plans: rows found by several indexes, as in Postgres.
 //!
-//! Each index gives a set of rows; the sets are united or intersected, and what is left is fetched in the order of
-//! the rows.
+//! An `$or` whose branches each have an index, or several conditions of which none is selective alone. Each index gives
+//! a bitmap of row ids; the bitmaps are united or intersected, and the remaining rows are fetched in row order.
 
 use crate::access::Source;
 use crate::query::Query;
 use crate::query::filter::Node;
 
-use super::candidate::{Candidate, candidates, concerned};
-use super::cost::{self, SET, Weighed};
-use super::{Path, Plan, RowSet};
+use super::candidate::{Candidate, candidates, relevant_indexes};
+use super::cost::{self, CostedCandidate, SET};
+use super::{BitmapScan, Path, Plan};
 
 /// Parts of an `$or` that are looked at.
 const MAX_PARTS: usize = 64;
@@ -20,11 +19,11 @@ const MAX_INTERSECTED: usize = 3;
 const GOOD_ENOUGH: f64 = 32.0;
 
 /// A plan by sets of rows that is cheaper than `least`, if there is one.
-pub(super) fn by_sets(
+pub(super) fn bitmap_plan(
     source: &dyn Source,
     query: &Query,
     conditions: &[&Node],
-    found: &[Weighed],
+    found: &[CostedCandidate],
     least: Option<f64>,
 ) -> Option<Plan> {
     if least.is_some_and(|least| least < GOOD_ENOUGH) {
@@ -41,23 +40,25 @@ pub(super) fn by_sets(
         }
     }
     let path = match best? {
-        RowSet::Union(parts) if parts.is_empty() => Path::Nothing,
-        set => Path::Sets(set),
+        BitmapScan::Or(parts) if parts.is_empty() => Path::Empty,
+        set => Path::Bitmap(set),
     };
     Some(Plan::new(path, query.sort.is_some()))
 }
 
 /// The set that a candidate's index gives.
-fn set_of(candidate: Candidate) -> Option<RowSet> {
+fn bitmap_of(candidate: Candidate) -> Option<BitmapScan> {
     match candidate.plan.path {
-        Path::Index { index, name, ranges, keys, .. } => Some(RowSet::Entries { index, name, ranges, keys }),
+        Path::Index { index, name, ranges, keys, .. } => {
+            Some(BitmapScan::Index { index, name, ranges, keys })
+        }
         _ => None,
     }
 }
 
 /// The rows of an `$or` among the conditions, part by part, each by the index that is best for it.
-fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(RowSet, f64)> {
-    let mut best: Option<(RowSet, f64)> = None;
+fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(BitmapScan, f64)> {
+    let mut best: Option<(BitmapScan, f64)> = None;
     for (at, condition) in conditions.iter().enumerate() {
         let Node::Or(parts) = condition else { continue };
         if parts.len() > MAX_PARTS {
@@ -74,7 +75,7 @@ fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(Ro
     best
 }
 
-fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) -> Option<(RowSet, f64)> {
+fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) -> Option<(BitmapScan, f64)> {
     // A set has no order, so none is asked for.
     let unordered = Query { sort: None, limit: 0, skip: 0, ..query.clone() };
     let (mut sets, mut whole, mut rows) = (Vec::with_capacity(parts.len()), 0.0, 0.0);
@@ -82,20 +83,20 @@ fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) 
         let mut conditions = Vec::new();
         open(part, &mut conditions);
         conditions.extend(others);
-        let found: Vec<Candidate> = concerned(source, &unordered, &conditions)
+        let found: Vec<Candidate> = relevant_indexes(source, &unordered, &conditions)
             .into_iter()
             .flat_map(|number| candidates(source, number, &unordered, &conditions))
             .filter(|one| one.unique || one.helps(&unordered))
             .collect();
-        if found.iter().any(|one| one.plan.path == Path::Nothing) {
+        if found.iter().any(|one| one.plan.path == Path::Empty) {
             continue;
         }
-        let weighed = cost::weigh(source, &unordered, found);
+        let weighed = cost::with_costs(source, &unordered, found);
         let best = cost::cheapest(weighed)?;
         (whole, rows) = (whole + best.cost.keys * (cost::KEY + SET), rows + best.cost.rows);
-        sets.push(set_of(best.candidate)?);
+        sets.push(bitmap_of(best.candidate)?);
     }
-    Some((RowSet::Union(sets), whole + rows + cost::sorting(query, rows)))
+    Some((BitmapScan::Or(sets), whole + rows + cost::sorting(query, rows)))
 }
 
 /// The conditions that a part of an `$or` stands for.
@@ -107,18 +108,18 @@ fn open<'n>(node: &'n Node, all: &mut Vec<&'n Node>) {
 }
 
 /// The rows that several of the candidates have in common.
-fn intersection(source: &dyn Source, query: &Query, found: &[Weighed]) -> Option<(RowSet, f64)> {
+fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -> Option<(BitmapScan, f64)> {
     let all = (source.estimated_rows() as f64).max(1.0);
-    let mut bounded: Vec<&Weighed> =
+    let mut bounded: Vec<&CostedCandidate> =
         found.iter().filter(|one| one.candidate.equalities + one.candidate.bounds > 0).collect();
     bounded.sort_by(|a, b| (a.keys * a.candidate.passing).total_cmp(&(b.keys * b.candidate.passing)));
-    let first_path = |one: &Weighed| match &one.candidate.plan.path {
+    let first_path = |one: &CostedCandidate| match &one.candidate.plan.path {
         Path::Index { index, .. } => {
             Some(source.indexes().get(*index)?.def.keys.first()?.path.as_str().to_owned())
         }
         _ => None,
     };
-    let mut chosen: Vec<&Weighed> = Vec::new();
+    let mut chosen: Vec<&CostedCandidate> = Vec::new();
     let mut paths = Vec::new();
     let mut best: Option<(usize, f64)> = None;
     let (mut walked, mut part) = (0.0, 1.0);
@@ -140,6 +141,6 @@ fn intersection(source: &dyn Source, query: &Query, found: &[Weighed]) -> Option
         }
     }
     let (count, whole) = best?;
-    let sets = chosen.into_iter().take(count).map(|one| set_of(one.candidate.clone()));
-    Some((RowSet::Intersection(sets.collect::<Option<_>>()?), whole))
+    let sets = chosen.into_iter().take(count).map(|one| bitmap_of(one.candidate.clone()));
+    Some((BitmapScan::And(sets.collect::<Option<_>>()?), whole))
 }

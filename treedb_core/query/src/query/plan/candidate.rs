@@ -1,8 +1,8 @@
-//! The best use of one index: ranges of its keys, a test of the keys in them, the order it gives.
+//! The best use of one index: the key ranges to walk, the filter on its keys, the order it gives.
 
 use std::collections::BTreeSet;
 
-use super::eligible_indexes::{Use, uses};
+use super::eligible_indexes::{IndexUse, index_uses};
 use super::interval::{Interval, MAX_POINTS, MAX_RANGES};
 use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::index::ordered::{Kind, SortOrder, hashed};
@@ -10,10 +10,10 @@ use crate::query::Query;
 use crate::query::filter::Node;
 
 use super::covering::cover;
-use super::field_bounds::left_by;
+use super::field_bounds::field_bounds;
 use super::index_filter::{IndexFilter, index_filter};
 use super::index_order::gives_order;
-use super::{OnKeys, Path, Plan};
+use super::{KeyPredicate, Path, Plan};
 
 /// A plan with what speaks for it.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Candidate {
 }
 
 /// True if a condition may have to do with the index: seen at a glance, before anything is built.
-fn concerns(index: &IndexInfo, conditions: &[&Node]) -> bool {
+fn is_relevant(index: &IndexInfo, conditions: &[&Node]) -> bool {
     if matches!(index.def.options.kind, Kind::Wildcard(_)) {
         return !conditions.is_empty();
     }
@@ -69,9 +69,9 @@ fn mentions(condition: &Node, path: &str) -> bool {
 }
 
 /// The numbers of the indexes that a query may have to do with.
-pub(super) fn concerned(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Vec<usize> {
+pub(super) fn relevant_indexes(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Vec<usize> {
     let all = source.indexes().iter().enumerate();
-    all.filter(|(_, index)| query.sort.is_some() || concerns(index, conditions))
+    all.filter(|(_, index)| query.sort.is_some() || is_relevant(index, conditions))
         .map(|(number, _)| number)
         .collect()
 }
@@ -84,12 +84,12 @@ pub(super) fn candidates<'q>(
     conditions: &[&'q Node],
 ) -> Vec<Candidate> {
     let Some(index) = source.indexes().get(number) else { return Vec::new() };
-    uses(index, query, conditions).iter().map(|direction| candidate(number, direction, query)).collect()
+    index_uses(index, query, conditions).iter().map(|direction| candidate(number, direction, query)).collect()
 }
 
 /// What comes of using index number `number` this way.
-fn candidate(number: usize, direction: &Use<'_>, query: &Query) -> Candidate {
-    let Use { index, conditions, .. } = direction;
+fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidate {
+    let IndexUse { index, conditions, .. } = direction;
     let parts = &index.def.keys;
     let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };
     let mut prefixes = vec![direction.prefix.clone()];
@@ -102,9 +102,9 @@ fn candidate(number: usize, direction: &Use<'_>, query: &Query) -> Candidate {
         if index.multikey && parts.iter().take(at).any(|earlier| earlier.path.first() == part.path.first()) {
             break;
         }
-        let Some(left) = left_by(part, conditions, index) else { break };
+        let Some(left) = field_bounds(part, conditions, index) else { break };
         if left.intervals.is_empty() {
-            let plan = Plan::new(Path::Nothing, false);
+            let plan = Plan::new(Path::Empty, false);
             return Candidate { plan, equalities: usize::MAX, bounds: 0, unique: true, passing: 0.0 };
         }
         let mut directed: Vec<Interval> =
@@ -182,7 +182,7 @@ fn candidate(number: usize, direction: &Use<'_>, query: &Query) -> Candidate {
         ranges,
         direction: order.unwrap_or(Direction::Forward),
         distinct: !index.multikey,
-        keys: OnKeys { test, complete: complete && direction.all },
+        keys: KeyPredicate { test, complete: complete && direction.all },
     };
     let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
     plan.cover = cover(index, query);

@@ -1,7 +1,7 @@
-//! What plans cost, in fetches of a row: by how many keys they walk, rows they fetch and documents they sort.
+//! Cost of plans, in row fetches: keys examined, rows fetched, documents sorted.
 //!
-//! How many entries lie in a range the owner of the index estimates ([`Source::estimate`]), natively from the
-//! branches of its tree; where it cannot, the number of rows and the kind of the conditions have to do.
+//! The owner of an index estimates how many entries lie in a range ([`Source::estimate`]), natively from the branch
+//! pages of its tree. Without an estimate, the number of rows and the kind of the conditions decide.
 
 use crate::access::Source;
 use crate::query::Query;
@@ -31,7 +31,7 @@ pub(super) struct Cost {
 
 /// A candidate with its cost.
 #[derive(Debug, Clone)]
-pub(super) struct Weighed {
+pub(super) struct CostedCandidate {
     pub(super) candidate: Candidate,
     /// Entries in its ranges, whether or not a walk comes to all of them.
     pub(super) keys: f64,
@@ -41,7 +41,7 @@ pub(super) struct Weighed {
 /// How much better a walk of a whole index has to be, of whose keys some are expected to pass: how many, is a guess.
 const GUESSED: f64 = 1.5;
 
-impl Weighed {
+impl CostedCandidate {
     /// What it is compared by.
     fn weight(&self) -> f64 {
         let Candidate { equalities, bounds, passing, .. } = self.candidate;
@@ -51,20 +51,24 @@ impl Weighed {
 }
 
 /// What each candidate costs.
-pub(super) fn weigh(source: &dyn Source, query: &Query, candidates: Vec<Candidate>) -> Vec<Weighed> {
+pub(super) fn with_costs(
+    source: &dyn Source,
+    query: &Query,
+    candidates: Vec<Candidate>,
+) -> Vec<CostedCandidate> {
     let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
     let matches = candidates.iter().zip(&keys).map(|(one, keys)| keys * one.passing);
     // How many documents match at most, as far as can be told.
     let matches = matches.fold(f64::INFINITY, f64::min);
     let weigh = |(candidate, keys): (Candidate, f64)| {
         let cost = cost(query, &candidate, keys, matches);
-        Weighed { candidate, keys, cost }
+        CostedCandidate { candidate, keys, cost }
     };
     candidates.into_iter().zip(keys).map(weigh).collect()
 }
 
 /// The cheapest; the first of equals, so that a plan does not depend on how often one asks.
-pub(super) fn cheapest(weighed: Vec<Weighed>) -> Option<Weighed> {
+pub(super) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<CostedCandidate> {
     weighed.into_iter().reduce(|best, one| {
         let (least, cost) = (best.weight(), one.weight());
         // Estimates are rough: where they hardly differ, what is known for certain decides.

@@ -1,8 +1,8 @@
-//! Documents made of an index's keys, where these hold all that a query hands out.
+//! Covered queries: documents built from index keys alone, where these hold every field that is returned.
 //!
-//! The kinds of numbers, and whether a field is missing or null, are not in the keys but in the entries' marks
-//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)). Where they are not known, or say that the key has lost the value, the row is fetched.
-//! Fields come in the order of the index, `_id` first.
+//! A key does not tell the number type, or a missing field from null; the entry's type bits
+//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)) do. Where they are absent, or say that the key
+//! has lost the value, the row is fetched. Fields come in the order of the index, `_id` first.
 
 use bson::RawDocumentBuf;
 
@@ -11,7 +11,7 @@ use crate::doc::write::Writer;
 use crate::index::ordered::{SortOrder, restored};
 use crate::query::Query;
 
-use super::index_filter::Room;
+use super::index_filter::SplitKey;
 
 /// How documents are made of the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,13 +60,13 @@ impl Cover {
         &self,
         key: &[u8],
         type_bits: &[u8],
-        room: &mut Room,
+        split: &mut SplitKey,
     ) -> Option<RawDocumentBuf> {
-        room.split(key, &self.descending)?;
+        split.split(key, &self.descending)?;
         let mut out = Writer::new(key.len() + 16 * self.fields.len());
         let mut open = None;
         for (path, at) in &self.fields {
-            let (encoding, text) = room.part(key, *at)?;
+            let (encoding, text) = split.part(key, *at)?;
             let value = restored(encoding, type_bits, *at, text)?;
             match (path.as_slice(), value) {
                 ([name], value) => {

@@ -27,7 +27,7 @@ const MAX_PATHS: usize = 8;
 
 /// One way to use an index.
 #[derive(Debug)]
-pub(in crate::query) struct Use<'q> {
+pub(in crate::query) struct IndexUse<'q> {
     /// The index as it is to be planned with: of a wildcard, that of one path.
     pub(in crate::query) index: Cow<'q, IndexInfo>,
     /// The conditions that may bound it.
@@ -41,11 +41,11 @@ pub(in crate::query) struct Use<'q> {
 }
 
 /// The ways to use `index` for `query`, whose conditions are `conditions`; none if it would hide documents.
-pub(in crate::query) fn uses<'q>(
+pub(in crate::query) fn index_uses<'q>(
     index: &'q IndexInfo,
     query: &'q Query,
     conditions: &[&'q Node],
-) -> Vec<Use<'q>> {
+) -> Vec<IndexUse<'q>> {
     let options = &index.def.options;
     if options.hidden {
         return Vec::new();
@@ -73,7 +73,7 @@ pub(in crate::query) fn uses<'q>(
         false => Cow::Owned(IndexInfo { ordered, ..index.clone() }),
     };
     let all = fitting.len() == conditions.len();
-    vec![Use { index: index_as_used, conditions: fitting, all, prefix: Vec::new(), ranges: None }]
+    vec![IndexUse { index: index_as_used, conditions: fitting, all, prefix: Vec::new(), ranges: None }]
 }
 
 /// True if every document that meets the conditions has an entry, as far as sparse and partial indexes go.
@@ -117,7 +117,7 @@ fn by_path<'q>(
     wildcard: &Wildcard,
     query: &Query,
     conditions: &[&'q Node],
-) -> Vec<Use<'q>> {
+) -> Vec<IndexUse<'q>> {
     let usable: Vec<&Node> = conditions.iter().copied().filter(|node| leads_to_leaves(node)).collect();
     let mut paths = Vec::new();
     usable.iter().for_each(|node| named(node, "", &mut paths));
@@ -131,7 +131,7 @@ fn by_path<'q>(
         let mut def = index.def.clone();
         def.keys = vec![KeyPart { path: Path::new(&path), direction: SortOrder::Ascending }];
         let ordered = index.ordered && !index.multikey && *collation == query.collation;
-        uses.push(Use {
+        uses.push(IndexUse {
             index: Cow::Owned(IndexInfo { def, ordered, ..*index }),
             conditions: usable.clone(),
             all: false,
@@ -150,7 +150,7 @@ fn by_path<'q>(
         below.pop();
         let mut def = index.def.clone();
         def.keys = Vec::new();
-        uses.push(Use {
+        uses.push(IndexUse {
             index: Cow::Owned(IndexInfo { def, ordered: false, multikey: true }),
             conditions: Vec::new(),
             all: false,

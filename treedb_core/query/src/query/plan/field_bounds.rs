@@ -1,4 +1,4 @@
-//! From conditions to the intervals of values that they leave at a path.
+//! The intervals of values that conditions leave for one field of an index.
 
 use super::interval::Interval;
 use crate::access::IndexInfo;
@@ -7,7 +7,7 @@ use crate::index::ordered::KeyPart;
 use crate::query::filter::{Node, Op};
 
 /// What conditions leave for a field of an index.
-pub(super) struct Left {
+pub(super) struct FieldBounds {
     /// The values, in order and apart from each other.
     pub(super) intervals: Vec<Interval>,
     /// The positions of the conditions that are met by just the documents with these values, so that nothing of them
@@ -18,18 +18,18 @@ pub(super) struct Left {
 }
 
 /// The values that conditions leave for a field of an index; `None` if they leave all.
-pub(super) fn left_by(part: &KeyPart, conditions: &[&Node], index: &IndexInfo) -> Option<Left> {
-    let (path, of) = (part.path.as_str(), if index.multikey { Of::Several } else { Of::One });
-    let mut left: Option<Left> = None;
+pub(super) fn field_bounds(part: &KeyPart, conditions: &[&Node], index: &IndexInfo) -> Option<FieldBounds> {
+    let (path, of) = (part.path.as_str(), if index.multikey { ValuesAt::Several } else { ValuesAt::One });
+    let mut left: Option<FieldBounds> = None;
     for (at, condition) in conditions.iter().enumerate() {
         let Some(allowed) = allowed(path, condition, of) else { continue };
-        let implied = of == Of::One && is_exact(path, condition);
+        let implied = of == ValuesAt::One && is_exact(path, condition);
         match &mut left {
             None => {
-                left = Some(Left { intervals: allowed, implied: Vec::new(), picked: Some(at) });
+                left = Some(FieldBounds { intervals: allowed, implied: Vec::new(), picked: Some(at) });
             }
             // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
-            Some(old) if of == Of::Several => {
+            Some(old) if of == ValuesAt::Several => {
                 if points(&allowed) && !points(&old.intervals) {
                     (old.intervals, old.picked) = (allowed, Some(at));
                 }
@@ -70,7 +70,7 @@ fn is_exact(path: &str, condition: &Node) -> bool {
 
 /// What the conditions at a path are about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum ValuesAt {
     /// The one value it leads to in a document.
     One,
     /// The several values it may lead to: two conditions may be met by two of them.
@@ -80,14 +80,14 @@ enum Of {
 }
 
 /// The values that all conditions leave at a path; `None` if they leave all.
-fn all_of<'n>(path: &str, conditions: impl Iterator<Item = &'n Node>, of: Of) -> Option<Vec<Interval>> {
+fn all_of<'n>(path: &str, conditions: impl Iterator<Item = &'n Node>, of: ValuesAt) -> Option<Vec<Interval>> {
     let mut left: Option<Vec<Interval>> = None;
     for condition in conditions {
         let Some(allowed) = allowed(path, condition, of) else { continue };
         left = match left {
             None => Some(allowed),
             // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
-            Some(old) if of == Of::Several => {
+            Some(old) if of == ValuesAt::Several => {
                 Some(if points(&allowed) && !points(&old) { allowed } else { old })
             }
             Some(old) => Some(common(&old, &allowed)),
@@ -118,7 +118,7 @@ fn points(intervals: &[Interval]) -> bool {
 
 /// The values one condition allows at a path, in order and apart from each other; `None` if it says nothing that an
 /// index could use.
-fn allowed(path: &str, condition: &Node, of: Of) -> Option<Vec<Interval>> {
+fn allowed(path: &str, condition: &Node, of: ValuesAt) -> Option<Vec<Interval>> {
     let found = match condition {
         Node::In { path: at, values } if at.as_str() == path => values
             .iter()
@@ -141,16 +141,16 @@ fn allowed(path: &str, condition: &Node, of: Of) -> Option<Vec<Interval>> {
         // All of it is about one element, which is one value; but where a path goes on by positions, the elements of
         // what it ends in are not in the index.
         Node::Element { path: at, condition }
-            if of != Of::Element && at.as_str() == path && !at.has_positions() =>
+            if of != ValuesAt::Element && at.as_str() == path && !at.has_positions() =>
         {
-            return allowed(path, condition, Of::Element);
+            return allowed(path, condition, ValuesAt::Element);
         }
-        Node::Member { path: at, filter } if of != Of::Element && !at.has_positions() => {
+        Node::Member { path: at, filter } if of != ValuesAt::Element && !at.has_positions() => {
             let inner = path.strip_prefix(at.as_str())?.strip_prefix('.')?;
             if crate::doc::Path::new(inner).has_positions() {
                 return None;
             }
-            return allowed(inner, filter, Of::Several);
+            return allowed(inner, filter, ValuesAt::Several);
         }
         Node::And(nodes) => return all_of(path, nodes.iter(), of),
         Node::Or(nodes) => {

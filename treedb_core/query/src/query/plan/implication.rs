@@ -1,8 +1,8 @@
-//! What follows from conditions: that a field is there, that another condition is met.
+//! Implication: whether conditions guarantee that a field exists, or that another condition holds.
 //!
-//! Both are asked before an index without all rows in it is used, so in doubt the answer is no. A condition is met by
-//! one value at its path (or by nothing there, which counts as null); what is said of that value holds in any
-//! document, arrays or not.
+//! Both are asked before a sparse or partial index is used, so the answer is no in doubt. A condition is met by one value
+//! at its path (or by a missing one, which counts as null); what is concluded about that value holds in any document,
+//! with arrays or without.
 
 use std::cmp::Ordering;
 

@@ -1,10 +1,10 @@
-//! Conditions tested on the keys of an index, before any document is fetched.
+//! Conditions evaluated on index keys, before any document is fetched.
 //!
-//! In an index with one entry a row, an entry has all that a condition on its fields asks for, but that a missing
-//! field and null, and the kinds of numbers, look the same: a test may end in [`Truth::Maybe`], and then the document
-//! decides. In an index with several entries a row a document that meets a condition has an entry that meets it, so
-//! an entry that does not may be passed by; that it does is not known before all of the document is looked at. Two
-//! conditions may be met by two entries there, unless they are on fields that cannot lie in the same array.
+//! In an index that is not multikey, an entry holds everything a condition on its fields needs, except that a missing
+//! field looks like null and number types look alike: the result may be [`KeyMatch::Maybe`], and then the document
+//! decides. In a multikey index, every document that meets a condition has an entry that meets it, so entries that do
+//! not can be skipped; whether the document matches is only known once it is fetched. There, two conditions may be met by
+//! two different entries, unless their fields cannot lie in the same array.
 
 use std::ops::Range;
 
@@ -16,46 +16,46 @@ use crate::doc::key_decode::{ARRAY, class_of, decode, encoded_length};
 use crate::index::ordered::SortOrder;
 use crate::query::filter::{Node, Op, Test, Types};
 
-/// What a test of a key says about the row.
+/// What a key tells about whether its row matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Truth {
-    /// It does not match.
+pub(crate) enum KeyMatch {
+    /// The row does not match.
     No,
-    /// Its document has to be looked at.
+    /// The document decides.
     Maybe,
-    /// It meets every condition tested.
+    /// The row meets every condition of the filter.
     Yes,
 }
 
-impl Truth {
-    fn of(yes: bool) -> Truth {
-        if yes { Truth::Yes } else { Truth::No }
+impl KeyMatch {
+    fn of(yes: bool) -> KeyMatch {
+        if yes { KeyMatch::Yes } else { KeyMatch::No }
     }
 
-    fn not(self) -> Truth {
+    fn not(self) -> KeyMatch {
         match self {
-            Truth::No => Truth::Yes,
-            Truth::Maybe => Truth::Maybe,
-            Truth::Yes => Truth::No,
+            KeyMatch::No => KeyMatch::Yes,
+            KeyMatch::Maybe => KeyMatch::Maybe,
+            KeyMatch::Yes => KeyMatch::No,
         }
     }
 }
 
-/// A test of an index's keys.
+/// A filter on the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexFilter {
     /// All of them must be met.
-    conditions: Vec<Cond>,
+    conditions: Vec<KeyCondition>,
     /// Which fields are descending, up to the last one that is tested.
     descending: Vec<bool>,
 }
 
 /// A condition on the fields of a key, which are named by their positions.
 #[derive(Debug, Clone, PartialEq)]
-enum Cond {
-    And(Vec<Cond>),
-    Or(Vec<Cond>),
-    Not(Box<Cond>),
+enum KeyCondition {
+    And(Vec<KeyCondition>),
+    Or(Vec<KeyCondition>),
+    Not(Box<KeyCondition>),
     Compare {
         part: usize,
         op: Op,
@@ -79,8 +79,8 @@ enum Cond {
 
 /// Where the fields of a key are; kept from one key to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// Fields that were turned round.
+pub(crate) struct SplitKey {
+    /// Fields that were inverted.
     turned: Vec<u8>,
     parts: Vec<Place>,
     text: Vec<u8>,
@@ -92,7 +92,7 @@ struct Place {
     at: Range<usize>,
 }
 
-impl Room {
+impl SplitKey {
     /// Takes the first fields of a key apart, as many as there are directions. `None` if they are not there.
     pub(crate) fn split(&mut self, key: &[u8], descending: &[bool]) -> Option<()> {
         self.turned.clear();
@@ -113,7 +113,7 @@ impl Room {
         Some(())
     }
 
-    /// The encoding of a field, and room for its value.
+    /// The encoding of a field, and a buffer for its decoded string.
     pub(crate) fn part<'r>(&'r mut self, key: &'r [u8], part: usize) -> Option<(&'r [u8], &'r mut Vec<u8>)> {
         let place = self.parts.get(part)?;
         let bytes = if place.turned { self.turned.as_slice() } else { key };
@@ -122,18 +122,18 @@ impl Room {
 }
 
 impl IndexFilter {
-    /// What the entry's key says about its row.
-    pub(crate) fn check(&self, key: &[u8], room: &mut Room) -> Truth {
+    /// Evaluates the filter on an entry's key.
+    pub(crate) fn check(&self, key: &[u8], split: &mut SplitKey) -> KeyMatch {
         // A key that cannot be read decides nothing.
-        if room.split(key, &self.descending).is_none() {
-            return Truth::Maybe;
+        if split.split(key, &self.descending).is_none() {
+            return KeyMatch::Maybe;
         }
-        all(&self.conditions, key, room)
+        all(&self.conditions, key, split)
     }
 
-    /// About which part of the entries passes.
+    /// Estimated fraction of the entries that pass.
     pub(super) fn passing(&self) -> f64 {
-        self.conditions.iter().map(Cond::passing).product()
+        self.conditions.iter().map(KeyCondition::passing).product()
     }
 
     /// True if it is worth a walk of the whole index: if it is about the index's first field, whatever it lets pass, or
@@ -143,89 +143,91 @@ impl IndexFilter {
     }
 }
 
-impl Cond {
+impl KeyCondition {
     fn passing(&self) -> f64 {
         match self {
-            Cond::And(all) => all.iter().map(Cond::passing).product(),
-            Cond::Or(any) => any.iter().map(Cond::passing).sum::<f64>().min(1.0),
-            Cond::Not(inner) => (1.0 - inner.passing()).max(0.05),
-            Cond::Compare { op: Op::Eq, .. } => 0.05,
-            Cond::Compare { .. } => 0.33,
-            Cond::In { keys, .. } => (0.05 * keys.len() as f64).min(1.0),
-            Cond::Exists { .. } => 0.9,
-            Cond::Value { test: Test::Type(_), .. } => 0.9,
-            Cond::Value { .. } => 0.1,
-            Cond::Never => 0.0,
+            KeyCondition::And(all) => all.iter().map(KeyCondition::passing).product(),
+            KeyCondition::Or(any) => any.iter().map(KeyCondition::passing).sum::<f64>().min(1.0),
+            KeyCondition::Not(inner) => (1.0 - inner.passing()).max(0.05),
+            KeyCondition::Compare { op: Op::Eq, .. } => 0.05,
+            KeyCondition::Compare { .. } => 0.33,
+            KeyCondition::In { keys, .. } => (0.05 * keys.len() as f64).min(1.0),
+            KeyCondition::Exists { .. } => 0.9,
+            KeyCondition::Value { test: Test::Type(_), .. } => 0.9,
+            KeyCondition::Value { .. } => 0.1,
+            KeyCondition::Never => 0.0,
         }
     }
 
     fn is_on(&self, wanted: usize) -> bool {
         match self {
-            Cond::And(nodes) | Cond::Or(nodes) => nodes.iter().any(|node| node.is_on(wanted)),
-            Cond::Not(node) => node.is_on(wanted),
-            Cond::Compare { part, .. }
-            | Cond::In { part, .. }
-            | Cond::Exists { part }
-            | Cond::Value { part, .. } => *part == wanted,
-            Cond::Never => true,
+            KeyCondition::And(nodes) | KeyCondition::Or(nodes) => nodes.iter().any(|node| node.is_on(wanted)),
+            KeyCondition::Not(node) => node.is_on(wanted),
+            KeyCondition::Compare { part, .. }
+            | KeyCondition::In { part, .. }
+            | KeyCondition::Exists { part }
+            | KeyCondition::Value { part, .. } => *part == wanted,
+            KeyCondition::Never => true,
         }
     }
 
     fn last_part(&self) -> usize {
         match self {
-            Cond::And(nodes) | Cond::Or(nodes) => nodes.iter().map(Cond::last_part).max().unwrap_or(0),
-            Cond::Not(node) => node.last_part(),
-            Cond::Compare { part, .. }
-            | Cond::In { part, .. }
-            | Cond::Exists { part }
-            | Cond::Value { part, .. } => *part,
-            Cond::Never => 0,
+            KeyCondition::And(nodes) | KeyCondition::Or(nodes) => {
+                nodes.iter().map(KeyCondition::last_part).max().unwrap_or(0)
+            }
+            KeyCondition::Not(node) => node.last_part(),
+            KeyCondition::Compare { part, .. }
+            | KeyCondition::In { part, .. }
+            | KeyCondition::Exists { part }
+            | KeyCondition::Value { part, .. } => *part,
+            KeyCondition::Never => 0,
         }
     }
 
-    fn check(&self, key: &[u8], room: &mut Room) -> Truth {
+    fn check(&self, key: &[u8], split: &mut SplitKey) -> KeyMatch {
         let part = match self {
-            Cond::And(nodes) => return all(nodes, key, room),
-            Cond::Or(nodes) => {
-                let mut most = Truth::No;
+            KeyCondition::And(nodes) => return all(nodes, key, split),
+            KeyCondition::Or(nodes) => {
+                let mut most = KeyMatch::No;
                 for node in nodes {
-                    match node.check(key, room) {
-                        Truth::Yes => return Truth::Yes,
-                        Truth::Maybe => most = Truth::Maybe,
-                        Truth::No => {}
+                    match node.check(key, split) {
+                        KeyMatch::Yes => return KeyMatch::Yes,
+                        KeyMatch::Maybe => most = KeyMatch::Maybe,
+                        KeyMatch::No => {}
                     }
                 }
                 return most;
             }
-            Cond::Not(node) => return node.check(key, room).not(),
-            Cond::Never => return Truth::No,
-            Cond::Compare { part, .. }
-            | Cond::In { part, .. }
-            | Cond::Exists { part }
-            | Cond::Value { part, .. } => *part,
+            KeyCondition::Not(node) => return node.check(key, split).not(),
+            KeyCondition::Never => return KeyMatch::No,
+            KeyCondition::Compare { part, .. }
+            | KeyCondition::In { part, .. }
+            | KeyCondition::Exists { part }
+            | KeyCondition::Value { part, .. } => *part,
         };
-        let Some((bytes, text)) = room.part(key, part) else { return Truth::Maybe };
+        let Some((bytes, text)) = split.part(key, part) else { return KeyMatch::Maybe };
         match self {
-            Cond::Compare { op, key, across, .. } => compares(bytes, *op, key, *across),
-            Cond::In { keys, .. } => {
-                Truth::of(keys.binary_search_by(|key| key.as_slice().cmp(bytes)).is_ok())
+            KeyCondition::Compare { op, key, across, .. } => compares(bytes, *op, key, *across),
+            KeyCondition::In { keys, .. } => {
+                KeyMatch::of(keys.binary_search_by(|key| key.as_slice().cmp(bytes)).is_ok())
             }
             // Nothing there looks like null.
-            Cond::Exists { .. } if is_null(bytes) => Truth::Maybe,
-            Cond::Exists { .. } => Truth::Yes,
-            Cond::Value { test, .. } => passes(bytes, test, text),
-            _ => Truth::Maybe,
+            KeyCondition::Exists { .. } if is_null(bytes) => KeyMatch::Maybe,
+            KeyCondition::Exists { .. } => KeyMatch::Yes,
+            KeyCondition::Value { test, .. } => passes(bytes, test, text),
+            _ => KeyMatch::Maybe,
         }
     }
 }
 
-fn all(conditions: &[Cond], key: &[u8], room: &mut Room) -> Truth {
-    let mut least = Truth::Yes;
+fn all(conditions: &[KeyCondition], key: &[u8], split: &mut SplitKey) -> KeyMatch {
+    let mut least = KeyMatch::Yes;
     for condition in conditions {
-        match condition.check(key, room) {
-            Truth::No => return Truth::No,
-            Truth::Maybe => least = Truth::Maybe,
-            Truth::Yes => {}
+        match condition.check(key, split) {
+            KeyMatch::No => return KeyMatch::No,
+            KeyMatch::Maybe => least = KeyMatch::Maybe,
+            KeyMatch::Yes => {}
         }
     }
     least
@@ -236,19 +238,19 @@ fn is_null(encoding: &[u8]) -> bool {
 }
 
 /// A comparison of two encodings: as that of their values.
-fn compares(bytes: &[u8], op: Op, constant: &[u8], across: bool) -> Truth {
+fn compares(bytes: &[u8], op: Op, constant: &[u8], across: bool) -> KeyMatch {
     let (one, other) = (class_of(bytes), class_of(constant));
     if !across && one != other {
-        return Truth::No;
+        return KeyMatch::No;
     }
     let order = bytes.cmp(constant);
     // NaN equals NaN and is neither below nor above anything.
     let mut nan = Vec::new();
     encode_value(Value::Double(f64::NAN), &mut nan);
     if !across && order.is_ne() && (bytes == nan || constant == nan) {
-        return Truth::No;
+        return KeyMatch::No;
     }
-    Truth::of(match op {
+    KeyMatch::of(match op {
         Op::Eq => order.is_eq(),
         Op::Gt => order.is_gt(),
         Op::Gte => order.is_ge(),
@@ -257,8 +259,8 @@ fn compares(bytes: &[u8], op: Op, constant: &[u8], across: bool) -> Truth {
     })
 }
 
-fn passes(bytes: &[u8], test: &Test, text: &mut Vec<u8>) -> Truth {
-    let Some(found) = class_of(bytes) else { return Truth::Maybe };
+fn passes(bytes: &[u8], test: &Test, text: &mut Vec<u8>) -> KeyMatch {
+    let Some(found) = class_of(bytes) else { return KeyMatch::Maybe };
     if let Test::Type(types) = test {
         return has_type(found, *types);
     }
@@ -270,18 +272,18 @@ fn passes(bytes: &[u8], test: &Test, text: &mut Vec<u8>) -> Truth {
         Test::Type(_) => &[],
     };
     if !wanted.contains(&found) {
-        return Truth::No;
+        return KeyMatch::No;
     }
     match decode(bytes, text) {
         // Beyond this a whole double and the integer it equals are not treated alike everywhere.
-        Some(Value::Double(number)) if number.abs() > 9e15 => Truth::Maybe,
-        Some(value) => Truth::of(test.passes(value)),
-        None => Truth::Maybe,
+        Some(Value::Double(number)) if number.abs() > 9e15 => KeyMatch::Maybe,
+        Some(value) => KeyMatch::of(test.passes(value)),
+        None => KeyMatch::Maybe,
     }
 }
 
 /// Whether the values of a class are all of the types, or none.
-fn has_type(found: u8, types: Types) -> Truth {
+fn has_type(found: u8, types: Types) -> KeyMatch {
     const ID: [u8; 12] = [0; 12];
     let kinds = [
         Value::MinKey,
@@ -312,7 +314,7 @@ fn has_type(found: u8, types: Types) -> Truth {
         all &= types.has(*kind);
     }
     // Nothing at the path looks like null and is of no type.
-    if any && (!all || found == class(&Value::Null)) { Truth::Maybe } else { Truth::of(any) }
+    if any && (!all || found == class(&Value::Null)) { KeyMatch::Maybe } else { KeyMatch::of(any) }
 }
 
 /// The test of the keys of `index` for `conditions` without those `implied` by the ranges, which in an index with several
@@ -337,7 +339,7 @@ pub(super) fn index_filter(
         for (part, condition) in picked {
             used.extend(first(*part));
             if let Some(test) = conditions.get(*condition).and_then(|node| compiler.some_entry(node))
-                && !matches!(test, Cond::Compare { .. } | Cond::In { .. })
+                && !matches!(test, KeyCondition::Compare { .. } | KeyCondition::In { .. })
                 && compiler.firsts(&test).iter().all(|name| first(*part) == Some(*name))
             {
                 tests.push(test);
@@ -361,7 +363,7 @@ pub(super) fn index_filter(
             }
         }
     }
-    let last = tests.iter().map(Cond::last_part).max();
+    let last = tests.iter().map(KeyCondition::last_part).max();
     let test = last.map(|last| {
         let parts = index.def.keys.iter().take(last + 1);
         let descending = parts.map(|part| part.direction == SortOrder::Descending).collect();
@@ -381,30 +383,30 @@ impl<'i> Compiler<'i> {
     }
 
     /// The test of a condition where an entry is all of a row; `None` if it asks for what is not in the index.
-    fn row(&self, node: &Node) -> Option<Cond> {
+    fn row(&self, node: &Node) -> Option<KeyCondition> {
         let several = |nodes: &[Node]| nodes.iter().map(|node| self.row(node)).collect::<Option<Vec<_>>>();
         Some(match node {
-            Node::And(nodes) => Cond::And(several(nodes)?),
-            Node::Or(nodes) => Cond::Or(several(nodes)?),
-            Node::Not(inner) => Cond::Not(Box::new(self.row(inner)?)),
+            Node::And(nodes) => KeyCondition::And(several(nodes)?),
+            Node::Or(nodes) => KeyCondition::Or(several(nodes)?),
+            Node::Not(inner) => KeyCondition::Not(Box::new(self.row(inner)?)),
             Node::Compare { path, .. }
             | Node::In { path, .. }
             | Node::Exists { path }
             | Node::Value { path, .. } => on_value(node, self.part(path)?),
             Node::Size { path, .. } | Node::Element { path, .. } | Node::Member { path, .. } => {
                 self.part(path)?;
-                Cond::Never
+                KeyCondition::Never
             }
             Node::Folded(_) | Node::Expr(_) | Node::Schema(_) => return None,
         })
     }
 
     /// The test of a condition that some entry of every row that meets it passes; `None` if there is no such test.
-    fn some_entry(&self, node: &Node) -> Option<Cond> {
+    fn some_entry(&self, node: &Node) -> Option<KeyCondition> {
         let value = |value: Value<'_>| !matches!(value, Value::Array(_));
         Some(match node {
             Node::Or(nodes) => {
-                Cond::Or(nodes.iter().map(|node| self.some_entry(node)).collect::<Option<_>>()?)
+                KeyCondition::Or(nodes.iter().map(|node| self.some_entry(node)).collect::<Option<_>>()?)
             }
             // An array's own place in the order is in no entry.
             Node::Compare { path, value: constant, op } => {
@@ -433,42 +435,42 @@ impl<'i> Compiler<'i> {
     }
 
     /// The first names of the fields that a test is about.
-    fn firsts(&self, test: &Cond) -> Vec<&'i str> {
+    fn firsts(&self, test: &KeyCondition) -> Vec<&'i str> {
         let parts = self.index.def.keys.iter().enumerate();
         parts.filter(|(at, _)| test.is_on(*at)).map(|(_, part)| part.path.first()).collect()
     }
 }
 
 /// The test of conditions on one element of an array, whose entry has it in field `part`.
-fn element(node: &Node, part: usize) -> Option<Cond> {
+fn element(node: &Node, part: usize) -> Option<KeyCondition> {
     let several = |nodes: &[Node]| nodes.iter().map(|node| element(node, part)).collect::<Option<Vec<_>>>();
     Some(match node {
-        Node::And(nodes) => Cond::And(several(nodes)?),
-        Node::Or(nodes) => Cond::Or(several(nodes)?),
-        Node::Not(inner) => Cond::Not(Box::new(element(inner, part)?)),
+        Node::And(nodes) => KeyCondition::And(several(nodes)?),
+        Node::Or(nodes) => KeyCondition::Or(several(nodes)?),
+        Node::Not(inner) => KeyCondition::Not(Box::new(element(inner, part)?)),
         Node::Compare { .. } | Node::In { .. } | Node::Value { .. } => on_value(node, part),
         _ => return None,
     })
 }
 
 /// The test of one value.
-fn on_value(node: &Node, part: usize) -> Cond {
+fn on_value(node: &Node, part: usize) -> KeyCondition {
     let encoded = |value: Value<'_>| {
         let mut key = Vec::new();
         encode_value(value, &mut key);
         key
     };
     match node {
-        Node::Compare { op, value, .. } => Cond::Compare {
+        Node::Compare { op, value, .. } => KeyCondition::Compare {
             part,
             op: *op,
             key: encoded(value.value()),
             across: matches!(value.value(), Value::MinKey | Value::MaxKey),
         },
         Node::In { values, .. } => {
-            Cond::In { part, keys: values.iter().map(|value| encoded(value.value())).collect() }
+            KeyCondition::In { part, keys: values.iter().map(|value| encoded(value.value())).collect() }
         }
-        Node::Value { test, .. } => Cond::Value { part, test: test.clone() },
-        _ => Cond::Exists { part },
+        Node::Value { test, .. } => KeyCondition::Value { part, test: test.clone() },
+        _ => KeyCondition::Exists { part },
     }
 }

@@ -1,4 +1,4 @@
-//! Whether walking an index gives the order that is asked for.
+//! Whether walking an index gives the requested sort order.
 
 use crate::access::{Direction, IndexInfo, KeyRange};
 use crate::index::ordered::KeyPart;

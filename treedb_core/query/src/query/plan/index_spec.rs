@@ -1,4 +1,4 @@
-//! Reading the specification of an index: the part of it that needs filters.
+//! Reads the specification of an index, as far as it needs filters (`partialFilterExpression`).
 
 use bson::RawDocument;
 

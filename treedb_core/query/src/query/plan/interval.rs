@@ -1,8 +1,8 @@
-//! From conditions on values to ranges of index keys.
+//! Intervals of encoded values, and the index key ranges they become.
 //!
-//! A condition on one field is a set of [`Interval`]s of encoded values. An interval lies between two [`Cut`]s, and a cut
-//! stands before or after all byte strings that begin with some bytes; that makes turning an interval round for a
-//! descending field, and putting the encodings of earlier fields in front of it, plain byte work.
+//! A condition on one field is a set of [`Interval`]s. An interval lies between two [`Cut`]s; a cut stands before or after
+//! all byte strings that begin with some bytes. Inverting an interval for a descending field, and prefixing it with the
+//! encodings of earlier fields, are then plain byte operations.
 
 use std::cmp::Ordering;
 

@@ -1,10 +1,10 @@
-//! Choosing how to find what a query asks for.
+//! The planner: chooses how the rows of a query are found.
 //!
-//! The conditions that every matching document must fulfil (the top of the filter, `$and`s opened) become intervals
-//! of values, the intervals ranges of index keys; what the ranges leave open is tested on the keys, as far as the
-//! index has the fields for it. The filter is applied to each row that is fetched, so ranges and tests may let pass
-//! more than the filter asks for, never less. A query that can use an index does not look at every row; of several
-//! indexes the cheapest by estimate is taken.
+//! The conditions that every matching document must meet (the top level of the filter, `$and`s flattened) become
+//! intervals of values, and these become ranges of index keys. Conditions that the ranges do not cover are evaluated on
+//! the keys, as far as the index has their fields. Every fetched row is checked against the whole filter, so ranges and
+//! index filters may select more than the filter does, never less. A query that can use an index does not scan the
+//! collection; of several indexes the one with the lowest estimated cost is used.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -46,41 +46,41 @@ use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::filter::Node;
 
-use candidate::{Candidate, candidates, concerned};
-use cost::Weighed;
+use candidate::{Candidate, candidates, relevant_indexes};
+use cost::CostedCandidate;
 pub(super) use covering::Cover;
 pub use hint::Hint;
 pub use index_filter::IndexFilter;
-pub(super) use index_filter::{Room, Truth};
+pub(super) use index_filter::{KeyMatch, SplitKey};
 pub use index_spec::index_of;
 use interval::Interval;
 pub use point_lookup::{PointLookup, PointQuery};
 pub use query::Query;
 use query_shape::Expected;
-pub(super) use query_shape::review;
+pub(super) use query_shape::evict_if_misestimated;
 pub use sort::Sort;
 
-/// How a query is carried out.
+/// How a query is executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Where the rows come from.
+    /// Where its rows come from.
     pub path: Path,
-    /// True if they must be sorted after that.
+    /// True if they have to be sorted.
     pub sort_in_memory: bool,
-    /// How the documents are put together from keys, if the index has all that is handed out.
+    /// How documents are built from keys, if the index covers the query.
     cover: Option<Cover>,
-    /// What was expected of it when it was remembered.
+    /// The plan cache entry behind it.
     expected: Option<Expected>,
 }
 
 /// Where a plan's rows come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Path {
-    /// Nowhere: no document can match.
-    Nothing,
-    /// From every row of the collection.
-    Rows,
-    /// From ranges of an index.
+    /// No document can match.
+    Empty,
+    /// All rows of the collection.
+    CollectionScan,
+    /// Ranges of an index.
     Index {
         /// Its position in [`Source::indexes`].
         index: usize,
@@ -88,26 +88,26 @@ pub enum Path {
         name: String,
         /// The ranges, in the order they are walked.
         ranges: Vec<KeyRange>,
-        /// Which way.
+        /// The direction of the walk.
         direction: Direction,
-        /// True if no row can be met twice.
+        /// True if no row can come up twice.
         distinct: bool,
-        /// What the keys tell about their rows.
-        keys: OnKeys,
+        /// The conditions evaluated on the keys.
+        keys: KeyPredicate,
     },
-    /// From sets of rows that indexes give, in the order of the rows.
-    Sets(RowSet),
+    /// Bitmaps of row ids from several indexes, in row order.
+    Bitmap(BitmapScan),
 }
 
-/// A plan by one index, and what it is estimated to take.
+/// A plan by one index, with its estimate.
 #[derive(Debug, Clone)]
 pub(super) struct Alternative {
     pub(super) plan: Plan,
-    /// Keys it walks.
+    /// Keys examined.
     pub(super) keys: f64,
-    /// Rows it fetches.
+    /// Rows fetched.
     pub(super) rows: f64,
-    /// All of it, in fetches of a row.
+    /// Total cost, in row fetches.
     pub(super) cost: f64,
 }
 
@@ -118,44 +118,44 @@ fn keys_are_values(index: &IndexInfo) -> bool {
 
 /// The intervals of values of each field of an index that conditions leave, as `explain` shows them.
 pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
-    let left = |part| match field_bounds::left_by(part, conditions, index) {
+    let left = |part| match field_bounds::field_bounds(part, conditions, index) {
         Some(left) => left.intervals.iter().map(Interval::shown).collect(),
         None => vec!["[MinKey, MaxKey]".to_owned()],
     };
     index.def.keys.iter().map(left).collect()
 }
 
-/// Rows that indexes give.
+/// A node of a bitmap plan.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RowSet {
-    /// Those of an index's entries.
-    Entries {
+pub enum BitmapScan {
+    /// The rows of an index's entries.
+    Index {
         /// Its position in [`Source::indexes`].
         index: usize,
         /// Its name.
         name: String,
         /// The ranges of its keys.
         ranges: Vec<KeyRange>,
-        /// What the keys tell about their rows.
-        keys: OnKeys,
+        /// The conditions evaluated on the keys.
+        keys: KeyPredicate,
     },
-    /// Those that are in one of the sets.
-    Union(Vec<RowSet>),
-    /// Those that are in all of the sets.
-    Intersection(Vec<RowSet>),
+    /// The union of bitmaps.
+    Or(Vec<BitmapScan>),
+    /// The intersection of bitmaps.
+    And(Vec<BitmapScan>),
 }
 
-/// What the keys of an index tell before a document is fetched.
+/// Conditions decided by index keys, before a document is fetched.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct OnKeys {
-    /// What they are tested for.
+pub struct KeyPredicate {
+    /// The filter on the keys.
     pub test: Option<IndexFilter>,
-    /// True if a key that passes answers for its row: nothing of the filter is left.
+    /// True if a row whose key passes is known to match: the keys cover the whole filter.
     pub complete: bool,
 }
 
 impl Plan {
-    /// Rows that come from `path` and are sorted in memory or not.
+    /// A plan with this path, whose rows are sorted in memory or not.
     pub fn new(path: Path, sort_in_memory: bool) -> Plan {
         Plan { path, sort_in_memory, cover: None, expected: None }
     }
@@ -172,17 +172,19 @@ impl Plan {
         if let Some(plan) = point_lookup::choose(source, query, &conditions) {
             return Ok(plan);
         }
-        let concerned = concerned(source, query, &conditions);
-        // With one index to choose from there is nothing to remember.
-        let shape = (concerned.len() > 1).then(|| query_shape::shape(query, &conditions));
+        let relevant_indexes = relevant_indexes(source, query, &conditions);
+        // With one index to choose from there is nothing to cache.
+        let shape = (relevant_indexes.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
-            shape.and_then(|shape| query_shape::recall(source, context, query, &conditions, shape))
+            shape.and_then(|shape| query_shape::cached_plan(source, context, query, &conditions, shape))
         {
             return Ok(Plan { expected: Some(expected), ..found.plan });
         }
         let mut found: Vec<Candidate> = Vec::new();
-        for one in concerned.into_iter().flat_map(|number| candidates(source, number, query, &conditions)) {
-            // One row at most: no other index can do better.
+        for one in
+            relevant_indexes.into_iter().flat_map(|number| candidates(source, number, query, &conditions))
+        {
+            // At most one row: no other index can be cheaper.
             if one.unique {
                 return Ok(one.plan);
             }
@@ -194,30 +196,30 @@ impl Plan {
         if !several {
             return Ok(found.pop().map_or_else(|| Self::rows(query), |only| only.plan));
         }
-        let weighed = cost::weigh(source, query, found);
+        let weighed = cost::with_costs(source, query, found);
         let best = cost::cheapest(weighed.clone());
         let least = best.as_ref().map(|best| best.cost.whole);
-        if let Some(plan) = bitmap::by_sets(source, query, &conditions, &weighed, least) {
+        if let Some(plan) = bitmap::bitmap_plan(source, query, &conditions, &weighed, least) {
             return Ok(plan);
         }
-        let Some(Weighed { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
+        let Some(CostedCandidate { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
         let mut plan = best.plan;
         plan.expected =
-            shape.and_then(|shape| query_shape::remember(source, context, &plan, cost.keys, shape));
+            shape.and_then(|shape| query_shape::cache_plan(source, context, &plan, cost.keys, shape));
         Ok(plan)
     }
 
-    /// The plans by each index that is of use, the cheapest first.
+    /// The plans by each useful index, the cheapest first.
     pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
         let conditions = query.filter.conjuncts();
-        let found = concerned(source, query, &conditions)
+        let found = relevant_indexes(source, query, &conditions)
             .into_iter()
             .flat_map(|number| candidates(source, number, query, &conditions))
             .filter(|one| one.unique || one.helps(query))
             .collect();
-        let mut weighed = cost::weigh(source, query, found);
+        let mut weighed = cost::with_costs(source, query, found);
         weighed.sort_by(|a, b| a.cost.whole.total_cmp(&b.cost.whole));
-        let alternative = |one: Weighed| Alternative {
+        let alternative = |one: CostedCandidate| Alternative {
             plan: one.candidate.plan,
             keys: one.cost.keys,
             rows: one.cost.rows,
@@ -226,7 +228,7 @@ impl Plan {
         weighed.into_iter().map(alternative).collect()
     }
 
-    /// How the documents are put together from keys, if they are.
+    /// How documents are built from keys, if the plan covers the query.
     pub(super) fn covered(&self) -> Option<&Cover> {
         self.cover.as_ref()
     }
@@ -247,7 +249,7 @@ impl Plan {
             return missing(" (it is hidden)");
         }
         let ways = candidates(source, number, query, conditions);
-        match cost::cheapest(cost::weigh(source, query, ways)) {
+        match cost::cheapest(cost::with_costs(source, query, ways)) {
             Some(best) => Ok(best.candidate.plan),
             None => Err(QueryError::new(
                 ErrorCode::NoQueryExecutionPlans,
@@ -256,8 +258,8 @@ impl Plan {
         }
     }
 
-    /// The plan that looks at every row.
+    /// The collection scan.
     fn rows(query: &Query) -> Plan {
-        Self::new(Path::Rows, query.sort.is_some())
+        Self::new(Path::CollectionScan, query.sort.is_some())
     }
 }

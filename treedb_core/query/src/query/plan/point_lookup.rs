@@ -20,7 +20,7 @@ use crate::index::ordered::{IndexDef, Kind};
 use crate::query::filter::{Node, Op};
 
 use super::covering::cover;
-use super::{OnKeys, Path, Plan, Query, keys_are_values};
+use super::{KeyPredicate, Path, Plan, Query, keys_are_values};
 
 /// Most fields of a point query.
 const MAX_FIELDS: usize = 4;
@@ -209,7 +209,7 @@ impl PointLookup {
             ranges: vec![KeyRange::prefix(key)],
             direction: Direction::Forward,
             distinct: !info.multikey,
-            keys: OnKeys { test: None, complete: keys_are_values(info) && !info.multikey },
+            keys: KeyPredicate { test: None, complete: keys_are_values(info) && !info.multikey },
         };
         Plan::new(path, false)
     }

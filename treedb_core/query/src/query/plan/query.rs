@@ -5,36 +5,36 @@ use bson::RawDocument;
 use crate::doc::{Collation, Doc, Value};
 use crate::error::Result;
 use crate::query::filter::Filter;
-use crate::query::projection::{Projection, Used};
+use crate::query::projection::{Projection, UsedFields};
 
 use super::hint::Hint;
 use super::sort::Sort;
 
-/// A parsed search.
+/// A parsed `find`.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// Which documents.
+    /// Which documents match.
     pub filter: Filter,
-    /// In what order; `None` for any.
+    /// The sort order; `None` for any.
     pub sort: Option<Sort>,
-    /// Documents left out at the front.
+    /// Documents skipped at the front.
     pub skip: u64,
-    /// Documents handed out at most; 0 for no limit.
+    /// Documents returned at most; 0 for no limit.
     pub limit: u64,
-    /// Which of their fields; `None` for all.
+    /// The fields returned; `None` for all.
     pub projection: Option<Projection>,
     /// The index to use; `None` lets the planner choose.
     pub hint: Option<Hint>,
-    /// How texts compare in filter and sort, which were made for it.
+    /// The collation that filter and sort were parsed for.
     pub collation: Collation,
-    /// Whether a sort that needs more than its memory may go on in scratch files.
+    /// Whether a sort that exceeds its memory may spill to temporary files.
     pub spill: bool,
-    /// The top-level fields that are used of the documents; what is handed out may lack the others. `None` for all.
-    pub used: Option<Used>,
+    /// The top-level fields the caller uses; returned documents may lack the others. `None` for all.
+    pub used: Option<UsedFields>,
 }
 
 impl Query {
-    /// A search for everything `filter` matches.
+    /// A query for all documents that `filter` matches.
     pub fn new(filter: Filter) -> Self {
         Query {
             filter,
@@ -49,7 +49,7 @@ impl Query {
         }
     }
 
-    /// Reads filter, sort and projection as a `find` has them.
+    /// Parses filter, sort and projection of a `find`.
     ///
     /// # Errors
     /// `BadValue` and others, each naming the field.
@@ -69,7 +69,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Documents at the front of its order that are all it needs.
+    /// The number of documents at the front of its order that it needs.
     pub(in crate::query) fn wanted(&self) -> usize {
         match self.limit {
             0 => usize::MAX,
@@ -77,7 +77,7 @@ impl Query {
         }
     }
 
-    /// The same query, its texts compared by `collation`.
+    /// The same query, comparing strings by `collation`.
     ///
     /// # Errors
     /// None: its parts were read before.

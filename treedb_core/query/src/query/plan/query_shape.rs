@@ -1,8 +1,8 @@
-//! The choice of an index, remembered by the shape of the query: its structure and the types of its values, not the
-//! values. Ranges are made of the values each time; what is saved are the candidates' ranges and estimates.
+//! The plan cache: chosen indexes by the shape of the query, which is its structure and the types of its values.
 //!
-//! A choice holds while the collection's size stays within half and double of what it was, and until a walk looks at
-//! ten times as many keys as was expected when it was chosen.
+//! The key ranges are computed from the values each time; what a hit saves are the ranges and estimates of the other
+//! candidates. An entry is valid while the collection has between half and twice as many rows as then, and until a query
+//! examines ten times as many keys as expected.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -77,7 +77,7 @@ fn hash_node(node: &Node, hasher: &mut DefaultHasher) {
 }
 
 /// The plan that was chosen for a query of this shape, with this one's ranges.
-pub(super) fn recall(
+pub(super) fn cached_plan(
     source: &dyn Source,
     context: &QueryContext<'_>,
     query: &Query,
@@ -95,7 +95,7 @@ pub(super) fn recall(
 }
 
 /// Remembers a choice that was made among several.
-pub(super) fn remember(
+pub(super) fn cache_plan(
     source: &dyn Source,
     context: &QueryContext<'_>,
     plan: &Plan,
@@ -109,7 +109,7 @@ pub(super) fn remember(
 }
 
 /// Forgets the choice behind `plan` if the walk has shown that it was a bad one.
-pub(in crate::query) fn review(context: &QueryContext<'_>, plan: &Plan, counters: &Counters) {
+pub(in crate::query) fn evict_if_misestimated(context: &QueryContext<'_>, plan: &Plan, counters: &Counters) {
     let Some(Expected { shape, keys }) = plan.expected else { return };
     if counters.keys_examined > keys.saturating_mul(10).saturating_add(NEVER_MIND)
         && let Some(cache) = context.plan_cache

@@ -1,9 +1,9 @@
-//! Sorting: the order a `sort` document asks for, as bytes that compare like it.
+//! [`Sort`]: the order of a `sort` document, and sort keys as bytes that compare the same way.
 //!
-//! A document's sort key is the concatenation of its fields' encodings ([`crate::doc::key`]), descending ones
-//! inverted, so that comparing two keys bytewise compares the documents. A missing field counts as null. Of an
-//! array the least element counts when the order is ascending and the greatest when it is descending, an empty
-//! array being below null: MongoDB's rule, and that of an index over the same fields.
+//! A document's sort key is the concatenation of its fields' encodings ([`crate::doc::key`]), descending ones inverted, so
+//! that comparing two keys bytewise compares the documents. A missing field counts as null. Of an array the least element
+//! counts in ascending order and the greatest in descending order, an empty array being below null: MongoDB's rule, and
+//! that of an index over the same fields.
 
 use bson::{RawDocument, RawDocumentBuf};
 

@@ -1,8 +1,8 @@
-//! Projections: which fields of a found document are handed out.
+//! [`Projection`]: the fields that a `find` returns.
 //!
-//! Either the fields to keep or the fields to leave out, `_id` by its own rule; dotted paths reach into documents
-//! and into the documents of arrays. The fields that stay keep the document's order. Of arrays a part may be asked for:
-//! `$slice`, the first element that fits an `$elemMatch`, or with `path.$` the one that the query matched by.
+//! Either the fields to include or those to exclude, `_id` by a rule of its own; dotted paths reach into documents and
+//! into documents in arrays. Fields stay in the document's order. A projection can return part of an array: `$slice`, the
+//! first element that matches an `$elemMatch`, or with `path.$` the element that the query matched.
 
 use bson::{RawDocument, RawDocumentBuf};
 

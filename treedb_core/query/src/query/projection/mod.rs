@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `find` | [`Projection`]: the projection of a `find` |
 //! | `reshape` | [`Reshape`]: `$project`, `$addFields`, `$unset`, `$replaceRoot` |
-//! | `used_fields` | [`Used`]: the fields that have to be decoded |
+//! | `used_fields` | [`UsedFields`]: the fields that have to be decoded |
 
 mod find;
 mod reshape;
@@ -13,4 +13,4 @@ mod used_fields;
 pub use find::Projection;
 pub use reshape::Reshape;
 pub(crate) use reshape::{finished, lent};
-pub use used_fields::{Tally, Used};
+pub use used_fields::{MatchRate, UsedFields};

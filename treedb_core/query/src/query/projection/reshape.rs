@@ -1,5 +1,5 @@
-//! Documents made from documents: `$project`, `$addFields`/`$set`, `$unset`, `$replaceRoot`/`$replaceWith`, as stages of
-//! a pipeline and as updates.
+//! [`Reshape`]: `$project`, `$addFields`/`$set`, `$unset`, `$replaceRoot`/`$replaceWith`, as pipeline stages and as
+//! updates.
 
 use bson::{RawDocument, RawDocumentBuf};
 

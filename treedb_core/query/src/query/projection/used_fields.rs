@@ -1,4 +1,4 @@
-//! What is used of the documents that a search finds: no more of a row is decoded.
+//! [`UsedFields`]: the fields that a query uses, so that no more of a row is decoded.
 
 use bson::RawDocument;
 
@@ -8,28 +8,28 @@ use crate::error::Result;
 
 use crate::query::filter::Filter;
 
-/// The top-level fields that are used of the documents a search finds.
+/// The top-level fields that are used of the documents a query finds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Used {
+pub struct UsedFields {
     fields: Fields,
     /// Those and the fields of the filter; `None` if it may read any.
     all: Option<Fields>,
 }
 
-/// How many rows were looked at, and how many matched.
+/// Counts how many of the rows examined matched.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct MatchRate {
     seen: u64,
     matched: u64,
 }
 
-impl Used {
+impl UsedFields {
     /// The fields of these names, of documents that `filter` matches.
     pub fn new(names: &[String], filter: &Filter) -> Self {
         let of = |names: &[String]| Fields::new(names.iter().map(|name| name.as_bytes()));
         let all = filter.reads().filter(|_| !filter.is_all());
         let all = all.map(|more| of(&[names, &more].concat()));
-        Used { fields: of(names), all }
+        UsedFields { fields: of(names), all }
     }
 
     /// The fields that are used.
@@ -46,13 +46,13 @@ impl Used {
         &self,
         filter: &Filter,
         row: &'r mut dyn Row,
-        tally: &mut Tally,
+        tally: &mut MatchRate,
     ) -> Result<Option<&'r RawDocument>> {
         tally.seen += 1;
         if let Some(all) = &self.all
             && tally.matched * 2 >= tally.seen - 1
         {
-            let part = row.part(all)?;
+            let part = row.partial_document(all)?;
             let matches = filter.matches(part)?;
             tally.matched += u64::from(matches);
             return Ok(matches.then_some(part));
@@ -61,6 +61,6 @@ impl Used {
             return Ok(None);
         }
         tally.matched += 1;
-        row.part(&self.fields).map(Some)
+        row.partial_document(&self.fields).map(Some)
     }
 }

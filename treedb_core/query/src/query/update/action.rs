@@ -1,4 +1,4 @@
-//! What is done to one field.
+//! The change of one field.
 
 use bson::{Bson, DateTime, Document, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Changes of fields in the bytes of a document: the other fields are copied as they are.
+//! Changes fields in the bytes of a document; the other fields are copied unchanged.
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 

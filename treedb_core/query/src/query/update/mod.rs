@@ -12,7 +12,7 @@
 //! | `number` | `$inc $mul $bit` |
 //! | `push` | `$push` with its modifiers, `$addToSet` |
 //! | `pull` | `$pull $pullAll` |
-//! | `patch` | a few fields changed in a document's bytes |
+//! | `in_place` | a few fields changed in a document's bytes |
 //! | `path`, `positional` | where: one place, or those that `$`, `$[]` and `$[id]` mean |
 //! | `pipeline` | stages that make a document of the old one |
 //! | `upsert` | what an upsert takes from its filter |

@@ -1,4 +1,4 @@
-//! From MongoDB's update document to changes of fields.
+//! Parses MongoDB's update document into changes of fields.
 
 use bson::{Bson, Document};
 

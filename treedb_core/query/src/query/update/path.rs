@@ -1,5 +1,5 @@
-//! Dotted paths of updates: reading, setting and removing the one value a path means. A path with `$`, `$[]` or `$[id]`
-//! in it means several; `positional` turns it into those without.
+//! Dotted paths of updates: reads, sets and removes the one value at a path. A path with `$`, `$[]` or `$[id]` stands for
+//! several; `positional` replaces it by paths without them.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Updates by a pipeline: `$set $unset $project $replaceWith` and their other names.
+//! Updates by a pipeline: `$set`, `$unset`, `$project`, `$replaceWith` and their aliases.
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 

@@ -1,4 +1,4 @@
-//! `$`, `$[]` and `$[id]`: which elements of a document's arrays a path means.
+//! `$`, `$[]` and `$[id]`: the array elements that a path selects.
 
 use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf};
 

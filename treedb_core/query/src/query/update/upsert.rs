@@ -1,4 +1,4 @@
-//! What an upsert takes from its filter: the fields it asks to be equal to something.
+//! The fields that an upsert takes from its filter: those that have to equal a value.
 
 use bson::{Bson, Document};
 
