@@ -24,15 +24,15 @@ CHAPTERS = [
     ("Command log: a frame's payload", "kv/command.rs", None),
     ("Value log", "vlog/mod.rs", "Bytes"),
     ("Backup stream", "kv/backup/mod.rs", "Bytes of a stream"),
-    ("Catalog of collections", "collection/catalog.rs", None),
-    ("A collection's catalog entry", "collection/meta.rs", None),
+    ("Catalog of collections", "../collections/src/catalog/table.rs", None),
+    ("A collection's catalog entry", "../collections/src/catalog/meta.rs", None),
     ("Template rows: a row", "doc/template/mod.rs", "A row"),
     ("Template rows: a shape", "doc/template/mod.rs", "A shape"),
     ("Index entries", "index/ordered/mod.rs", None),
     ("Encoded keys", "doc/key.rs", None),
-    ("Long keys", "collection/long_key.rs", None),
-    ("Change log", "collection/changes/mod.rs", "Bytes"),
-    ("Places in a change stream", "collection/changes/token.rs", None),
+    ("Long keys", "../collections/src/read/long_key.rs", None),
+    ("Change log", "../collections/src/changes/mod.rs", "Bytes"),
+    ("Places in a change stream", "../collections/src/changes/resume_token.rs", None),
 ]
 HEAD = """# Formats
 

@@ -2,17 +2,17 @@
 
 mod aggregate;
 mod builds;
-mod by_key;
 mod collation;
 mod crash;
 mod damage;
-mod first;
 mod format;
 mod kinds;
 mod long_keys;
 mod lookups;
 mod pipelines;
 mod planner;
+mod point_lookup;
+mod top_k;
 mod transactions;
 mod twins;
 mod write_batch;
