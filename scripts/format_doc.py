@@ -28,15 +28,15 @@ CHAPTERS = [
     ("Command log: a frame's payload", STORAGE, "kv/command.rs", None),
     ("Value log", STORAGE, "vlog/mod.rs", "Bytes"),
     ("Backup stream", STORAGE, "kv/backup/mod.rs", "Bytes of a stream"),
-    ("Catalog of collections", CORE, "catalog.rs", None),
-    ("A collection's catalog entry", CORE, "meta.rs", None),
+    ("Catalog of collections", CORE, "catalog/table.rs", None),
+    ("A collection's catalog entry", CORE, "catalog/meta.rs", None),
     ("Template rows: a row", QUERY, "doc/template/mod.rs", "A row"),
     ("Template rows: a shape", QUERY, "doc/template/mod.rs", "A shape"),
     ("Index entries", QUERY, "index/ordered/mod.rs", None),
     ("Encoded keys", QUERY, "doc/key.rs", None),
-    ("Long keys", CORE, "long_key.rs", None),
+    ("Long keys", CORE, "read/long_key.rs", None),
     ("Change log", CORE, "changes/mod.rs", "Bytes"),
-    ("Resume tokens of change streams", CORE, "changes/token.rs", None),
+    ("Resume tokens of change streams", CORE, "changes/resume_token.rs", None),
 ]
 # Formats that carry a version, and the files whose constants VERSION.. or FORMAT say which versions are read.
 VERSIONS = [
@@ -46,9 +46,9 @@ VERSIONS = [
     ("Value log: segments", STORAGE, "vlog/segment.rs"),
     ("Value log: state in a checkpoint", STORAGE, "vlog/state.rs"),
     ("Backup stream", STORAGE, "kv/backup/stream.rs"),
-    ("A collection's catalog entry", CORE, "meta.rs"),
+    ("A collection's catalog entry", CORE, "catalog/meta.rs"),
     ("Change log: events", CORE, "changes/record.rs"),
-    ("Resume tokens of change streams", CORE, "changes/token.rs"),
+    ("Resume tokens of change streams", CORE, "changes/resume_token.rs"),
     ("PostgreSQL: an index's meta page", "treedb_pg/src", "index_am/meta.rs"),
 ]
 HEAD = """# Formats

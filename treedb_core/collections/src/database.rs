@@ -8,17 +8,17 @@ use bson::Document;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
 
-use super::Collection;
-use super::catalog::Catalog;
-use super::changes::{self, ChangeLog};
-use super::check::{self, CollectionCheck};
-use super::edit::Edit;
-use super::expiry::Reaper;
-use super::index_build::{self, Builds};
-use super::index_rebuild;
-use super::meta::Meta;
-use super::namespace::{Namespace, check_database};
-use super::validator::Validator;
+use crate::Collection;
+use crate::catalog::Catalog;
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::{Namespace, check_database};
+use crate::catalog::validator::Validator;
+use crate::changes::{self, ChangeLog};
+use crate::maintenance::check::{self, CollectionCheck};
+use crate::maintenance::expiry::Reaper;
+use crate::maintenance::index_build::{self, Builds};
+use crate::maintenance::index_rebuild;
+use crate::write::edit::Edit;
 
 /// An open database: collections of documents over a key/value store, in one directory.
 ///

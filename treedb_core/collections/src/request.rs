@@ -1,11 +1,11 @@
-//! What the calls of a [`Collection`](super::Collection) take and return.
+//! What the calls of a [`Collection`](crate::Collection) take and return.
 
 use bson::{Bson, RawDocumentBuf, rawdoc};
 
 use treedb_query::error::QueryError;
 use treedb_query::query::{Changes, Hint};
 
-use super::changes::AsOf;
+use crate::changes::AsOf;
 
 /// A search: which documents, in what order, how many, and which of their fields.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +58,7 @@ impl FindRequest {
     }
 
     /// The same, among the documents as they were at this moment: see
-    /// [`Database::record_changes`](super::Database::record_changes).
+    /// [`Database::record_changes`](crate::Database::record_changes).
     pub fn as_of(self, at: AsOf) -> Self {
         FindRequest { as_of: Some(at), ..self }
     }

@@ -6,7 +6,7 @@ use treedb_storage::Reads;
 
 use super::log::Log;
 use super::record::{Earlier, What, damaged};
-use super::trail;
+use super::row_history;
 
 /// Looks at all that is kept and returns how many changes that is; 0 if the log is switched off.
 pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
@@ -26,7 +26,7 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
             seen += 1;
             if change.what.has_trail() {
                 trailed += 1;
-                let key = trail::key(head.collection, change.row, change.seq);
+                let key = row_history::key(head.collection, change.row, change.seq);
                 if reads.get(&log.trail, &key)?.is_none() {
                     return Err(damaged("a change that the trail does not know"));
                 }
@@ -46,7 +46,7 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
     })?;
     // Entries of the first epoch may be left of changes that were cut off.
     for entry in reads.range(&log.trail, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))? {
-        let (_, _, seq) = trail::parts(&entry?.0)?;
+        let (_, _, seq) = row_history::parts(&entry?.0)?;
         if seq >= least {
             trailed = trailed.checked_sub(1).ok_or_else(|| damaged("the trail has too much"))?;
         }

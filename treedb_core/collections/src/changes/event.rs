@@ -7,14 +7,14 @@ use treedb_query::doc::Doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::Reads;
 
-use super::super::database::Database;
-use super::super::namespace::Namespace;
-use super::describe::describe;
-use super::dropped::{Collections, Kept};
+use super::dropped_collections::{Collections, Kept};
 use super::log::{Log, Version};
 use super::record::{Change, Head, What, damaged, document};
-use super::token::Token;
+use super::resume_token::Token;
+use super::update_description::describe;
 use super::watch::{FullDocument, FullDocumentBeforeChange};
+use crate::catalog::namespace::Namespace;
+use crate::database::Database;
 
 /// MongoDB's time of a change: seconds, and within them the change's number.
 pub(super) fn cluster_time(time: i64, seq: u64) -> Timestamp {

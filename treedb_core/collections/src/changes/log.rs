@@ -6,11 +6,11 @@ use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_storage::{Cursor, Reads, Table};
 
-use super::super::view::View;
-use super::dropped::{self, Collections};
+use super::dropped_collections::{self, Collections};
 use super::record::{Change, Earlier, Head, Record, What, damaged, document, key};
+use super::row_history;
 use super::settings::Settings;
-use super::trail;
+use crate::read::view::View;
 
 /// Names of the log's tables.
 pub(super) const CHANGES: &str = "changes";
@@ -131,7 +131,7 @@ impl Log {
     ) -> Result<Version> {
         let mut patches: Vec<(usize, usize, Vec<u8>)> = Vec::new();
         let mut base = None;
-        let mut steps = trail::After::new(reads, &self.trail, collection, row, seq)?;
+        let mut steps = row_history::After::new(reads, &self.trail, collection, row, seq)?;
         while base.is_none()
             && let Some(later) = steps.next()?
         {
@@ -155,7 +155,7 @@ impl Log {
         let base = match base {
             Some(base) => Some(base),
             None => match collections.meta(reads, self, collection)? {
-                dropped::Kept::There(meta) => {
+                dropped_collections::Kept::There(meta) => {
                     let view = View { reads, meta: &meta };
                     let mut current = None;
                     treedb_query::access::Source::fetch(&view, RowId(row), &mut |document| {
@@ -164,7 +164,7 @@ impl Log {
                     })?;
                     current
                 }
-                dropped::Kept::Gone => return Ok(Version::Gone),
+                dropped_collections::Kept::Gone => return Ok(Version::Gone),
             },
         };
         let Some(mut version) = base else {

@@ -3,17 +3,17 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `settings` | [`ChangeLogOptions`]: whether changes are recorded, and for how long they are kept |
-//! | `pending` | the changes of a transaction on their way into the log |
+//! | `recorder` | the changes of a transaction on their way into the log |
 //! | `record` | a record's bytes |
 //! | `log` | the log in a transaction: where it begins and ends, a document's earlier version |
-//! | `trail` | which changes a row has seen |
-//! | `dropped` | collections by id, dropped ones included |
+//! | `row_history` | which changes a row has seen |
+//! | `dropped_collections` | collections by id, dropped ones included |
 //! | `state` | what an open database knows of its log; switching it on and off; the bell that rings at commits |
-//! | `trim` | cutting off what is too old or too much |
+//! | `retention` | cutting off what is too old or too much |
 //! | `check` | the log against itself |
 //! | `watch` | [`WatchRequest`]: what a change stream is asked for |
-//! | `stream`, `event`, `describe`, `token` | [`ChangeStream`], the documents it hands out, and places in it |
-//! | `past` | collections as they were: [`AsOf`], and a document's history |
+//! | `stream`, `event`, `update_description`, `resume_token` | [`ChangeStream`], the documents it hands out, and places in it |
+//! | `as_of` | collections as they were: [`AsOf`], and a document's history |
 //!
 //! # What is kept
 //!
@@ -55,30 +55,30 @@
 //!                  entry: binary? }: `entry` is its catalog entry without indexes, there while its rows are kept
 //! ```
 
+mod as_of;
 mod check;
-mod describe;
-mod dropped;
+mod dropped_collections;
 mod event;
 mod log;
-mod past;
-mod pending;
 mod record;
+mod recorder;
+mod resume_token;
+mod retention;
+mod row_history;
 mod settings;
 mod state;
 mod stream;
 #[cfg(test)]
 pub(super) mod tests;
-mod token;
-mod trail;
-mod trim;
+mod update_description;
 mod watch;
 
-pub use past::{AsOf, Revision};
+pub use as_of::{AsOf, Revision};
 pub use settings::{ChangeLogOptions, ChangeLogStatus};
 pub use stream::ChangeStream;
 pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};
 
+pub(crate) use as_of::{Past, PastView};
 pub(crate) use check::check;
-pub(crate) use past::{Past, PastView};
-pub(crate) use pending::Pending;
+pub(crate) use recorder::Pending;
 pub(crate) use state::ChangeLog;

@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Reads, TableKind, WriteTxn};
 
-use super::super::database::Database;
-use super::super::meta::{Meta, rows_table};
 use super::AsOf;
-use super::dropped::Dropped;
+use super::dropped_collections::Dropped;
 use super::event::cluster_time;
 use super::log::{CHANGES, DROPPED, Log, TRAIL};
-use super::pending::Pending;
+use super::recorder::Pending;
 use super::settings::{ChangeLogOptions, ChangeLogStatus, Settings};
+use crate::catalog::meta::{Meta, rows_table};
+use crate::database::Database;
 
 /// A database's change log.
 #[derive(Debug, Default)]
@@ -212,7 +212,7 @@ impl Database {
         let reads = self.inner.store.begin_read()?;
         let Some(log) = Log::find(&reads)? else { return Ok(None) };
         let (first, end) = (log.first(&reads)?, log.end(&reads)?);
-        let before = first.map(|first| super::trim::before(&reads, &log, first)).transpose()?;
+        let before = first.map(|first| super::retention::before(&reads, &log, first)).transpose()?;
         Ok(Some(ChangeLogStatus {
             options: log.settings.options,
             first: first.map_or(end.next, |first| first.first),

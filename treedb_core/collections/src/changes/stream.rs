@@ -12,15 +12,15 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::{Globals, Names};
 use treedb_storage::ReadTxn;
 
-use super::super::Collection;
-use super::super::database::Database;
-use super::super::namespace::{Namespace, check_database};
-use super::dropped::Collections;
+use super::dropped_collections::Collections;
 use super::event::{Maker, cluster_time, history_lost};
 use super::log::Log;
 use super::record::{Record, What};
-use super::token::Token;
+use super::resume_token::Token;
 use super::watch::{WatchFrom, WatchRequest, Watched};
+use crate::Collection;
+use crate::catalog::namespace::{Namespace, check_database};
+use crate::database::Database;
 
 /// Events made at a time.
 const BATCH: usize = 256;

@@ -5,7 +5,7 @@ use bson::{RawArray, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp};
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
 
-use super::super::namespace::Namespace;
+use crate::catalog::namespace::Namespace;
 
 /// Stages that may stand behind `$changeStream`: those that make at most one document of each.
 const STAGES: &[&str] =

@@ -4,9 +4,9 @@ use bson::{doc, rawdoc};
 use treedb_testing::Rng;
 
 use super::*;
-use crate::backfill::{Progress, go_on};
-use crate::index_build::add;
-use crate::namespace::Namespace;
+use crate::catalog::namespace::Namespace;
+use crate::maintenance::backfill::{Progress, go_on};
+use crate::maintenance::index_build::add;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
 

@@ -5,8 +5,8 @@ use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
 
 use super::*;
-use crate::long_key::{KEPT, LONGEST, is_shortened, stored};
-use crate::view::View;
+use crate::read::long_key::{KEPT, LONGEST, is_shortened, stored};
+use crate::read::view::View;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
 use treedb_query::error::ErrorCode;

@@ -3,7 +3,7 @@
 use bson::{Bson, doc};
 
 use super::*;
-use crate::view::View;
+use crate::read::view::View;
 use crate::{Collection, UpdateRequest};
 use treedb_query::access::Flow;
 use treedb_query::query::{BitmapScan, Counters, Execution, Filter, Path, Plan, Query};

@@ -2,9 +2,9 @@
 
 use bson::{Bson, Decimal128, RawDocumentBuf, doc, rawdoc};
 
-use super::super::handle::Collection;
-use super::super::{Database, FindRequest, IndexSpec};
 use super::raw;
+use crate::collection::Collection;
+use crate::{Database, FindRequest, IndexSpec};
 use treedb_query::query::Path;
 
 /// What fields hold, and what is looked for: equal numbers of all kinds, what equals nothing else, what arrays hide.

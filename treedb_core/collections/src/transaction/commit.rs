@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bson::Document;
 
-use crate::meta::Meta;
-use crate::namespace::Namespace;
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
 use treedb_query::access::{Change, RowId, Sink};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Durability, Reads, WriteTxn};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::change::{check_document, index_changes};
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
 use crate::database::Database;
-use crate::meta::Meta;
-use crate::namespace::Namespace;
-use crate::view::View;
+use crate::read::view::View;
+use crate::write::change::{check_document, index_changes};
 use treedb_query::access::{
     Change, Direction, Flow, IndexInfo, KeyRange, QueryContext, ReadWritten, Row, RowId, Sink, Source,
     TempFile, TempFiles, VisitEntry, VisitLazyRow, VisitRow, VisitTypedEntry,
@@ -303,7 +303,7 @@ impl Writing<'_> {
         Ok(found)
     }
 
-    fn validator_of(&self) -> Option<&crate::validator::Validator> {
+    fn validator_of(&self) -> Option<&crate::catalog::validator::Validator> {
         self.overlay.base.as_ref()?.validator.as_ref()
     }
 

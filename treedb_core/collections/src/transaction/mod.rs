@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `handle` | [`TransactionCollection`]: a collection as the transaction has it; the calls of a [`Collection`](super::Collection) |
+//! | `collection` | [`TransactionCollection`]: a collection as the transaction has it; the calls of a [`Collection`](crate::Collection) |
 //! | `overlay` | the changes of one collection: rows and index entries that came and went |
 //! | `layer` | snapshot and changes as one, for the query layer |
 //! | `commit` | first committer wins: looking for conflicts, then the changes once more, for good |
@@ -22,13 +22,13 @@
 //! Its changes are in memory ([`MAX_BYTES`] at most), and its snapshot keeps old pages while it lives: it is for
 //! seconds, not for hours.
 
+mod collection;
 mod commit;
-mod handle;
 mod layer;
 mod overlay;
 mod retry;
 
-pub use handle::{TransactionCollection, TransactionCursor};
+pub use collection::{TransactionCollection, TransactionCursor};
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -36,9 +36,9 @@ use std::sync::{Arc, Mutex};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Durability, ReadTxn, Reads, SharedReadTxn};
 
-use super::aggregate::{AggregateRequest, Aggregation};
-use super::database::Database;
-use super::namespace::Namespace;
+use crate::catalog::namespace::Namespace;
+use crate::database::Database;
+use crate::read::aggregate::{AggregateRequest, Aggregation};
 
 use overlay::Op;
 

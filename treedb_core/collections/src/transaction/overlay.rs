@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-use crate::change::IndexChange;
-use crate::meta::Meta;
-use crate::namespace::Namespace;
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+use crate::write::change::IndexChange;
 use treedb_query::access::{Direction, IndexInfo, KeyRange, RowId};
 use treedb_query::index::ordered::IndexDef;
 

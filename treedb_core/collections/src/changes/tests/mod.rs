@@ -1,7 +1,7 @@
 //! The change log against models, and beyond what it keeps.
 
+mod as_of;
 mod model;
-mod past;
 mod retention;
 mod streams;
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bson::RawDocumentBuf;
 
-use super::dropped::Collections;
+use super::dropped_collections::Collections;
 use super::log::{Log, Version};
 use super::record::What;
 use crate::Database;
@@ -76,7 +76,7 @@ pub(crate) fn present(db: &Database) -> Result<Rows> {
     for namespace in db.inner.catalog.list(&reads, "")? {
         let Some(meta) = db.inner.catalog.find(&reads, &namespace)? else { continue };
         let mut rows = BTreeMap::new();
-        let view = crate::view::View { reads: &reads, meta: &meta };
+        let view = crate::read::view::View { reads: &reads, meta: &meta };
         treedb_query::access::Source::scan(
             &view,
             treedb_query::access::Direction::Forward,

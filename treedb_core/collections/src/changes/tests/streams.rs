@@ -252,9 +252,9 @@ fn a_place_that_is_not_kept_any_more_is_history_lost() {
     assert_eq!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(fourth))).unwrap()), ["insert"]);
     assert!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(last))).unwrap()).is_empty());
     // A place that a power cut took away, with another change in it now, or none yet.
-    let token = crate::changes::token::Token { seq: 5, time: 999, invalidated: false };
+    let token = crate::changes::resume_token::Token { seq: 5, time: 999, invalidated: false };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
-    let token = crate::changes::token::Token { seq: 6, ..token };
+    let token = crate::changes::resume_token::Token { seq: 6, ..token };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
     db.record_changes(None).unwrap();
     assert_eq!(lost(WatchFrom::Now), ErrorCode::Location40573);

@@ -1,0 +1,55 @@
+//! What `collMod` changes of an index: whether queries use it, and when its documents expire.
+
+use std::sync::Arc;
+
+use treedb_query::doc::Value;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::{IndexDef, expiry};
+use treedb_query::query::index_of;
+
+use crate::catalog::namespace::Namespace;
+use crate::database::Database;
+
+impl Database {
+    /// Hides an index from queries or shows it again (`hidden`), and sets the time after which its documents expire
+    /// (`expire_after`, in seconds), where they are given. Returns its definition as it was.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`, `IndexNotFound`; those of creating such an index.
+    pub fn modify_index(
+        &self,
+        namespace: &str,
+        name: &str,
+        hidden: Option<bool>,
+        expire_after: Option<i64>,
+    ) -> Result<IndexDef> {
+        let namespace = Namespace::parse(namespace)?;
+        let old = self.edit(&namespace, false, None, |edit| {
+            let meta = Arc::make_mut(&mut edit.meta);
+            let Some(index) = meta.indexes.iter_mut().find(|index| index.def.name == name) else {
+                return Err(QueryError::new(
+                    ErrorCode::IndexNotFound,
+                    format!("cannot find index {name} for ns {namespace}"),
+                ));
+            };
+            if let Some(seconds) = expire_after {
+                expiry(Value::Int64(seconds))?;
+            }
+            let old = index.def.clone();
+            let options = &mut index.def.options;
+            options.hidden = hidden.unwrap_or(options.hidden);
+            options.expire_after = expire_after.or(options.expire_after);
+            if index.def != old {
+                // Read again, what is not allowed is refused.
+                index_of(&index.def.spec())?;
+                meta.arrange();
+                edit.catalog.write(edit.txn, meta)?;
+            }
+            Ok(old)
+        })?;
+        if expire_after.is_some() {
+            self.inner.reaper.start(self);
+        }
+        old.ok_or_else(|| Database::missing(&namespace))
+    }
+}

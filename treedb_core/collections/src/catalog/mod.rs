@@ -1,0 +1,22 @@
+//! The catalog: which collections and indexes exist, and their options.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `table` | [`Catalog`]: the table `catalog`, from namespaces to entries |
+//! | `meta` | [`meta::Meta`]: a collection's entry and its bytes |
+//! | `cache` | the entries that a thread used last |
+//! | `namespace` | [`namespace::Namespace`]: `database.collection` |
+//! | `index_spec` | [`index_spec::IndexSpec`]: an index to create |
+//! | `index_change` | the options of an index that `collMod` changes |
+//! | `validator`, `validation_error` | validation of documents, and the details of a failed one |
+
+pub(crate) mod cache;
+mod index_change;
+pub(crate) mod index_spec;
+pub(crate) mod meta;
+pub(crate) mod namespace;
+mod table;
+mod validation_error;
+pub(crate) mod validator;
+
+pub(crate) use table::Catalog;

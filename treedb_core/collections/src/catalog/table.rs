@@ -1,0 +1,214 @@
+//! The catalog: which collections there are, and a cache of their entries.
+//!
+//! The table `catalog` maps a namespace to its entry ([`crate::catalog::meta`]); the empty key holds two counters, the
+//! generation and the next collection id, 8 bytes each, little endian. Every change of an entry adds one to the generation, so that a
+//! snapshot's generation tells which cached entries hold for it: an operation pays one look-up of the empty key
+//! instead of decoding its collection's entry.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bson::Document;
+
+use treedb_query::doc::collation::KEY_VERSION;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::{Reads, Table, TableKind, WriteTxn};
+
+use crate::catalog::meta::{Facts, IndexMeta, Meta, collation_of, index_table, rows_table};
+use crate::catalog::namespace::Namespace;
+use crate::catalog::validator::Validator;
+use crate::write::row::Format;
+
+/// Name of the catalog's table.
+const TABLE: &str = "catalog";
+
+/// The counters under the empty key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counters {
+    generation: u64,
+    next_collection: i64,
+}
+
+impl Counters {
+    fn decode(bytes: Option<&[u8]>) -> Self {
+        let word = |from: usize| -> Option<[u8; 8]> { bytes?.get(from..from + 8)?.try_into().ok() };
+        Counters {
+            generation: word(0).map(u64::from_le_bytes).unwrap_or(0),
+            next_collection: word(8).map(i64::from_le_bytes).unwrap_or(1),
+        }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        [self.generation.to_le_bytes(), self.next_collection.to_le_bytes()].concat()
+    }
+}
+
+/// Reads and changes the catalog's table; caches what it read.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    /// Tells it from all others of this process.
+    id: u64,
+    table: Table,
+    cache: Mutex<Cache>,
+}
+
+/// Entries of one generation.
+#[derive(Debug, Default)]
+struct Cache {
+    generation: u64,
+    entries: HashMap<Namespace, Arc<Meta>>,
+}
+
+impl Catalog {
+    /// Opens the catalog in `txn`, creating it in a new database.
+    pub(crate) fn open(txn: &mut WriteTxn) -> Result<Self> {
+        let table = match txn.table(TABLE)? {
+            Some(table) => table,
+            None => {
+                let table = txn.create_table(TABLE, TableKind::Ordered)?;
+                txn.put(&table, b"", &Counters { generation: 0, next_collection: 1 }.encode())?;
+                table
+            }
+        };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Ok(Catalog { id: NEXT.fetch_add(1, Ordering::Relaxed), table, cache: Mutex::default() })
+    }
+
+    /// Tells it from all others of this process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How often entries have changed until then.
+    pub(crate) fn generation(&self, reads: &impl Reads) -> Result<u64> {
+        Ok(Counters::decode(reads.get(&self.table, b"")?).generation)
+    }
+
+    /// The collection of this name in a snapshot, or in a write transaction that has not changed the catalog yet:
+    /// what is read here is kept for others, so it must be committed.
+    pub(crate) fn find(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
+        let generation = self.generation(reads)?;
+        {
+            let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            if cache.generation == generation
+                && let Some(meta) = cache.entries.get(namespace)
+            {
+                return Ok(Some(meta.clone()));
+            }
+        }
+        let Some(meta) = self.read(reads, namespace)? else { return Ok(None) };
+        let meta = Arc::new(meta);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.generation < generation {
+            *cache = Cache { generation, entries: HashMap::new() };
+        }
+        if cache.generation == generation {
+            cache.entries.insert(namespace.clone(), meta.clone());
+        }
+        Ok(Some(meta))
+    }
+
+    /// The collection of this name as a transaction has it, its own changes included.
+    pub(crate) fn read(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Meta>> {
+        match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            Some(bytes) => Ok(Some(Meta::decode(namespace.clone(), bytes, reads)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Every namespace whose name starts with `prefix`, in order.
+    pub(crate) fn list(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<Namespace>> {
+        let mut found = Vec::new();
+        for entry in reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))? {
+            let (key, _) = entry?;
+            if !key.starts_with(prefix.as_bytes()) {
+                break;
+            }
+            if let Ok(name) = std::str::from_utf8(&key)
+                && !name.is_empty()
+            {
+                found.push(Namespace::parse(name)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Creates a collection with its index on `_id`; `NamespaceExists` if there is one.
+    pub(crate) fn create(
+        &self,
+        txn: &mut WriteTxn,
+        namespace: &Namespace,
+        mut options: Document,
+    ) -> Result<Meta> {
+        if txn.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::NamespaceExists,
+                format!("Collection {namespace} already exists."),
+            ));
+        }
+        let mut counters = Counters::decode(txn.get(&self.table, b"")?);
+        let id = counters.next_collection;
+        counters.next_collection += 1;
+        txn.put(&self.table, b"", &counters.encode())?;
+        let collation = collation_of(&options)?;
+        match collation.document() {
+            Some(whole) => drop(options.insert("collation", Document::try_from(whole)?)),
+            None => drop(options.remove("collation")),
+        }
+        let mut def = IndexDef::id();
+        def.options.collation = collation.clone();
+        let rows = txn.create_table(&rows_table(id), TableKind::Rows)?;
+        let table = txn.create_table(&index_table(id, 0), TableKind::Ordered)?;
+        let mut meta = Meta {
+            namespace: namespace.clone(),
+            id,
+            uuid: bson::Uuid::new(),
+            validator: Validator::of(namespace, &options, &collation)?,
+            collation,
+            stored_as: Format::of(&options)?.rows(),
+            options,
+            next_index: 1,
+            rows,
+            indexes: vec![IndexMeta {
+                id: 0,
+                def,
+                facts: Facts::default(),
+                building: None,
+                sort_keys: KEY_VERSION,
+                table,
+            }],
+            infos: Vec::new(),
+            plans: Arc::default(),
+        };
+        meta.arrange();
+        self.write(txn, &meta)?;
+        Ok(meta)
+    }
+
+    /// Stores a changed entry.
+    pub(crate) fn write(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
+        txn.put(&self.table, meta.namespace.as_str().as_bytes(), &meta.encode()?)?;
+        self.next_generation(txn)
+    }
+
+    /// Drops a collection and its indexes and returns what it was; `None` if there is none of that name. The table of
+    /// its rows is left to the caller.
+    pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Option<Meta>> {
+        let Some(meta) = self.read(txn, namespace)? else { return Ok(None) };
+        for index in &meta.indexes {
+            txn.drop_table(&index_table(meta.id, index.id))?;
+        }
+        txn.delete(&self.table, namespace.as_str().as_bytes())?;
+        self.next_generation(txn)?;
+        Ok(Some(meta))
+    }
+
+    fn next_generation(&self, txn: &mut WriteTxn) -> Result<()> {
+        let mut counters = Counters::decode(txn.get(&self.table, b"")?);
+        counters.generation += 1;
+        Ok(txn.put(&self.table, b"", &counters.encode())?)
+    }
+}

@@ -1,0 +1,344 @@
+//! Collections as they were: what has happened since is undone over the present snapshot.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+
+use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
+use treedb_query::aggregate::DEFAULT_MEMORY_LIMIT;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::{Execution, Filter, Query};
+use treedb_storage::{ReadTxn, Reads};
+
+use super::dropped_collections::{Collections, Kept};
+use super::log::{Log, Version};
+use super::record::{What, damaged};
+use crate::Collection;
+use crate::catalog::Catalog;
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+use crate::read::view::View;
+use crate::request::FindRequest;
+
+/// A moment in the past of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsOf {
+    /// Behind the change with this sequence number.
+    Change(u64),
+    /// At this time: behind the last change committed not later.
+    Time(DateTime),
+}
+
+/// A version of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Revision {
+    /// The change that made it; 0 if that is not kept.
+    pub change: u64,
+    /// When that was committed; when changes began to be kept if it is not.
+    pub time: DateTime,
+    /// The document; `None` for its deletion.
+    pub document: Option<RawDocumentBuf>,
+}
+
+/// What a collection's rows were, where that is something else than they are.
+#[derive(Debug)]
+pub(crate) struct Past {
+    /// Rows that were changed or deleted since; `None` for those that were not there.
+    rows: BTreeMap<u64, Option<RawDocumentBuf>>,
+    /// Rows that were inserted since: first row and the one behind the last.
+    inserted: BTreeMap<u64, u64>,
+}
+
+/// The log, or the error that there is none.
+fn find_log(reads: &impl Reads) -> Result<Log> {
+    Log::find(reads)?.ok_or_else(|| {
+        QueryError::new(
+            ErrorCode::IllegalOperation,
+            "changes are not recorded, so that nothing is known of the past: switch the change log on",
+        )
+    })
+}
+
+fn too_old(why: String) -> QueryError {
+    QueryError::new(ErrorCode::SnapshotTooOld, why)
+}
+
+/// The change behind which `at` lies.
+fn change_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
+    let (least, end) = (log.least(reads)?, log.end(reads)?);
+    match at {
+        AsOf::Change(seq) if seq >= end.next => {
+            Err(QueryError::bad_value(format!("as of change {seq}: the last one is {}", end.next - 1)))
+        }
+        AsOf::Change(seq) if seq + 1 >= least => Ok(seq),
+        AsOf::Change(seq) => Err(too_old(format!("as of change {seq}: only those from {least} on are kept"))),
+        AsOf::Time(time) => {
+            let seq = log.at_time(reads, time.timestamp_millis())?;
+            let known =
+                seq >= least || (least == log.settings.from && time.timestamp_millis() >= log.settings.since);
+            if known {
+                Ok(seq)
+            } else {
+                Err(too_old(format!("as of {time}: changes are not kept for as long")))
+            }
+        }
+    }
+}
+
+impl Past {
+    /// The collection that was called `namespace` at the moment `at`, and what its rows were; `None` if there is
+    /// no trace of one.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` if the changes since are not all kept.
+    pub(crate) fn find(
+        catalog: &Catalog,
+        reads: &ReadTxn,
+        namespace: &Namespace,
+        at: AsOf,
+    ) -> Result<Option<(Arc<Meta>, Past)>> {
+        let log = find_log(reads)?;
+        let seq = change_of(reads, &log, at)?;
+        let mut names = HashMap::new();
+        let mut collections = Collections::new(catalog, &mut names);
+        // The first to be dropped since had the name then, if one had.
+        let dropped = log
+            .all_dropped(reads)?
+            .into_iter()
+            .filter(|dropped| dropped.namespace == *namespace && dropped.seq > seq)
+            .min_by_key(|dropped| dropped.seq);
+        let meta = match dropped {
+            None => match catalog.find(reads, namespace)? {
+                Some(meta) => meta,
+                None => return Ok(None),
+            },
+            Some(dropped) => match collections.meta(reads, &log, dropped.id)? {
+                Kept::There(meta) => meta,
+                Kept::Gone => {
+                    let why = format!("{namespace} was dropped since, and its documents are not kept");
+                    return Err(too_old(why));
+                }
+            },
+        };
+        let mut past = Past { rows: BTreeMap::new(), inserted: BTreeMap::new() };
+        let mut bytes = 0;
+        log.walk(reads, seq + 1, &mut |record| {
+            if record.head.collection != meta.id {
+                return Ok(true);
+            }
+            for change in record.changes_from(seq + 1) {
+                let change = change?;
+                if change.what == What::Insert {
+                    past.insert(change.row);
+                } else if change.what.has_trail()
+                    && !past.rows.contains_key(&change.row)
+                    && !past.is_inserted(change.row)
+                {
+                    let version = log.version(reads, &mut collections, meta.id, change.row, seq)?;
+                    let Version::Document(old) = version else {
+                        return Err(damaged("a row is missing"));
+                    };
+                    bytes += old.as_bytes().len() + size_of::<RawDocumentBuf>() * 2;
+                    past.rows.insert(change.row, Some(old));
+                }
+            }
+            if bytes > DEFAULT_MEMORY_LIMIT {
+                return Err(QueryError::new(
+                    ErrorCode::ExceededMemoryLimit,
+                    format!(
+                        "{namespace} as of change {seq}: more than {DEFAULT_MEMORY_LIMIT} bytes of documents changed since"
+                    ),
+                ));
+            }
+            Ok(true)
+        })?;
+        Ok(Some((meta, past)))
+    }
+
+    fn insert(&mut self, row: u64) {
+        match self.inserted.range_mut(..=row).next_back() {
+            Some((_, end)) if *end == row => *end += 1,
+            Some((_, end)) if *end > row => {}
+            _ => {
+                self.inserted.insert(row, row + 1);
+            }
+        }
+    }
+
+    fn is_inserted(&self, row: u64) -> bool {
+        self.inserted.range(..=row).next_back().is_some_and(|(_, &end)| row < end)
+    }
+}
+
+/// A past state over the snapshot it was found in. It has no indexes: what they hold is the present.
+pub(crate) struct PastView<'a> {
+    pub(crate) reads: &'a ReadTxn,
+    pub(crate) meta: &'a Meta,
+    pub(crate) past: &'a Past,
+}
+
+impl Source for PastView<'_> {
+    fn indexes(&self) -> &[IndexInfo] {
+        &[]
+    }
+
+    fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        match self.past.rows.get(&id.0) {
+            Some(Some(document)) => visit(document).map(|()| true),
+            Some(None) => Ok(false),
+            None if self.past.is_inserted(id.0) => Ok(false),
+            None => View { reads: self.reads, meta: self.meta }.fetch(id, visit),
+        }
+    }
+
+    fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
+        let changed = match (direction, after) {
+            (_, None) => (Bound::Unbounded, Bound::Unbounded),
+            (Direction::Forward, Some(RowId(row))) => (Bound::Excluded(row), Bound::Unbounded),
+            (Direction::Backward, Some(RowId(row))) => (Bound::Unbounded, Bound::Excluded(row)),
+        };
+        let changed = self.past.rows.range(changed);
+        let mut changed: Box<dyn Iterator<Item = _> + '_> = match direction {
+            Direction::Forward => Box::new(changed),
+            Direction::Backward => Box::new(changed.rev()),
+        };
+        let changed = RefCell::new(changed.by_ref().peekable());
+        let visit = RefCell::new(visit);
+        // The changed rows in front of `row`, and at it; tells whether to go on.
+        let catch_up = |row: Option<u64>| -> Result<Flow> {
+            let mut changed = changed.borrow_mut();
+            let before = |other: u64| match (row, direction) {
+                (None, _) => true,
+                (Some(row), Direction::Forward) => other <= row,
+                (Some(row), Direction::Backward) => other >= row,
+            };
+            while let Some((&row, document)) = changed.next_if(|(row, _)| before(**row)) {
+                if let Some(document) = document
+                    && (visit.borrow_mut())(RowId(row), document)? == Flow::Break(())
+                {
+                    return Ok(Flow::Break(()));
+                }
+            }
+            Ok(Flow::Continue(()))
+        };
+        let mut stopped = false;
+        View { reads: self.reads, meta: self.meta }.scan(direction, after, &mut |row, document| {
+            let mut flow = catch_up(Some(row.0))?;
+            if flow == Flow::Continue(())
+                && !self.past.rows.contains_key(&row.0)
+                && !self.past.is_inserted(row.0)
+            {
+                flow = (visit.borrow_mut())(row, document)?;
+            }
+            stopped = flow == Flow::Break(());
+            Ok(flow)
+        })?;
+        if !stopped {
+            let _ = catch_up(None)?;
+        }
+        Ok(())
+    }
+
+    fn index_range(
+        &self,
+        index: usize,
+        _: &KeyRange,
+        _: Direction,
+        _: Option<(&[u8], RowId)>,
+        _: &mut VisitEntry<'_>,
+    ) -> Result<()> {
+        Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index} in the past")))
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        View { reads: self.reads, meta: self.meta }.estimated_rows()
+    }
+}
+
+impl Collection {
+    /// The first document that matched `filter` at the moment `at`.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` if the changes since are not kept, `IllegalOperation` if none are; those of [`Self::find`].
+    pub fn find_one_as_of(&self, filter: RawDocumentBuf, at: AsOf) -> Result<Option<RawDocumentBuf>> {
+        self.find(FindRequest::filter(filter).as_of(at).limit(1))?.next().transpose()
+    }
+
+    /// The versions of the documents with this `_id` that are known, the oldest first: every change of theirs that is kept, and
+    /// in front of them the version they began from. A dropped collection's are not among them.
+    ///
+    /// # Errors
+    /// `IllegalOperation` if changes are not recorded.
+    pub fn history(&self, id: impl Into<Bson>) -> Result<Vec<Revision>> {
+        let db = self.database();
+        let reads = db.inner.store.begin_read()?;
+        let log = find_log(&reads)?;
+        let Some(meta) = db.inner.catalog.find(&reads, self.namespace())? else { return Ok(Vec::new()) };
+        let id = RawBson::try_from(id.into())?;
+        let filter = Filter::parse(&rawdoc! { "_id": rawdoc! { "$eq": id } })?;
+        let query = Query::new(filter).collated(&meta.collation)?;
+        let mut rows = BTreeSet::new();
+        let view = View { reads: &reads, meta: &meta };
+        let mut search = Execution::new(&view, &view.context(), query.clone())?;
+        let mut current = None;
+        search.run(&view, &view.context(), &mut |document| {
+            current = Some(document);
+            Flow::Continue(())
+        })?;
+        let found = treedb_query::query::find_rows(&view, &view.context(), &query, 0)?;
+        rows.extend(found.into_iter().map(|row| row.0));
+        let mut revisions = Vec::new();
+        let mut names = HashMap::new();
+        let mut collections = Collections::new(&db.inner.catalog, &mut names);
+        // First the rows that had the `_id` and are gone, then what happened to them all.
+        each_change(&reads, &log, meta.id, &mut |_, change| {
+            if let What::Delete(old) = &change.what
+                && query.filter.matches(RawDocument::from_bytes(old)?)?
+            {
+                rows.insert(change.row);
+            }
+            Ok(())
+        })?;
+        let mut seen = BTreeSet::new();
+        let since = DateTime::from_millis(log.settings.since);
+        each_change(&reads, &log, meta.id, &mut |time, change| {
+            if !rows.contains(&change.row) {
+                return Ok(());
+            }
+            let mut version = |seq| match log.version(&reads, &mut collections, meta.id, change.row, seq)? {
+                Version::Document(document) => Ok::<_, QueryError>(Some(document)),
+                _ => Ok(None),
+            };
+            if seen.insert(change.row) && change.what != What::Insert {
+                revisions.push(Revision { change: 0, time: since, document: version(change.seq - 1)? });
+            }
+            let document = version(change.seq)?;
+            revisions.push(Revision { change: change.seq, time: DateTime::from_millis(time), document });
+            Ok(())
+        })?;
+        if revisions.is_empty() && current.is_some() {
+            revisions.push(Revision { change: 0, time: since, document: current });
+        }
+        Ok(revisions)
+    }
+}
+
+/// Shows every change of a collection's rows with its time.
+fn each_change(
+    reads: &ReadTxn,
+    log: &Log,
+    collection: i64,
+    visit: &mut dyn FnMut(i64, &super::record::Change<'_>) -> Result<()>,
+) -> Result<()> {
+    log.walk(reads, 0, &mut |record| {
+        if record.head.collection == collection {
+            for change in record.changes() {
+                visit(record.head.time, &change?)?;
+            }
+        }
+        Ok(true)
+    })
+}

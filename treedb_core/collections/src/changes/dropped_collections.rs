@@ -1,0 +1,136 @@
+//! Collections that records speak of: those that are there, and dropped ones whose rows are kept for as long as the
+//! log may ask for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc};
+
+use treedb_query::error::Result;
+use treedb_storage::{Reads, WriteTxn};
+
+use super::log::Log;
+use super::record::damaged;
+use crate::catalog::Catalog;
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+
+/// An entry of the table `changes/dropped`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Dropped {
+    pub(super) id: i64,
+    pub(super) namespace: Namespace,
+    /// The change that says so.
+    pub(super) seq: u64,
+    /// When: milliseconds since 1970.
+    pub(super) time: i64,
+    /// Bytes of its rows, while they are kept.
+    pub(super) bytes: u64,
+    /// The catalog entry, without indexes; `None` once the rows are gone.
+    pub(super) entry: Option<Vec<u8>>,
+}
+
+impl Dropped {
+    fn decode(key: &[u8], value: &[u8]) -> Result<Dropped> {
+        let read = || {
+            let id = i64::from_be_bytes(key.try_into().ok()?);
+            let entry = Document::from_reader(value).ok()?;
+            Some(Dropped {
+                id,
+                namespace: Namespace::parse(entry.get_str("ns").ok()?).ok()?,
+                seq: entry.get_i64("seq").ok()?.cast_unsigned(),
+                time: entry.get_i64("time").ok()?,
+                bytes: entry.get_i64("bytes").ok()?.cast_unsigned(),
+                entry: entry.get_binary_generic("entry").ok().cloned(),
+            })
+        };
+        read().ok_or_else(|| damaged("the entry of a dropped collection"))
+    }
+
+    pub(super) fn store(&self, txn: &mut WriteTxn, log: &Log) -> Result<()> {
+        let mut entry = doc! {
+            "ns": self.namespace.as_str(), "seq": self.seq.cast_signed(), "time": self.time,
+            "bytes": self.bytes.cast_signed(),
+        };
+        if let Some(bytes) = &self.entry {
+            let bytes = Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() };
+            entry.insert("entry", Bson::Binary(bytes));
+        }
+        Ok(txn.put(&log.dropped, &self.id.to_be_bytes(), &entry.to_vec()?)?)
+    }
+
+    pub(super) fn meta(&self, reads: &impl Reads) -> Result<Option<Meta>> {
+        let decode = |bytes: &Vec<u8>| Meta::decode(self.namespace.clone(), bytes, reads);
+        self.entry.as_ref().map(decode).transpose()
+    }
+}
+
+impl Log {
+    /// All dropped collections that are remembered, by id.
+    pub(super) fn all_dropped(&self, reads: &impl Reads) -> Result<Vec<Dropped>> {
+        reads
+            .range(&self.dropped, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?
+            .map(|entry| entry.map_err(Into::into).and_then(|(key, value)| Dropped::decode(&key, value)))
+            .collect()
+    }
+}
+
+/// A collection's rows, if they are kept.
+#[derive(Debug, Clone)]
+pub(crate) enum Kept {
+    There(Arc<Meta>),
+    Gone,
+}
+
+/// The collections of one snapshot by their id.
+#[derive(Debug)]
+pub(crate) struct Collections<'c> {
+    catalog: &'c Catalog,
+    /// Names never change, so they may be kept from one snapshot to the next.
+    names: &'c mut HashMap<i64, Namespace>,
+    found: HashMap<i64, Kept>,
+}
+
+impl<'c> Collections<'c> {
+    pub(crate) fn new(catalog: &'c Catalog, names: &'c mut HashMap<i64, Namespace>) -> Self {
+        Collections { catalog, names, found: HashMap::new() }
+    }
+
+    /// The name of a collection that the log speaks of.
+    pub(crate) fn name(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<&Namespace> {
+        if !self.names.contains_key(&id) {
+            for namespace in self.catalog.list(reads, "")? {
+                if let Some(meta) = self.catalog.find(reads, &namespace)? {
+                    self.names.insert(meta.id, namespace);
+                }
+            }
+            for dropped in log.all_dropped(reads)? {
+                self.names.insert(dropped.id, dropped.namespace);
+            }
+        }
+        self.names.get(&id).ok_or_else(|| damaged("changes of an unknown collection"))
+    }
+
+    /// Where the rows of a collection are.
+    pub(crate) fn meta(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<Kept> {
+        if let Some(kept) = self.found.get(&id) {
+            return Ok(kept.clone());
+        }
+        let name = self.name(reads, log, id)?.clone();
+        let live = self.catalog.find(reads, &name)?.filter(|meta| meta.id == id);
+        let kept = match live {
+            Some(meta) => Kept::There(meta),
+            None => {
+                let entry = reads.get(&log.dropped, &id.to_be_bytes())?;
+                let dropped = entry.map(|entry| Dropped::decode(&id.to_be_bytes(), entry)).transpose()?;
+                match dropped.map(|dropped| dropped.meta(reads)).transpose()?.flatten() {
+                    Some(meta) => Kept::There(Arc::new(meta)),
+                    None => Kept::Gone,
+                }
+            }
+        };
+        self.found.insert(id, kept.clone());
+        Ok(kept)
+    }
+}

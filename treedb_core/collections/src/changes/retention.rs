@@ -1,0 +1,132 @@
+//! Cutting off what is too old, or too much.
+//!
+//! Records go from the oldest on, in short transactions; the last one always stays, because it tells where the log
+//! ends. Rows of dropped collections go with the record of their drop, or earlier if they are what takes the room.
+
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+use treedb_query::error::Result;
+use treedb_storage::{Durability, Reads};
+
+use super::log::Log;
+use super::record::{Head, key};
+use super::{dropped_collections, row_history};
+use crate::catalog::meta::rows_table;
+use crate::database::Database;
+
+/// Milliseconds between two looks at the log by those who commit.
+const PAUSE: i64 = 1000;
+/// Records cut off in one transaction.
+const STEP: usize = 512;
+/// Milliseconds for which the rows of a dropped collection are kept, however many bytes they have: streams that are not
+/// behind get to see what was in them.
+const GRACE: i64 = 60_000;
+
+/// What there is to cut off.
+#[derive(Debug, Default)]
+struct Cut {
+    /// Records before this one go.
+    to: Option<u64>,
+    /// Dropped collections whose rows go.
+    rows: Vec<dropped_collections::Dropped>,
+    /// There is more.
+    more: bool,
+}
+
+/// Bytes of the records before `first`, the first one that is kept.
+pub(super) fn before(reads: &impl Reads, log: &Log, first: Head) -> Result<u64> {
+    let bytes = reads.get(&log.changes, &key(first.first))?.map_or(0, |value| value.len() as u64 + 8);
+    Ok(first.total.saturating_sub(bytes))
+}
+
+fn plan(reads: &impl Reads, log: &Log, now: i64) -> Result<Cut> {
+    let mut cut = Cut::default();
+    let Some(first) = log.first(reads)? else { return Ok(cut) };
+    let end = log.end(reads)?;
+    let options = log.settings.options;
+    let oldest = now.saturating_sub(i64::try_from(options.keep.as_millis()).unwrap_or(i64::MAX));
+    let mut kept = log.all_dropped(reads)?;
+    let before = before(reads, log, first)?;
+    let bytes = end.total.saturating_sub(before);
+    let rows: u64 = kept.iter().filter(|dropped| dropped.entry.is_some()).map(|dropped| dropped.bytes).sum();
+    // Dropped rows are the first to go where room is short.
+    let mut over = (bytes + rows).saturating_sub(options.bytes);
+    kept.sort_by_key(|dropped| dropped.seq);
+    for dropped in &kept {
+        let old = dropped.time < oldest;
+        let large = over > 0 && dropped.time < now - GRACE;
+        if dropped.entry.is_some() && (old || large) {
+            over = over.saturating_sub(dropped.bytes);
+            cut.rows.push(dropped.clone());
+        }
+    }
+    let (mut seen, mut previous) = (0, before);
+    log.walk(reads, first.first, &mut |record| {
+        let head = record.head;
+        let kept = end.total.saturating_sub(previous);
+        previous = head.total;
+        let is_last = head.first + head.count >= end.next;
+        if is_last || (head.time >= oldest && kept <= options.bytes) {
+            return Ok(false);
+        }
+        seen += 1;
+        cut.to = Some(head.first + head.count);
+        cut.more = seen >= STEP;
+        Ok(!cut.more)
+    })?;
+    Ok(cut)
+}
+
+impl Database {
+    /// Cuts off recorded changes that are older than they need be kept, or more. Commits do that now and then; a database
+    /// that nobody writes to needs the call to forget in time.
+    pub fn trim_changes(&self) -> Result<()> {
+        let changes = &self.inner.changes;
+        let now = changes.now();
+        changes.trimmed.store(now, Ordering::Relaxed);
+        loop {
+            {
+                // Most of the time there is nothing to do, and no reason to become the writer.
+                let reads = self.inner.store.begin_read()?;
+                let Some(log) = Log::find(&reads)? else { return Ok(()) };
+                let cut = plan(&reads, &log, now)?;
+                if cut.to.is_none() && cut.rows.is_empty() {
+                    return Ok(());
+                }
+            }
+            let mut txn = self.inner.store.begin_write()?;
+            let Some(log) = Log::find(&txn)? else { return Ok(()) };
+            let cut = plan(&txn, &log, now)?;
+            if let Some(to) = cut.to {
+                txn.delete_range(&log.changes, (Bound::Included(&key(0)), Bound::Excluded(&key(to))))?;
+                row_history::cut(&mut txn, &log.trail, to)?;
+                for dropped in log.all_dropped(&txn)?.iter().filter(|dropped| dropped.seq < to) {
+                    txn.drop_table(&rows_table(dropped.id))?;
+                    txn.delete(&log.dropped, &dropped.id.to_be_bytes())?;
+                }
+            }
+            for dropped in cut.rows.iter().filter(|dropped| cut.to.is_none_or(|to| dropped.seq >= to)) {
+                txn.drop_table(&rows_table(dropped.id))?;
+                dropped_collections::Dropped { entry: None, ..dropped.clone() }.store(&mut txn, &log)?;
+            }
+            txn.commit_with(Durability::Relaxed)?;
+            if !cut.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is to be done when changes have been committed.
+    pub(crate) fn changes_committed(&self) {
+        let changes = &self.inner.changes;
+        changes.ring();
+        let (now, last) = (changes.now(), changes.trimmed.load(Ordering::Relaxed));
+        // One of those who commit at this time looks after the log. If it cannot, the next one will: the commit is done.
+        if (last.saturating_add(PAUSE) < now || now < last)
+            && changes.trimmed.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let _ = self.trim_changes();
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A collection's handle: insert, find, update, delete, count, indexes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bson::raw::cstr;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
+
+use treedb_query::access::{Flow, Sink};
+use treedb_query::doc::{Collation, OwnedValue, with_id};
+use treedb_query::error::Result;
+use treedb_query::query::explain::{self, Wanted};
+use treedb_query::query::{Counters, Execution, Plan, PointQuery, count, counted, distinct_by_index};
+use treedb_storage::{Durability, ReadTxn};
+
+use crate::catalog::index_spec::IndexSpec;
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+use crate::changes::Past;
+use crate::database::Database;
+use crate::maintenance::index_build::{self, IndexesCreated};
+use crate::read::cursor::Cursor;
+use crate::read::point_lookup::{self, PointFind};
+use crate::read::view::View;
+use crate::request::{
+    DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
+    UpdateRequest,
+};
+use crate::write::edit::Edit;
+use crate::write::statement::{self, Deleting, FindingAndModifying, Updating, id_of, parse};
+
+/// A collection of documents, by name. Cheap to clone; may be used from any number of threads.
+///
+/// Readers never wait for writers nor writers for readers; writers of one database take turns. Each call is one
+/// transaction: it happens as a whole or not at all, except that an insert of several documents goes on behind a refused one
+/// if it is not ordered, and keeps those before it if it is.
+#[derive(Clone)]
+pub struct Collection {
+    db: Database,
+    namespace: Namespace,
+    durability: Option<Durability>,
+}
+
+impl Collection {
+    pub(crate) fn new(db: Database, namespace: Namespace) -> Self {
+        Collection { db, namespace, durability: None }
+    }
+
+    /// The same collection, its writes acknowledged as `durability` says instead of as the database does.
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Collection { durability: Some(durability), ..self.clone() }
+    }
+
+    /// The database it is in.
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+
+    /// Its name.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Inserts a document and returns its `_id`, which is made if it has none. The collection is created with its first
+    /// document.
+    ///
+    /// # Errors
+    /// `DuplicateKey`, `BSONObjectTooLarge` (16 MiB), `InvalidIdField`, `CannotIndexParallelArrays`.
+    pub fn insert_one(&self, document: impl AsRef<RawDocument>) -> Result<Bson> {
+        let document = with_id(document.as_ref())?;
+        let id = id_of(&document)?;
+        self.edit(true, |edit| edit.insert(&document))?;
+        Ok(id)
+    }
+
+    /// Inserts documents, in one transaction. What is refused is told in the outcome; with `ordered` the first
+    /// refusal ends the insert, and the documents before it stay.
+    ///
+    /// # Errors
+    /// Only those of the storage engine: nothing was inserted then.
+    pub fn insert_many<D: AsRef<RawDocument>>(
+        &self,
+        documents: &[D],
+        ordered: bool,
+    ) -> Result<InsertOutcome> {
+        let done = self.edit(true, |edit| statement::insert(edit, documents, ordered))?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// The documents that match, as a cursor over a snapshot taken now. A collection that does not exist is empty.
+    ///
+    /// # Errors
+    /// `BadValue` and others of the filter, sort and projection, each naming the field.
+    pub fn find(&self, request: FindRequest) -> Result<Cursor> {
+        if let Some(point) = point_lookup::of_request(&request)?
+            && let Some((reads, meta)) = self.snapshot()?
+        {
+            return match PointFind::new(&point, &request, &meta)? {
+                Some(find) => Cursor::by_point_lookup(reads, meta, find),
+                None => {
+                    let query = parse(&request)?.under(&meta.collation)?;
+                    Cursor::open(reads, meta, query)
+                }
+            };
+        }
+        self.find_by_plan(request)
+    }
+
+    /// [`Collection::find`] by a plan, even for a point look-up.
+    pub(crate) fn find_by_plan(&self, request: FindRequest) -> Result<Cursor> {
+        let query = parse(&request)?;
+        if let Some(at) = request.as_of {
+            let reads = self.db.inner.store.begin_read()?;
+            return match Past::find(&self.db.inner.catalog, &reads, &self.namespace, at)? {
+                Some((meta, past)) => {
+                    let query = query.under(&meta.collation)?;
+                    Cursor::open_past(reads, meta, past, query)
+                }
+                None => Ok(Cursor::empty()),
+            };
+        }
+        match self.snapshot()? {
+            Some((reads, meta)) => {
+                let query = query.under(&meta.collation)?;
+                Cursor::open(reads, meta, query)
+            }
+            None => Ok(Cursor::empty()),
+        }
+    }
+
+    /// The first document that matches.
+    pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
+        if let Some(point) = PointQuery::of_filter(&filter)? {
+            let reads = self.db.inner.store.snapshot()?;
+            let found = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
+                point_lookup::first(&point, &reads, meta)
+            })?;
+            if let Some(found) = found
+                && let Some(found) = found?
+            {
+                return Ok(found);
+            }
+        }
+        self.find_by_plan(FindRequest::filter(filter).limit(1))?.next().transpose()
+    }
+
+    /// How many documents match, `skip` and `limit` of the request applied.
+    pub fn count(&self, request: FindRequest) -> Result<u64> {
+        if request.as_of.is_some() {
+            return self.find(request)?.try_fold(0, |count, document| document.map(|_| count + 1));
+        }
+        let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
+        match self.snapshot()? {
+            Some((reads, meta)) => {
+                let view = View { reads: &reads, meta: &meta };
+                count(&view, &view.context(), &query.under(&meta.collation)?)
+            }
+            None => Ok(0),
+        }
+    }
+
+    /// The different values of a field among all documents, if an index tells them; `None` if the documents have to be
+    /// looked at. Values that compare equal are one, and a field that is not there has none.
+    pub fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
+        match self.snapshot()? {
+            Some((_, meta)) if !meta.collation.is_simple() => Ok(None),
+            Some((reads, meta)) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
+            None => Ok(Some(Vec::new())),
+        }
+    }
+
+    /// How texts compare in what is asked of the collection without saying it; by their bytes if it does not exist.
+    pub fn collation(&self) -> Result<Collation> {
+        Ok(self.snapshot()?.map(|(_, meta)| meta.collation.clone()).unwrap_or_default())
+    }
+
+    /// Rows in the collection, without looking at them.
+    pub fn len(&self) -> Result<u64> {
+        use treedb_storage::Reads;
+        match self.snapshot()? {
+            Some((reads, meta)) => Ok(reads.len(&meta.rows)?),
+            None => Ok(0),
+        }
+    }
+
+    /// True if the collection has no rows, or does not exist.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// How `request` would be carried out, and the work it takes: the query is run to its end. `None` if the
+    /// collection does not exist.
+    pub fn explain(&self, request: FindRequest) -> Result<Option<(Plan, Counters)>> {
+        let mut cursor = self.find(request)?;
+        for document in cursor.by_ref() {
+            document?;
+        }
+        let counters = cursor.counters();
+        Ok(cursor.plan().cloned().map(|plan| (plan, counters)))
+    }
+
+    /// What `explain` shows of a find, or with `counting` of a count: the plan, those it was preferred to and, if it is to be
+    /// executed, the work it takes.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`].
+    pub fn explained(&self, request: &FindRequest, counting: bool, execute: bool) -> Result<RawDocumentBuf> {
+        let started = Instant::now();
+        let query = parse(request)?;
+        let Some((reads, meta)) = self.snapshot()? else {
+            let query = query.under(&Collation::Simple)?;
+            return Ok(explain::of_nothing(self.namespace.as_str(), &query, execute));
+        };
+        let mut query = query.under(&meta.collation)?;
+        let view = View { reads: &reads, meta: &meta };
+        let wanted = if counting { Wanted::Count } else { Wanted::Documents };
+        if counting {
+            (query.sort, query.projection) = (None, None);
+        }
+        let plan = Plan::choose(&view, &view.context(), &query)?;
+        let planner = explain::query_planner(&view, self.namespace.as_str(), &query, &plan, wanted);
+        let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+        if execute {
+            let counters = match wanted {
+                Wanted::Count => counted(&view, &view.context(), &query)?.1,
+                Wanted::Documents => {
+                    let mut execution = Execution::new(&view, &view.context(), query.clone())?;
+                    execution.run(&view, &view.context(), &mut |_| Flow::Continue(()))?;
+                    execution.counters()
+                }
+            };
+            let stages = explain::stages(&view, &query, &plan, wanted);
+            shown.append(
+                cstr!("executionStats"),
+                explain::execution_stats(counters, started.elapsed(), stages),
+            );
+        }
+        Ok(shown)
+    }
+
+    /// Changes the documents that match.
+    ///
+    /// # Errors
+    /// Those of the update's parts, each naming the field; the first error undoes the whole request.
+    pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
+        let upsert = request.upsert;
+        let update = Updating::read(request)?;
+        let done = self.edit(upsert, |edit| update.run(edit))?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// Deletes the documents that match and returns how many they were.
+    pub fn delete(&self, request: DeleteRequest) -> Result<u64> {
+        let delete = Deleting::read(request)?;
+        let done = self.edit(false, |edit| delete.run(edit))?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// Changes or deletes the first document that a search finds, and hands it out: nobody can come in between.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`] and [`Collection::update`].
+    pub fn find_and_modify(&self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
+        let change = FindingAndModifying::read(request)?;
+        let done = self.edit(change.may_insert(), |edit| change.run(edit))?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// Creates an index and returns its name, once it is ready. An index that exists already is no error.
+    ///
+    /// Other writers get their turn while it is built. Nothing is left of it if it cannot be built.
+    ///
+    /// # Errors
+    /// `DuplicateKey` if it is to be unique and is not, `CannotCreateIndex` naming the field,
+    /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it clashes with another.
+    pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
+        let spec = spec.into();
+        index_build::create(&self.db, &self.namespace, std::slice::from_ref(&spec))?;
+        Ok(spec.definition(&Collation::Simple)?.name)
+    }
+
+    /// Creates several indexes: all of them, or none that was not there before.
+    pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
+        index_build::create(&self.db, &self.namespace, specs)
+    }
+
+    /// Drops the index of this name.
+    ///
+    /// # Errors
+    /// `IndexNotFound`, `NamespaceNotFound`, `InvalidOptions` for the index on `_id`.
+    pub fn drop_index(&self, name: &str) -> Result<()> {
+        self.drop_indexes(&[name.to_owned()]).map(drop)
+    }
+
+    /// Drops the indexes of these names, all or none. Returns how many indexes there were before.
+    pub fn drop_indexes(&self, names: &[String]) -> Result<usize> {
+        index_build::drop_indexes(&self.db, &self.namespace, names)
+    }
+
+    /// The indexes, as MongoDB lists them: `{ v: 2, key: { year: 1 }, name: "year_1" }`. `None` if the collection
+    /// does not exist.
+    pub fn indexes(&self) -> Result<Option<Vec<Document>>> {
+        self.snapshot()?.map(|(_, meta)| meta.list_indexes()).transpose()
+    }
+
+    pub(crate) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
+        let reads = self.db.inner.store.begin_read()?;
+        let meta = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, Arc::clone)?;
+        Ok(meta.map(|meta| (reads, meta)))
+    }
+
+    pub(crate) fn edit<T>(
+        &self,
+        create: bool,
+        work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.db.edit(&self.namespace, create, self.durability, work)
+    }
+}

@@ -1,0 +1,106 @@
+//! Compares a collection's rows with its indexes, both ways.
+
+use std::collections::HashMap;
+
+use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
+use treedb_query::doc;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::ReadTxn;
+
+use crate::catalog::meta::{Facts, Meta};
+use crate::read::long_key::is_long;
+use crate::read::view::View;
+
+/// What was looked at in one collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectionCheck {
+    /// Its name.
+    pub namespace: String,
+    /// Rows, each decoded and validated.
+    pub rows: u64,
+    /// Each index by name, with the entries that were compared with their rows.
+    pub indexes: Vec<(String, u64)>,
+}
+
+/// Checks one collection in a snapshot. An index that is still being built must hold no entry that its row does not
+/// have, but may lack some.
+pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck> {
+    let view = View { reads, meta };
+    let wrong = |what: String| {
+        QueryError::new(
+            ErrorCode::InternalError,
+            format!("{}: {what}; restore from a backup", meta.namespace),
+        )
+    };
+    let mut rows = 0;
+    // Entries that the rows call for, by index: counted here, and found again one by one below.
+    let mut wanted = vec![0_u64; meta.indexes.len()];
+    view.scan(Direction::Forward, None, &mut |row, document| {
+        rows += 1;
+        doc::validate(document.as_bytes())?;
+        for (index, wanted) in meta.indexes.iter().zip(&mut wanted) {
+            let keys = index.def.keys(document)?;
+            let facts =
+                Facts { multikey: keys.multikey, shortened: keys.keys.iter().any(|key| is_long(key)) };
+            if index.facts.news(facts).is_some() && index.building.is_none() {
+                return Err(wrong(format!(
+                    "of index {} is known {:?}, of row {row:?} is {facts:?}",
+                    index.def.name, index.facts
+                )));
+            }
+            *wanted += keys.keys.len() as u64;
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    let mut indexes = Vec::new();
+    for (index, wanted) in meta.indexes.iter().zip(wanted) {
+        let mut entries = 0;
+        // The keys of the rows met lately, so that an index in row order does not decode each row again.
+        let mut lately: HashMap<RowId, (Vec<Vec<u8>>, Vec<u8>)> = HashMap::new();
+        view.walk(index, &KeyRange::ALL, Direction::Forward, None, &mut |row, key, type_bits| {
+            entries += 1;
+            if !lately.contains_key(&row) {
+                if lately.len() >= 1024 {
+                    lately.clear();
+                }
+                let keys = match view.document(row)? {
+                    Some(document) => {
+                        let keys = index.def.keys(&document)?;
+                        let type_bits = crate::write::change::type_bits(&index.def, &keys, &document);
+                        (keys.keys, type_bits)
+                    }
+                    None => {
+                        return Err(wrong(format!(
+                            "index {} leads to row {row:?}, which is not there",
+                            index.def.name
+                        )));
+                    }
+                };
+                lately.insert(row, keys);
+            }
+            let found = lately.get(&row);
+            if !type_bits.is_empty() && found.is_some_and(|(_, wanted)| type_bits != wanted) {
+                return Err(wrong(format!(
+                    "index {} has other type bits for row {row:?} than the row calls for",
+                    index.def.name
+                )));
+            }
+            if found.is_none_or(|(keys, _)| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_err()) {
+                return Err(wrong(format!(
+                    "index {} has a key for row {row:?} that the row does not have",
+                    index.def.name
+                )));
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        // Every entry belongs to its row and entries are distinct, so equal counts mean that none is missing.
+        if entries != wanted && index.building.is_none() {
+            return Err(wrong(format!(
+                "index {} has {entries} entries, its rows have {wanted} keys",
+                index.def.name
+            )));
+        }
+        indexes.push((index.def.name.clone(), entries));
+    }
+    Ok(CollectionCheck { namespace: meta.namespace.to_string(), rows, indexes })
+}

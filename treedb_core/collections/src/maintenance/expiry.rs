@@ -1,0 +1,252 @@
+//! Documents that expire: those whose date, in the field of an index with `expireAfterSeconds`, is so long past.
+//!
+//! They are found through that index and deleted in short transactions, so that other writers get their turn. An
+//! array counts with its earliest date; what is no date never expires. A thread looks every so often while there is
+//! such an index: a document may stay a while longer than it must.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use treedb_query::access::{Change, Direction, Flow, KeyRange, RowId, Sink, after_prefix};
+use treedb_query::doc::Value;
+use treedb_query::doc::key::{encode_value, invert};
+use treedb_query::error::Result;
+use treedb_query::index::ordered::{IndexDef, SortOrder};
+use treedb_storage::Durability;
+
+use crate::database::{Database, Inner};
+use crate::read::view::View;
+use crate::write::edit::Edit;
+
+/// Documents deleted in one transaction.
+#[cfg(not(test))]
+const BATCH: usize = 512;
+/// In tests it takes several.
+#[cfg(test)]
+const BATCH: usize = 5;
+/// Time between two looks, unless it is set otherwise.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The thread that deletes what has expired, once there is need for one.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    bell: Arc<Bell>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+struct Bell {
+    orders: Mutex<Orders>,
+    ring: Condvar,
+    /// Held by the thread as long as it has a handle of the database.
+    pass: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Orders {
+    interval: Duration,
+    /// End the pass that is under way.
+    hurry: bool,
+    stop: bool,
+}
+
+impl Bell {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self) -> MutexGuard<'_, ()> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a pass should end.
+    fn is_pressed(&self) -> bool {
+        let orders = self.orders();
+        orders.stop || orders.hurry
+    }
+
+    /// Waits until the interval is over; false to stop. A changed interval begins anew.
+    fn wait(&self) -> bool {
+        let mut orders = self.orders();
+        loop {
+            if orders.stop {
+                return false;
+            }
+            let interval = orders.interval;
+            let (woken, timeout) =
+                self.ring.wait_timeout(orders, interval).unwrap_or_else(PoisonError::into_inner);
+            orders = woken;
+            if timeout.timed_out() && !orders.stop {
+                return true;
+            }
+        }
+    }
+}
+
+impl Default for Reaper {
+    fn default() -> Self {
+        let orders = Mutex::new(Orders { interval: INTERVAL, hurry: false, stop: false });
+        Reaper {
+            bell: Arc::new(Bell { orders, ring: Condvar::new(), pass: Mutex::default() }),
+            thread: Mutex::default(),
+        }
+    }
+}
+
+impl Reaper {
+    /// Begins to look after the documents of `db`, if nobody does yet.
+    pub(crate) fn start(&self, db: &Database) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() || self.bell.orders().stop {
+            return;
+        }
+        let (bell, inner) = (Arc::clone(&self.bell), Arc::downgrade(&db.inner));
+        let work = move || watch(&bell, &inner);
+        // Without a thread documents stay until the next start.
+        *thread = std::thread::Builder::new().name("treedb-expiry".into()).spawn(work).ok();
+    }
+
+    /// Ends the thread if there are no other handles of the database than the caller's and perhaps the thread's;
+    /// `handles` tells how many there are.
+    pub(crate) fn stop_if_last(&self, handles: &dyn Fn() -> usize) {
+        self.bell.orders().hurry = true;
+        let pass = self.bell.pass();
+        let last = handles() == 1;
+        {
+            let mut orders = self.bell.orders();
+            orders.hurry = false;
+            orders.stop |= last;
+        }
+        drop(pass);
+        if last {
+            self.stop();
+        }
+    }
+
+    /// Ends the thread, and waits for it.
+    pub(crate) fn stop(&self) {
+        self.bell.orders().stop = true;
+        self.bell.ring.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The last handle may have been the thread's own.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn watch(bell: &Bell, inner: &Weak<Inner>) {
+    while bell.wait() {
+        let _pass = bell.pass();
+        let Some(inner) = inner.upgrade() else { return };
+        // What cannot be deleted now, the disk being full perhaps, is tried again the next time.
+        let _ = Database { inner }.expire_before(now(), &|| bell.is_pressed());
+    }
+}
+
+fn now() -> i64 {
+    bson::DateTime::now().timestamp_millis()
+}
+
+impl Database {
+    /// Deletes the documents that have expired at `now`, through the indexes with `expireAfterSeconds`. Returns how
+    /// many they were. This is what happens by itself every minute, or as often as [`Self::expire_every`] says.
+    pub fn expire_now(&self, now: bson::DateTime) -> Result<u64> {
+        self.expire_before(now.timestamp_millis(), &|| false)
+    }
+
+    /// Sets the time between two looks for expired documents; it is a minute until it is set.
+    pub fn expire_every(&self, interval: Duration) {
+        self.inner.reaper.bell.orders().interval = interval;
+        self.inner.reaper.bell.ring.notify_all();
+    }
+
+    /// Begins to look for expired documents if an index says that there may be some.
+    pub(crate) fn watch_expiry(&self) -> Result<()> {
+        let reads = self.inner.store.begin_read()?;
+        for namespace in self.inner.catalog.list(&reads, "")? {
+            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)?
+                && meta.infos.iter().any(|index| index.def.options.expire_after.is_some())
+            {
+                self.inner.reaper.start(self);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn expire_before(&self, now: i64, stop: &dyn Fn() -> bool) -> Result<u64> {
+        let mut expiring = Vec::new();
+        {
+            let reads = self.inner.store.begin_read()?;
+            for namespace in self.inner.catalog.list(&reads, "")? {
+                let Some(meta) = self.inner.catalog.find(&reads, &namespace)? else { continue };
+                let indexes = meta.indexes.iter().filter(|index| index.def.options.expire_after.is_some());
+                expiring.extend(indexes.map(|index| (namespace.clone(), index.id)));
+            }
+        }
+        let mut deleted = 0;
+        for (namespace, index) in expiring {
+            loop {
+                if stop() {
+                    return Ok(deleted);
+                }
+                // A deletion that is lost with the power is made again.
+                let relaxed = Some(Durability::Relaxed);
+                let batch = self.edit(&namespace, false, relaxed, |edit| expire(edit, index, now))?;
+                let batch = batch.unwrap_or(0);
+                deleted += batch as u64;
+                if batch < BATCH {
+                    break;
+                }
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+/// Deletes a batch of the documents that have expired by index `id`.
+fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
+    let mut rows: Vec<RowId> = Vec::new();
+    {
+        let ready = |index: &&crate::catalog::meta::IndexMeta| index.id == id && index.building.is_none();
+        let Some(index) = edit.meta.indexes.iter().find(ready) else { return Ok(0) };
+        let Some(range) = expired(&index.def, now) else { return Ok(0) };
+        let view = View { reads: &*edit.txn, meta: &edit.meta };
+        view.walk(index, &range, Direction::Forward, None, &mut |row, _, _| {
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+            Ok(if rows.len() >= BATCH { Flow::Break(()) } else { Flow::Continue(()) })
+        })?;
+    }
+    for row in &rows {
+        edit.modify(*row, &mut |_| Ok(Change::Delete))?;
+    }
+    Ok(rows.len())
+}
+
+/// The keys of what has expired at `now`; `None` if nothing ever does.
+fn expired(def: &IndexDef, now: i64) -> Option<KeyRange> {
+    let last = now.saturating_sub(def.options.expire_after?.saturating_mul(1000));
+    let encoded = |millis: i64| {
+        let mut key = Vec::new();
+        encode_value(Value::Date(millis), &mut key);
+        key
+    };
+    let (mut low, mut high) = (encoded(i64::MIN), encoded(last));
+    if def.keys.first()?.direction == SortOrder::Descending {
+        invert(&mut low);
+        invert(&mut high);
+        std::mem::swap(&mut low, &mut high);
+    }
+    Some(KeyRange { low, high: after_prefix(&high) })
+}

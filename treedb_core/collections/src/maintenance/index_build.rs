@@ -1,0 +1,251 @@
+//! Creating and dropping indexes of a live collection.
+//!
+//! A build is a sequence of short write transactions, so that other writers get their turn. The first adds the index to
+//! the catalog as *building*: from then on every write maintains it. Each of the next adds some thousand entries
+//! ([`crate::maintenance::backfill`]); the last marks it ready, and queries begin to use it. A crash between two of them leaves an
+//! index that is still building, which opening the database takes up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use treedb_query::doc::Collation;
+use treedb_query::doc::collation::KEY_VERSION;
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::TableKind;
+
+use crate::catalog::index_spec::IndexSpec;
+use crate::catalog::meta::{Facts, IndexMeta, index_table};
+use crate::catalog::namespace::Namespace;
+use crate::database::Database;
+use crate::maintenance::backfill::{self, Progress};
+use crate::write::edit::Edit;
+
+/// Indexes of one collection: MongoDB's limit.
+const MAX_INDEXES: usize = 64;
+
+/// What came of a request to create indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexesCreated {
+    /// Indexes before.
+    pub before: usize,
+    /// Indexes after.
+    pub after: usize,
+    /// True if the request created the collection.
+    pub created_collection: bool,
+}
+
+/// An index on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexBuild {
+    /// The collection.
+    pub namespace: Namespace,
+    /// The index.
+    pub name: String,
+    /// Rows looked at.
+    pub done: u64,
+    /// Rows in all, when it began.
+    pub total: u64,
+}
+
+/// The builds under way.
+#[derive(Debug, Default)]
+pub(crate) struct Builds(Mutex<Vec<(u64, IndexBuild)>>);
+
+impl Builds {
+    fn list(&self) -> MutexGuard<'_, Vec<(u64, IndexBuild)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a build; it is there until what is returned is dropped.
+    fn begin(&self, build: IndexBuild) -> Building<'_> {
+        let mut list = self.list();
+        let number = list.last().map_or(0, |(last, _)| last + 1);
+        list.push((number, build));
+        Building { builds: self, number }
+    }
+}
+
+/// A build that is listed.
+struct Building<'b> {
+    builds: &'b Builds,
+    number: u64,
+}
+
+impl Building<'_> {
+    fn step(&self, rows: u64) {
+        for (_, build) in self.builds.list().iter_mut().filter(|(number, _)| *number == self.number) {
+            build.done = (build.done + rows).min(build.total);
+        }
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        self.builds.list().retain(|(number, _)| *number != self.number);
+    }
+}
+
+impl Database {
+    /// The indexes that are being built, and how far they are.
+    pub fn index_builds(&self) -> Vec<IndexBuild> {
+        self.inner.builds.list().iter().map(|(_, build)| build.clone()).collect()
+    }
+}
+
+/// Creates the indexes that are not there yet, and waits until they are ready. If one cannot be built (a duplicate
+/// key in a unique index), it is gone again when the error is returned.
+pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) -> Result<IndexesCreated> {
+    let definitions = |collation: &Collation| {
+        specs.iter().map(|spec| spec.definition(collation)).collect::<Result<Vec<_>>>()
+    };
+    // What is wrong with a specification shows before anything is locked.
+    let defs = definitions(&Collation::Simple)?;
+    let existed = {
+        let reads = db.inner.store.begin_read()?;
+        db.inner.catalog.find(&reads, namespace)?.is_some()
+    };
+    let (before, new) = db
+        .edit(namespace, true, None, |edit| {
+            let before = edit.meta.infos.len();
+            let mut new = Vec::new();
+            for def in &definitions(&edit.meta.collation)? {
+                if let Some(id) = add(edit, def)? {
+                    new.push((id, def.name.clone()));
+                }
+            }
+            Ok((before, new))
+        })?
+        .unwrap_or_default();
+    for (at, (id, name)) in new.iter().enumerate() {
+        if let Err(error) = build(db, namespace, *id, name) {
+            // The indexes after it have not been begun and go with it.
+            db.edit(namespace, false, None, |edit| {
+                for (id, _) in new.iter().skip(at) {
+                    remove(edit, |index| index.id == *id)?;
+                }
+                Ok(())
+            })?;
+            return Err(error);
+        }
+    }
+    if defs.iter().any(|def| def.options.expire_after.is_some()) {
+        db.inner.reaper.start(db);
+    }
+    Ok(IndexesCreated { before, after: before + new.len(), created_collection: !existed })
+}
+
+/// Adds `def` to the catalog as an index that is being built, and returns its id. `None` if the same index exists
+/// already.
+pub(crate) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
+    for index in &edit.meta.indexes {
+        if def.is_same_as(&index.def)? {
+            return Ok(None);
+        }
+    }
+    if edit.meta.indexes.len() >= MAX_INDEXES {
+        return Err(QueryError::new(
+            ErrorCode::CannotCreateIndex,
+            format!("{} has {MAX_INDEXES} indexes already: drop one first", edit.meta.namespace),
+        ));
+    }
+    add_empty(edit, def).map(Some)
+}
+
+/// Adds `def` to the catalog as an index that is being built, whatever others there are, and returns its id.
+pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &IndexDef) -> Result<i64> {
+    let meta = Arc::make_mut(&mut edit.meta);
+    let id = meta.next_index;
+    meta.next_index += 1;
+    let table = edit.txn.create_table(&index_table(meta.id, id), TableKind::Ordered)?;
+    meta.indexes.push(IndexMeta {
+        id,
+        def: def.clone(),
+        facts: Facts::default(),
+        building: Some(0),
+        sort_keys: KEY_VERSION,
+        table,
+    });
+    meta.arrange();
+    edit.catalog.write(edit.txn, meta)?;
+    Ok(id)
+}
+
+/// Builds the index `id`, which is called `name`, to its end.
+///
+/// # Errors
+/// Those of its keys; `IndexBuildAborted` if it is dropped meanwhile.
+pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
+    let collection = db.collection(namespace.as_str())?;
+    let (name, total) = (name.to_owned(), collection.len()?);
+    let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
+    loop {
+        match backfill::go_on(db, namespace, id, |rows| listed.step(rows))? {
+            Progress::More => {}
+            // Acknowledged when it is as durable as the database's other writes.
+            Progress::Ready => return Ok(db.inner.store.begin_write()?.commit()?),
+            Progress::Gone => {
+                return Err(QueryError::new(
+                    ErrorCode::IndexBuildAborted,
+                    format!("{namespace}: the index was dropped while it was being built"),
+                ));
+            }
+        }
+    }
+}
+
+/// Takes up the builds that a crash has interrupted. One that cannot be finished is dropped: nobody was told that
+/// the index exists.
+pub(crate) fn resume_all(db: &Database) -> Result<()> {
+    let reads = db.inner.store.begin_read()?;
+    let mut unfinished = Vec::new();
+    for namespace in db.inner.catalog.list(&reads, "")? {
+        if let Some(meta) = db.inner.catalog.find(&reads, &namespace)? {
+            let building = meta.indexes.iter().filter(|index| index.building.is_some());
+            unfinished.extend(building.map(|index| (namespace.clone(), index.id, index.def.name.clone())));
+        }
+    }
+    drop(reads);
+    for (namespace, id, name) in unfinished {
+        match build(db, &namespace, id, &name) {
+            Err(error) if error.source.is_none() => {
+                db.edit(&namespace, false, None, |edit| remove(edit, |index| index.id == id))?;
+            }
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Drops the indexes of these names, all or none.
+///
+/// # Errors
+/// `IndexNotFound`; `InvalidOptions` for the index on `_id`, which every collection keeps.
+pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String]) -> Result<usize> {
+    db.edit(namespace, false, None, |edit| {
+        let before = edit.meta.infos.len();
+        for name in names {
+            if name == "_id_" {
+                return Err(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
+            }
+            if !remove(edit, |index| index.def.name == *name)? {
+                return Err(QueryError::new(
+                    ErrorCode::IndexNotFound,
+                    format!("index not found with name [{name}]"),
+                ));
+            }
+        }
+        Ok(before)
+    })?
+    .ok_or_else(|| Database::missing(namespace))
+}
+
+/// Removes an index and its entries. False if there is no such index.
+pub(crate) fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
+    let Some(at) = edit.meta.indexes.iter().position(which) else { return Ok(false) };
+    let meta = Arc::make_mut(&mut edit.meta);
+    let gone = meta.indexes.remove(at);
+    edit.txn.drop_table(&index_table(meta.id, gone.id))?;
+    meta.arrange();
+    edit.catalog.write(edit.txn, meta)?;
+    Ok(true)
+}

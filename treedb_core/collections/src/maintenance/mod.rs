@@ -1,0 +1,15 @@
+//! Maintenance: building and rebuilding indexes, expiring documents, checking.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
+//! | `backfill` | the entries of an index build: read from a snapshot, sorted, written |
+//! | `index_rebuild` | rebuilding indexes whose collation keys have another version |
+//! | `expiry` | deleting documents whose time-to-live is over |
+//! | `check` | comparing rows with indexes, both ways |
+
+pub(crate) mod backfill;
+pub(crate) mod check;
+pub(crate) mod expiry;
+pub(crate) mod index_build;
+pub(crate) mod index_rebuild;

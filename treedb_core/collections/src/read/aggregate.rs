@@ -1,0 +1,542 @@
+//! Aggregation over the collections of a database: the native [`Collections`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+
+use treedb_query::access::{Flow, Source};
+use treedb_query::aggregate::{
+    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, EqualityLookup, Pipeline,
+    TempFile, VecStream, Visitor, WriteBody,
+};
+use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::explain::{self, Wanted};
+use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
+use treedb_query::query::{Counters, Execution, Hint, Plan, PointLookup, PointQuery, Query};
+use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
+
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+use crate::database::Database;
+use crate::read::batch::Batch;
+use crate::read::parallel_scan::ParallelScan;
+use crate::read::point_lookup;
+use crate::read::top_k::top_k;
+use crate::read::view::View;
+use crate::transaction::{Overlay, Seen, seen};
+
+/// A pipeline to run.
+#[derive(Debug, Clone)]
+pub struct AggregateRequest {
+    /// The stages.
+    pub pipeline: RawArrayBuf,
+    /// Variables that its expressions may use as `$$name`: a document of expressions.
+    pub variables: Option<RawDocumentBuf>,
+    /// Name of the index to find the documents by; `None` lets the planner choose.
+    pub hint: Option<Hint>,
+    /// Whether `$sort` and `$group` may use temporary files in the directory of the database beyond `memory`.
+    pub allow_disk_use: bool,
+    /// Bytes that a stage may hold.
+    pub memory: usize,
+    /// When to give up, with `MaxTimeMSExpired`.
+    pub until: Option<Instant>,
+    /// Threads for a parallel scan of the collection; `None` lets the database choose.
+    pub threads: Option<usize>,
+    /// The durability of the writes of `$out` and `$merge`; `None` for that of the database.
+    pub durability: Option<Durability>,
+    /// How strings compare in all stages: `{ locale: "en", strength: 2 }`; `None` as the collection says.
+    pub collation: Option<RawDocumentBuf>,
+}
+
+impl AggregateRequest {
+    /// The pipeline of these stages.
+    pub fn new(stages: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
+        let mut pipeline = RawArrayBuf::new();
+        stages.into_iter().for_each(|stage| pipeline.push(stage));
+        Self::of(pipeline)
+    }
+
+    /// The pipeline of an array of stages.
+    pub fn of(pipeline: RawArrayBuf) -> Self {
+        AggregateRequest {
+            pipeline,
+            variables: None,
+            hint: None,
+            allow_disk_use: true,
+            memory: DEFAULT_MEMORY_LIMIT,
+            until: None,
+            threads: None,
+            durability: None,
+            collation: None,
+        }
+    }
+}
+
+/// The result of a pipeline, from one snapshot of all collections it reads.
+pub struct Aggregation {
+    documents: BoxedStream,
+    done: bool,
+    plan: Option<Plan>,
+    examined: Arc<Examined>,
+}
+
+impl Aggregation {
+    /// The plan of the query that the pipeline begins with; `None` if there is no collection.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// Index entries and documents examined so far, those of other collections included.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            keys_examined: self.examined.keys.load(Ordering::Relaxed),
+            docs_examined: self.examined.documents.load(Ordering::Relaxed),
+            ..Counters::default()
+        }
+    }
+}
+
+impl std::fmt::Debug for Aggregation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Aggregation").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Aggregation {
+    type Item = Result<RawDocumentBuf>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.documents.next().transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// The collections of one snapshot, or as a transaction sees them.
+struct SnapshotCollections {
+    db: Database,
+    reads: Arc<Mutex<ReadTxn>>,
+    /// What a transaction has changed; `None` outside of one.
+    changed: Option<Changed>,
+    durability: Option<Durability>,
+    examined: Arc<Examined>,
+}
+
+/// The collections that a transaction has changed.
+pub(crate) type Changed = BTreeMap<Namespace, Arc<Overlay>>;
+
+fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
+    reads.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SnapshotCollections {
+    /// The collection, if there is one.
+    fn seen(&self, namespace: &str) -> Result<Option<Seen>> {
+        let (nothing, namespace) = (Changed::new(), Namespace::parse(namespace)?);
+        let changed = self.changed.as_ref().unwrap_or(&nothing);
+        let seen = seen(&self.db, &*locked(&self.reads), changed, &namespace)?;
+        Ok((!seen.is_nothing()).then_some(seen))
+    }
+
+    fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
+        match (self.seen(namespace.as_str())?, query) {
+            (Some(seen), Some(query)) => self.choose(&seen, &query).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn choose(&self, seen: &Seen, query: &Query) -> Result<Plan> {
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        Plan::choose(&layer, &layer.context(), query)
+    }
+
+    /// The plan of a query as `explain` shows it.
+    fn query_planner(&self, namespace: &Namespace, query: &Query) -> Result<RawDocumentBuf> {
+        let Some(seen) = self.seen(namespace.as_str())? else {
+            return Ok(explain::planner_of_nothing(namespace.as_str(), query));
+        };
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        let plan = Plan::choose(&layer, &layer.context(), query)?;
+        Ok(explain::query_planner(&layer, namespace.as_str(), query, &plan, Wanted::Documents))
+    }
+
+    /// Refuses a stage that is not supported in a transaction.
+    fn refuse_in_transaction(&self, stage: &str) -> Result<()> {
+        match &self.changed {
+            None => Ok(()),
+            Some(_) => Err(unsupported_in_transaction(stage)),
+        }
+    }
+}
+
+/// The error of a stage that is not supported in a transaction.
+fn unsupported_in_transaction(stage: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::OperationNotSupportedInTransaction,
+        format!("Stage not supported inside of a multi-document transaction: {stage}"),
+    )
+}
+
+/// The documents of a query, in a snapshot that other streams read as well.
+struct QueryStream {
+    reads: Arc<Mutex<ReadTxn>>,
+    seen: Seen,
+    execution: Execution,
+    batch: Batch,
+    examined: Arc<Examined>,
+    /// The part of the execution's counters that was added to `examined`.
+    reported: Counters,
+}
+
+impl DocumentStream for QueryStream {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        while self.batch.is_wanting() {
+            let QueryStream { reads, seen, execution, batch, examined, reported } = self;
+            let reads = locked(reads);
+            let layer = seen.through(&*reads);
+            batch.fetch(execution, &layer, &layer.context())?;
+            examined.add(execution.counters(), reported);
+        }
+        Ok(self.batch.ready.pop_front())
+    }
+
+    fn for_each(&mut self, visit: &mut Visitor<'_>) -> Result<()> {
+        while let Some(document) = self.batch.ready.pop_front() {
+            if visit(&document)? == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+        if self.batch.more {
+            self.batch.more = false;
+            // Other readers of the snapshot, such as those that `visit` uses, are not blocked meanwhile.
+            let reads = SharedReadTxn::new(&self.reads);
+            let layer = self.seen.through(&reads);
+            self.execution.lend(&layer, &layer.context(), visit)?;
+            self.examined.add(self.execution.counters(), &mut self.reported);
+        }
+        Ok(())
+    }
+}
+
+/// Point look-ups in an index, in a snapshot that streams read as well.
+struct IndexLookup {
+    reads: SharedReadTxn,
+    meta: Arc<Meta>,
+    lookup: PointLookup,
+    name: Box<str>,
+    examined: Arc<Examined>,
+}
+
+impl EqualityLookup for IndexLookup {
+    fn find(
+        &mut self,
+        value: Value<'_>,
+        fields: Option<&Fields>,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(point) = PointQuery::of_field(self.name.as_bytes(), value) else { return Ok(false) };
+        let entries = point_lookup::each(&point, self.lookup, &self.reads, &self.meta, fields, visit)?;
+        let examined = entries.unwrap_or_default();
+        let counters = Counters { keys_examined: examined, docs_examined: examined, ..Counters::default() };
+        self.examined.add(counters, &mut Counters::default());
+        Ok(entries.is_some())
+    }
+}
+
+impl Collections for SnapshotCollections {
+    fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
+        let execution = {
+            let reads = locked(&self.reads);
+            let layer = seen.through(&*reads);
+            Execution::new(&layer, &layer.context(), query)?
+        };
+        let (reads, examined) = (Arc::clone(&self.reads), Arc::clone(&self.examined));
+        let reported = Counters::default();
+        Ok(Box::new(QueryStream { reads, seen, execution, batch: Batch::begun(), examined, reported }))
+    }
+
+    fn parallel_scan(
+        &self,
+        namespace: &str,
+        query: Query,
+        threads: Option<usize>,
+        in_order: bool,
+    ) -> Result<Vec<BoxedStream>> {
+        let is_plain =
+            query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
+        let seen = if is_plain && threads != Some(1) { self.seen(namespace)? } else { None };
+        // The changes of a transaction are read by its own thread.
+        if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
+            let reads = locked(&self.reads);
+            let view = View { reads: &*reads, meta };
+            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::CollectionScan
+            {
+                let scan = ParallelScan::new(&view, threads, in_order)?;
+                drop(reads);
+                if let Some(scan) = scan {
+                    let query = Arc::new(query);
+                    return Ok(scan.streams(&self.reads, meta, &query, &self.examined));
+                }
+            }
+        }
+        Ok(vec![self.find(namespace, query)?])
+    }
+
+    fn top_k(
+        &self,
+        namespace: &str,
+        query: &Query,
+        memory_limit: usize,
+        deadline: Option<Instant>,
+        threads: Option<usize>,
+    ) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(Some(Vec::new())) };
+        let limits = Limits { memory: memory_limit, deadline, threads };
+        top_k(&self.reads, &seen, query.clone(), &limits, &self.examined)
+    }
+
+    fn count(&self, namespace: &str, query: Query) -> Result<u64> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(0) };
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        if let (true, None, Some(rows)) = (query.filter.is_all(), &query.hint, layer.known_rows()?) {
+            let found = rows.saturating_sub(query.skip);
+            return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
+        }
+        treedb_query::query::count(&layer, &layer.context(), &query)
+    }
+
+    fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn EqualityLookup>>> {
+        let seen = self.seen(namespace)?;
+        // A collection that a transaction has changed is queried.
+        let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
+        let field = path.as_str().as_bytes();
+        let Some(lookup) = PointLookup::by_field(field, &meta.infos, &meta.collation) else {
+            return Ok(None);
+        };
+        let (name, reads) = (path.as_str().into(), SharedReadTxn::new(&self.reads));
+        Ok(Some(Box::new(IndexLookup { reads, meta, lookup, name, examined: Arc::clone(&self.examined) })))
+    }
+
+    fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(true) };
+        let plan = self.choose(&seen, query)?;
+        Ok(plan.path != treedb_query::query::Path::CollectionScan)
+    }
+
+    fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(true) };
+        Ok(!self.choose(&seen, query)?.sort_in_memory)
+    }
+
+    fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
+        let namespace = Namespace::parse(namespace)?;
+        self.db.edit(&namespace, true, self.durability, |edit| body(edit)).map(drop)
+    }
+
+    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
+        self.refuse_in_transaction("$collStats")?;
+        let Some(seen) = self.seen(namespace)? else {
+            return Err(Database::missing(&Namespace::parse(namespace)?));
+        };
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        let count = i64::try_from(layer.estimated_rows()).unwrap_or(i64::MAX);
+        let indexes = seen.unchanged().map_or(0, |meta| meta.indexes.len());
+        Ok(rawdoc! {
+            "ns": namespace,
+            "localTime": bson::DateTime::now(),
+            "count": count,
+            "storageStats": {
+                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": false
+            },
+        })
+    }
+
+    fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
+        self.refuse_in_transaction("$indexStats")?;
+        let seen = self.seen(namespace)?;
+        let Some(meta) = seen.as_ref().and_then(Seen::unchanged) else { return Ok(Vec::new()) };
+        let shown = |def: &IndexDef, building: bool| {
+            let mut stats =
+                rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": def.spec() };
+            if building {
+                stats.append(bson::raw::cstr!("building"), true);
+            }
+            stats
+        };
+        Ok(meta.indexes.iter().map(|index| shown(&index.def, index.building.is_some())).collect())
+    }
+
+    fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>> {
+        Ok(self.db.inner.store.scratch()?.map(|file| Box::new(file) as Box<dyn TempFile>))
+    }
+}
+
+impl Database {
+    /// Runs a pipeline over the collection `namespace` (`database.collection`). Documents are computed as they are asked
+    /// for; `$out` and `$merge` write when the first is asked for.
+    ///
+    /// # Errors
+    /// MongoDB's code for what is wrong with a stage, and a message that names it.
+    pub fn aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Aggregation> {
+        let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
+        self.aggregate_in(reads, None, namespace, request)
+    }
+
+    /// [`Self::aggregate`], in this snapshot and with what a transaction has `changed`.
+    pub(crate) fn aggregate_in(
+        &self,
+        reads: Arc<Mutex<ReadTxn>>,
+        changed: Option<Changed>,
+        namespace: &str,
+        request: &AggregateRequest,
+    ) -> Result<Aggregation> {
+        let in_transaction = changed.is_some();
+        let Prepared { namespace, pipeline, collections, context } =
+            self.prepare(reads, changed, namespace, request)?;
+        if in_transaction && pipeline.writes() {
+            return Err(unsupported_in_transaction("$out or $merge"));
+        }
+        let hint = request.hint.clone();
+        let plan =
+            collections.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
+        let documents = pipeline.open_with_hint(namespace.as_str(), hint, &context)?;
+        Ok(Aggregation { documents, done: false, plan, examined: Arc::clone(&collections.examined) })
+    }
+
+    /// How [`Self::aggregate`] would run a pipeline.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn explain_aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Explanation> {
+        let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
+        let Prepared { namespace, pipeline, collections, context } =
+            self.prepare(reads, None, namespace, request)?;
+        let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
+        let planner = query.map(|query| collections.query_planner(&namespace, &query)).transpose()?;
+        Ok(Explanation { planner, stages })
+    }
+
+    fn prepare(
+        &self,
+        reads: Arc<Mutex<ReadTxn>>,
+        changed: Option<Changed>,
+        namespace: &str,
+        request: &AggregateRequest,
+    ) -> Result<Prepared> {
+        let namespace = Namespace::parse(namespace)?;
+        let examined = Arc::default();
+        let collections = Arc::new(SnapshotCollections {
+            db: self.clone(),
+            reads,
+            changed,
+            durability: request.durability,
+            examined,
+        });
+        let collation = match (request.collation.as_deref(), collections.seen(namespace.as_str())?) {
+            (Some(named), _) => Collation::parse(named)?,
+            (None, Some(seen)) => seen.through(&*locked(&collections.reads)).context().collation.clone(),
+            (None, None) => Collation::Simple,
+        };
+        let (names, globals) = variables(request, collation)?;
+        let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
+        validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
+        let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
+        let context = Context {
+            collections: Arc::clone(&collections) as Arc<dyn Collections>,
+            database: namespace.database().to_owned(),
+            globals: Arc::new(globals),
+            memory_limit: request.memory,
+            allow_disk_use: request.allow_disk_use,
+            deadline: request.until,
+            threads: request.threads,
+        };
+        Ok(Prepared { namespace, pipeline, collections, context })
+    }
+}
+
+/// A parsed pipeline, and the snapshot it runs on.
+struct Prepared {
+    namespace: Namespace,
+    pipeline: Pipeline,
+    collections: Arc<SnapshotCollections>,
+    context: Context,
+}
+
+/// How a pipeline is run.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The `queryPlanner` of the query that it begins with; `None` if it begins with documents of its own.
+    pub planner: Option<RawDocumentBuf>,
+    /// The stages after the query, in the order they run.
+    pub stages: Vec<RawDocumentBuf>,
+}
+
+/// Index entries and documents that an aggregation has examined, those of look-ups included.
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    keys: AtomicU64,
+    documents: AtomicU64,
+}
+
+/// The limits of an operation.
+pub(crate) struct Limits {
+    pub(crate) memory: usize,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) threads: Option<usize>,
+}
+
+impl Examined {
+    /// Adds what was counted since `reported`.
+    pub(crate) fn add(&self, now: Counters, reported: &mut Counters) {
+        self.keys.fetch_add(now.keys_examined - reported.keys_examined, Ordering::Relaxed);
+        self.documents.fetch_add(now.docs_examined - reported.docs_examined, Ordering::Relaxed);
+        *reported = now;
+    }
+}
+
+impl crate::Collection {
+    /// Runs a pipeline over the collection: see [`Database::aggregate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregation> {
+        self.database().aggregate(self.namespace().as_str(), request)
+    }
+}
+
+/// The variables of the request, evaluated once. Strings compare as `collation` says, also where the variables are used.
+fn variables(request: &AggregateRequest, collation: Collation) -> Result<(Names, Globals)> {
+    let (plain, mut globals) = (Names::default().collated(collation), Globals::now());
+    let Some(given) = &request.variables else { return Ok((plain, globals)) };
+    let mut names = Vec::new();
+    validate_with(given.as_bytes(), treedb_query::doc::MESSAGE)?;
+    let (arena, empty) = (Arena::new(), globals.clone());
+    for variable in Doc::from(given).elements() {
+        let name = variable.name_str();
+        if name.starts_with('$') || name.is_empty() || name.contains('.') {
+            return Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                format!("let: '{name}' cannot name a variable"),
+            ));
+        }
+        let expr = Expr::parse_element(&variable, &plain)?;
+        globals
+            .values
+            .push(expr.eval(&mut Scope::new(Doc::EMPTY, &empty, &arena))?.map(OwnedValue::from_value));
+        names.push(name.to_owned());
+    }
+    Ok((plain.renamed(names), globals))
+}

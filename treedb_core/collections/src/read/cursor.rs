@@ -1,0 +1,157 @@
+//! The answer of a find.
+
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+
+use treedb_query::access::QueryContext;
+use treedb_query::error::Result;
+use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_storage::ReadTxn;
+
+use crate::catalog::meta::Meta;
+use crate::changes::{Past, PastView};
+use crate::read::batch::Batch;
+use crate::read::point_lookup::PointFind;
+use crate::read::view::View;
+
+/// The documents that a find found, in its order, from one snapshot: writes made after the find do not show.
+///
+/// A cursor owns all it needs: it may be kept, sent to another thread, and read after its collection was dropped.
+/// While it lives its snapshot's pages are not reused, so one that is kept open for long costs disk space.
+pub struct Cursor {
+    state: State,
+    batch: Batch,
+}
+
+enum State {
+    /// The collection does not exist.
+    Nothing,
+    /// The only document is in the batch already.
+    One(Box<PointFind>, Arc<Meta>),
+    Point(Box<Walked<PointFind>>),
+    Walk(Box<Walk>),
+    Past(Box<Walk>, Box<Past>),
+}
+
+/// Snapshot, collection and place.
+struct Walked<E> {
+    reads: ReadTxn,
+    meta: Arc<Meta>,
+    execution: E,
+}
+
+type Walk = Walked<Execution>;
+
+impl Cursor {
+    /// A cursor over nothing: the answer of a collection that does not exist.
+    pub(crate) fn empty() -> Self {
+        Cursor { state: State::Nothing, batch: Batch::last([]) }
+    }
+
+    /// The answer of a point look-up in `reads`.
+    pub(crate) fn by_point_lookup(reads: ReadTxn, meta: Arc<Meta>, mut find: PointFind) -> Result<Self> {
+        if find.is_one() {
+            let batch = Batch::last(find.one(&reads, &meta)?);
+            return Ok(Cursor { state: State::One(Box::new(find), meta), batch });
+        }
+        let walk = Box::new(Walked { reads, meta, execution: find });
+        Ok(Cursor { state: State::Point(walk), batch: Batch::begun() })
+    }
+
+    /// Plans `query` over the collection in `reads`.
+    pub(crate) fn open(reads: ReadTxn, meta: Arc<Meta>, query: Query) -> Result<Self> {
+        let view = View { reads: &reads, meta: &meta };
+        let execution = Execution::new(&view, &view.context(), query)?;
+        let walk = Box::new(Walk { reads, meta, execution });
+        Ok(Cursor { state: State::Walk(walk), batch: Batch::begun() })
+    }
+
+    /// What a walk reads; `None` if there is no walk.
+    pub(crate) fn snapshot(&self) -> Option<(&ReadTxn, &Meta)> {
+        match &self.state {
+            State::Walk(walk) => Some((&walk.reads, &walk.meta)),
+            State::Point(walk) => Some((&walk.reads, &walk.meta)),
+            State::Nothing | State::One(..) | State::Past(..) => None,
+        }
+    }
+
+    /// Plans `query` over the collection as it was.
+    pub(crate) fn open_past(reads: ReadTxn, meta: Arc<Meta>, past: Past, query: Query) -> Result<Self> {
+        let view = PastView { reads: &reads, meta: &meta, past: &past };
+        let execution = Execution::new(&view, &QueryContext::default(), query)?;
+        let state = State::Past(Box::new(Walk { reads, meta, execution }), Box::new(past));
+        Ok(Cursor { state, batch: Batch::begun() })
+    }
+
+    /// How the documents are found; `None` if the collection does not exist.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.state {
+            State::Nothing => None,
+            State::One(find, meta) => find.plan(meta),
+            State::Point(walk) => walk.execution.plan(&walk.meta),
+            State::Walk(walk) | State::Past(walk, _) => Some(walk.execution.plan()),
+        }
+    }
+
+    /// Work done so far.
+    pub fn counters(&self) -> Counters {
+        match &self.state {
+            State::Nothing => Counters::default(),
+            State::One(find, _) => find.counters(),
+            State::Point(walk) => walk.execution.counters(),
+            State::Walk(walk) | State::Past(walk, _) => walk.execution.counters(),
+        }
+    }
+
+    /// True if the next call of `next` returns a document. Looks ahead if it must.
+    pub fn has_next(&mut self) -> Result<bool> {
+        self.fill()?;
+        Ok(!self.batch.ready.is_empty())
+    }
+
+    /// Fetches the next batch if none is left of the last.
+    fn fill(&mut self) -> Result<()> {
+        while self.batch.is_wanting() {
+            let (walk, past) = match &mut self.state {
+                State::Walk(walk) => (walk, None),
+                State::Past(walk, past) => (walk, Some(past)),
+                State::Point(walk) => {
+                    let Walked { reads, meta, execution } = &mut **walk;
+                    execution.fetch(reads, meta, &mut self.batch)?;
+                    continue;
+                }
+                State::Nothing | State::One(..) => return Ok(()),
+            };
+            let Walk { reads, meta, execution } = &mut **walk;
+            match past {
+                None => {
+                    let view = View { reads: &*reads, meta };
+                    self.batch.fetch(execution, &view, &view.context())?;
+                }
+                Some(past) => {
+                    let view = PastView { reads, meta, past };
+                    self.batch.fetch(execution, &view, &QueryContext::default())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = Result<RawDocumentBuf>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.fill() {
+            Ok(()) => self.batch.ready.pop_front().map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("plan", &self.plan()).field("counters", &self.counters()).finish()
+    }
+}

@@ -1,0 +1,39 @@
+//! Reading the documents of a search without copying them.
+
+use bson::RawDocument;
+
+use treedb_query::access::Flow;
+use treedb_query::error::Result;
+use treedb_query::query::Execution;
+
+use crate::collection::Collection;
+use crate::read::view::View;
+use crate::request::FindRequest;
+use crate::write::statement::parse;
+
+impl Collection {
+    /// Calls `visit` with each document that a find would return, in its order, until it breaks or returns an error. A
+    /// document is borrowed from the page where that is possible: it is valid for the call only.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`] and those of `visit`.
+    pub fn for_each(
+        &self,
+        request: FindRequest,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    ) -> Result<()> {
+        if request.as_of.is_some() {
+            for document in self.find(request)? {
+                if visit(&document?)?.is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let query = parse(&request)?;
+        let Some((reads, meta)) = self.snapshot()? else { return Ok(()) };
+        let view = View { reads: &reads, meta: &meta };
+        let context = view.context();
+        Execution::new(&view, &context, query.under(&meta.collation)?)?.lend(&view, &context, visit)
+    }
+}

@@ -1,0 +1,26 @@
+//! Reading collections: finds, pipelines and the snapshots they read.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `view` | a collection in a snapshot, as the query layer's [`Source`](treedb_query::access::Source) |
+//! | `cursor`, `batch` | [`cursor::Cursor`]: the documents of a find, fetched in batches |
+//! | `point_lookup` | finds by `_id` and other indexed values, by the planner's rules and without a plan |
+//! | `distinct` | the distinct values of a field |
+//! | `for_each` | documents of a find, borrowed |
+//! | `json` | documents as JSON text |
+//! | `aggregate` | pipelines over the collections of one snapshot |
+//! | `parallel_scan` | a pipeline's first stages, run by several threads over parts of a collection |
+//! | `top_k` | the first documents of a sort order |
+//! | `long_key` | index keys that are too long for an entry |
+
+pub(crate) mod aggregate;
+pub(crate) mod batch;
+pub(crate) mod cursor;
+mod distinct;
+mod for_each;
+pub(crate) mod json;
+pub(crate) mod long_key;
+pub(crate) mod parallel_scan;
+pub(crate) mod point_lookup;
+mod top_k;
+pub(crate) mod view;
