@@ -258,8 +258,15 @@ mod tests {
                 Value::Double(value) => format!("{value:.80}"),
                 Value::Decimal(bytes) => {
                     let text = bson::Decimal128::from_bytes(bytes).to_string();
-                    assert!(!text.contains('E'), "{text}");
-                    text
+                    // Small numbers are shown with an exponent: `1E-7`.
+                    match text.split_once("E-") {
+                        None => text,
+                        Some((digit, exponent)) => {
+                            assert!(digit.bytes().all(|one| one.is_ascii_digit()), "{text}");
+                            let zeros = exponent.parse::<usize>().unwrap() - digit.len();
+                            format!("0.{}{digit}", "0".repeat(zeros))
+                        }
+                    }
                 }
                 _ => unreachable!(),
             };
