@@ -70,7 +70,7 @@ codes! {
     ConflictingUpdateOperators = 40,
     /// No such cursor: closed, timed out, or never opened.
     CursorNotFound = 43,
-    /// A document that was asked for, before or behind a change, is not there.
+    /// A requested pre-image or post-image of a document is not available.
     NoMatchingDocument = 47,
     /// The collection exists already.
     NamespaceExists = 48,
@@ -122,7 +122,7 @@ codes! {
     TransactionTooOld = 225,
     /// Not built (yet).
     NotImplemented = 238,
-    /// The moment asked for lies before what is kept.
+    /// The requested point in time is older than the history.
     SnapshotTooOld = 239,
     /// A time that there has not been, or of which nothing is known.
     SnapshotUnavailable = 246,
@@ -132,15 +132,15 @@ codes! {
     TransactionCommitted = 256,
     /// A transaction's changes take more memory than it may have.
     TransactionTooLarge = 257,
-    /// A change stream cannot go on from this place.
+    /// A change stream cannot resume from this position.
     InvalidResumeToken = 260,
     /// More sessions with transactions or retryable writes than there may be.
     TooManyLogicalSessions = 261,
     /// Not possible inside a transaction.
     OperationNotSupportedInTransaction = 263,
-    /// A change stream cannot go on.
+    /// A change stream cannot continue.
     ChangeStreamFatalError = 280,
-    /// The changes that a change stream would go on with are not kept any more.
+    /// The changes that a change stream would resume with have been removed.
     ChangeStreamHistoryLost = 286,
     /// A legacy wire operation that is no longer served.
     UnsupportedOpQueryCommand = 352,
@@ -170,7 +170,7 @@ codes! {
     IndexBuildAborted = 276,
     /// A sort would need more memory than it may have.
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
-    /// A value cannot be converted to the type asked for.
+    /// A value cannot be converted to the requested type.
     ConversionFailure = 241,
     /// An expression's document has more than the operator's name.
     Location15983 = 15983,
@@ -307,7 +307,7 @@ pub struct QueryError {
     pub duplicate: Option<Box<DuplicateKey>>,
     /// For [`ErrorCode::DocumentValidationFailure`]: which document, and what it does not match (`errInfo`).
     pub info: Option<Box<RawDocumentBuf>>,
-    /// The storage engine's error behind it, if there is one.
+    /// The storage engine's error that caused it, if there is one.
     #[source]
     pub source: Option<Box<Error>>,
 }

@@ -41,7 +41,7 @@ pub fn value_from_json(text: &str) -> Result<OwnedValue> {
     element.map(|element| OwnedValue::from_element(&element)).ok_or_else(|| wrong(&"nothing there"))
 }
 
-/// Parses documents: a JSON array of objects, or objects one behind the other (JSON Lines).
+/// Parses documents: a JSON array of objects, or objects one after the other (JSON Lines).
 ///
 /// Errors: as [`from_json`], with the number of the document, from 0.
 pub fn documents_from_json(text: &str) -> Result<Vec<RawDocumentBuf>> {

@@ -30,7 +30,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Goes behind the next zero.
+    /// Moves past the next zero.
     fn text(&mut self) -> Option<()> {
         let mask = self.mask;
         self.at += self.bytes.get(self.at..)?.iter().position(|byte| *byte == mask)? + 1;
@@ -65,7 +65,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Goes behind one encoded value.
+    /// Moves past one encoded value.
     fn value(&mut self, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match self.byte()? {
@@ -155,7 +155,7 @@ pub(crate) fn decode<'v>(encoding: &'v [u8], text: &'v mut Vec<u8>) -> Option<Va
     })
 }
 
-/// The magnitude in the bytes behind a positive number's tag, if it is a double.
+/// The magnitude in the bytes after a positive number's tag, if it is a double.
 fn double(bytes: &[u8]) -> Option<f64> {
     let mut bits = 0_u64;
     for (at, byte) in bytes.iter().enumerate().take(9) {
@@ -167,7 +167,7 @@ fn double(bytes: &[u8]) -> Option<f64> {
     None
 }
 
-/// The text in the bytes behind a text's tag.
+/// The text in the bytes after a text's tag.
 fn decode_text<'v>(bytes: &'v [u8], out: &'v mut Vec<u8>) -> Option<&'v [u8]> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let bytes = bytes.get(..end)?;

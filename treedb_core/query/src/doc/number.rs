@@ -198,7 +198,7 @@ impl Decimal {
                     rest %= bc;
                     exponent -= 1;
                 }
-                // The digit behind the last, and whether anything follows it, decide the rounding.
+                // The digit after the last, and whether anything follows it, decide the rounding.
                 let tail = rest * 10;
                 let mut sum = Big::new(quotient);
                 if rest != 0 {
@@ -230,7 +230,7 @@ impl Decimal {
         Some(Self::fitted(negative, Big::new(rest), exponent))
     }
 
-    /// Rounded to `place` digits behind the point (before it, if negative).
+    /// Rounded to `place` digits after the point (before it, if negative).
     pub(crate) fn round(self, place: i32, how: Rounding) -> Decimal {
         let Decimal::Finite { negative, coefficient, exponent } = self else { return self };
         let drop = (-place).saturating_sub(exponent);

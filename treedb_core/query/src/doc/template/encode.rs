@@ -134,7 +134,7 @@ impl<'d> Writer<'_, 'd> {
         fits
     }
 
-    /// Writes the elements at the start of `rest`; returns what is behind them and the NUL, `None` if they do not fit
+    /// Writes the elements at the start of `rest`; returns what follows them and the NUL, `None` if they do not fit
     /// `fields` (see [`fits`]).
     fn fields(
         &mut self,

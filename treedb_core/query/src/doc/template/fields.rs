@@ -42,7 +42,7 @@ impl Fields {
     }
 }
 
-/// Remembers which fields of which shapes are the ones asked for, so that names are compared once and not for each row.
+/// Caches which fields of a shape are wanted, so that names are compared once and not for each row.
 #[derive(Debug, Default)]
 pub struct FieldMasks {
     masks: Vec<FieldMask>,

@@ -1,13 +1,13 @@
 //! Template rows: what documents of one kind have in common is stored once, as a *shape*; a row holds the rest.
 //!
-//! A [`Shape`] is the ordered list of a document's field names with the type each has, nested documents included. A
+//! A `Shape` is the ordered list of a document's field names with the type each has, nested documents included. A
 //! row names its shape and holds the values; decoding gives back the very bytes of the BSON document, whatever its
 //! types, doubled or empty names. A field that is not always there, or not always of the same type, is *loose*: two
 //! bits of the row say what it is.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `shape` | [`Shape`]: fields, and where in a row each of them lies; its bytes |
+//! | `shape` | `Shape`: fields, and where in a row each of them lies; its bytes |
 //! | `shapes` | [`Shapes`]: the shapes of a collection, numbered; only ever added to |
 //! | `derive` | the shape of a document, and one wide enough for another document too |
 //! | `encode` | documents as rows |

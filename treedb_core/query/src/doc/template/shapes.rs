@@ -45,6 +45,11 @@ impl Shapes {
         self.list.len()
     }
 
+    /// True if there are no shapes.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// The shape of this number.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<&Shape> {
@@ -56,7 +61,7 @@ impl Shapes {
         self.list.iter().map(|shape| &**shape)
     }
 
-    /// What they are stored as: one behind the other.
+    /// What they are stored as: one after the other.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.list.iter().flat_map(|shape| shape.bytes.iter().copied()).collect()
     }

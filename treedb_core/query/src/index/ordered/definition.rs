@@ -50,7 +50,7 @@ pub struct KeyPart {
 }
 
 impl KeyPart {
-    /// Puts what a key has of `value` behind what `out` holds.
+    /// Puts what a key has of `value` at the end of `out`.
     #[inline]
     pub fn encode(&self, value: Value<'_>, out: &mut Vec<u8>) {
         let from = out.len();
@@ -109,7 +109,7 @@ impl IndexDef {
     }
 
     /// Reads the specification of an index as `createIndexes` has it and `listIndexes` shows it:
-    /// `{ key: { a: 1 }, name: "a_1", sparse: true }`. `partial` reads a `partialFilterExpression`, whose texts
+    /// `{ key: { a: 1 }, name: "a_1", sparse: true }`. `partial` reads a `partialFilterExpression`, whose strings
     /// compare by the collation. Fields that are no options are left alone.
     ///
     /// # Errors

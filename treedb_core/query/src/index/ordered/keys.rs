@@ -75,7 +75,7 @@ impl IndexDef {
         Ok(KeySet::of(keys, multikey))
     }
 
-    /// True if `key` is a whole key: the values of all fields, and nothing behind them.
+    /// True if `key` is a whole key: the values of all fields, and nothing after them.
     pub fn is_whole(&self, key: &[u8]) -> bool {
         let encoded = |key: &[u8], inverted| encoded_length(key, inverted);
         let mut at = 0;

@@ -5,12 +5,12 @@
 //!
 //! | index | key of the entry | value of the entry |
 //! |---|---|---|
-//! | unique | key | row id, 8 bytes big endian, then marks |
-//! | not unique | key, then row id, 8 bytes big endian | marks |
+//! | unique | key | row id, 8 bytes big endian, then type bits |
+//! | not unique | key, then row id, 8 bytes big endian | type bits |
 //!
-//! Marks ([`IndexDef::type_bits`]) tell what a key has lost of its values; there may be none.
+//! Type bits ([`IndexDef::type_bits`]) tell what a key has lost of its values; there may be none.
 //!
-//! No key is a prefix of another, so the row id behind it does not disturb the order.
+//! No key is a prefix of another, so the row id after it does not disturb the order.
 //!
 //! Long keys are shortened before they are stored: natively as `collection::long_key` says.
 //!

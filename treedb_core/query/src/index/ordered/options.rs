@@ -27,7 +27,7 @@ pub struct IndexOptions {
     pub expire_after: Option<i64>,
     /// True if queries do not use it.
     pub hidden: bool,
-    /// How texts in its keys compare.
+    /// How strings in its keys compare.
     pub collation: Collation,
 }
 

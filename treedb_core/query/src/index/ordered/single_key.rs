@@ -7,17 +7,17 @@ use super::options::Kind;
 use super::type_bits::{mark, shortened};
 use crate::doc::{Doc, Element, Path, Value};
 
-/// A key and its marks, one behind the other in memory that many of them share.
+/// A key and its type bits, one after the other in memory that many of them share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyLengths {
     /// Bytes of the key.
     pub key: usize,
-    /// Bytes of the marks behind it.
+    /// Bytes of the type bits after it.
     pub type_bits: usize,
 }
 
 impl IndexDef {
-    /// Puts the only key of `doc`, and then its marks if there are any, behind what `out` holds. `None`, and `out` as it
+    /// Puts the only key of `doc`, and then its type bits if there are any, at the end of `out`. `None`, and `out` as it
     /// was, if the document may have another number of keys than one: then [`IndexDef::keys`] tells.
     pub fn single(&self, doc: &RawDocument, out: &mut Vec<u8>) -> Option<KeyLengths> {
         let options = &self.options;

@@ -1,12 +1,12 @@
-//! Marks: what the keys of an entry have lost of a row's values, beside the keys.
+//! Type bits: what the keys of an entry have lost of a row's values, beside the keys.
 //!
 //! Values that compare equal have the same key, whatever kind of number they are, and a missing field has that of
-//! null. Marks tell which it was, so that a query may be answered by an index alone. They follow the row id in the entry
+//! null. Type bits tell which it was, so that a query may be answered by an index alone. They follow the row id in the entry
 //! (in the value of a unique index's entry, and are the value otherwise): one byte for each field of the index, or a
 //! single zero where all are zero. An entry of a row with several entries has none, nor has one of a file that was written
-//! before there were marks: its row has to be looked at.
+//! before there were type bits: its row has to be fetched.
 //!
-//! | mark | the value is |
+//! | type bits | the value is |
 //! |---|---|
 //! | 0 | what the key says: a 32-bit integer if it is a whole number that fits, a 64-bit one if it is a larger whole number, else a double; a string |
 //! | 1 | a 64-bit integer that would fit 32 bits |
@@ -35,7 +35,7 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0 && (-LIMIT..LIMIT).contains(&number)
 }
 
-/// The mark of a value, `None` for a field that is missing.
+/// The type bits of a value, `None` for a field that is missing.
 pub(super) fn mark(value: Option<Value<'_>>) -> u8 {
     match value {
         None => MISSING,
@@ -49,7 +49,7 @@ pub(super) fn mark(value: Option<Value<'_>>) -> u8 {
 }
 
 impl IndexDef {
-    /// The marks of the only entry that `doc` has, no array lying on the index's paths.
+    /// The type bits of the only entry that `doc` has, no array lying on the index's paths.
     pub fn type_bits(&self, doc: &RawDocument) -> Vec<u8> {
         let doc = Doc::from(doc);
         let type_bits: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
@@ -65,8 +65,8 @@ pub(super) fn shortened(type_bits: &[u8]) -> &[u8] {
     }
 }
 
-/// The value of a field of an entry, from its encoding (not inverted) and the entry's marks: `Some(None)` if the row does
-/// not have the field, `None` if the row has to be looked at. `text` is room for it.
+/// The value of a field of an entry, from its encoding (not inverted) and the entry's type bits: `Some(None)` if the row does
+/// not have the field, `None` if the row has to be fetched. `text` is room for it.
 pub(crate) fn restored<'v>(
     encoding: &'v [u8],
     type_bits: &[u8],

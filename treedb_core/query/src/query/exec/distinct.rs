@@ -6,14 +6,14 @@ use crate::doc::{Doc, OwnedValue, Path};
 use crate::error::Result;
 use crate::index::ordered::{SortOrder, restored};
 
-/// Entries with the same value that are passed by one by one; of more the end is sought.
+/// Entries with the same value that are skipped one by one before the walk seeks past the value.
 const PASSED: usize = 8;
 
-/// The different values at `path` among all documents, in the order of an index; `None` if there is no index whose keys tell
-/// them.
+/// The distinct values at `path` among all documents, in the order of an index; `None` if there is no index whose keys
+/// give them.
 ///
 /// # Errors
-/// Those of the index and of rows that have to be looked at.
+/// Those of the index and of rows that have to be fetched.
 pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<OwnedValue>>> {
     let tells = |info: &IndexInfo| {
         let options = &info.def.options;
@@ -29,7 +29,7 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
     let descending = info.def.keys.first().is_some_and(|part| part.direction == SortOrder::Descending);
     let path = Path::new(path);
     let mut values: Vec<OwnedValue> = Vec::new();
-    // The encoding of the value at hand, whether it is among the values, and how many of its entries were passed by.
+    // The encoding of the current value, whether it was added, and how many of its entries were skipped.
     let (mut last, mut taken, mut passed) = (Vec::new(), false, 0);
     let mut range = KeyRange::ALL;
     loop {
@@ -51,7 +51,7 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
             if descending {
                 crate::doc::key::invert(&mut plain);
             }
-            // A missing field has the key of null: there may be a null behind it.
+            // A missing field has the key of null: the next entry may be a real null.
             let value = match restored(&plain, type_bits, 0, &mut text) {
                 Some(value) => value.map(OwnedValue::from_value),
                 None => {

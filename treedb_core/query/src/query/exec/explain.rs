@@ -19,7 +19,7 @@ use crate::query::{Counters, Query};
 /// What the documents a plan leads to are wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// To be handed out.
+    /// To be returned.
     Documents,
     /// To be counted.
     Count,

@@ -42,7 +42,7 @@ impl SpillWriter {
 pub(crate) struct SpillReader(BufReader<Box<dyn TempFile>>);
 
 impl SpillReader {
-    /// The next record; `None` behind the last.
+    /// The next record; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let mut head = [0; 8];
         if self.0.read(head.get_mut(..1).unwrap_or_default()).map_err(device)? == 0 {

@@ -20,34 +20,34 @@ use crate::query::Query;
 use crate::query::Sort;
 use crate::query::UsedFields;
 
-/// The first rows so far.
+/// The first rows of a sort order, of those offered so far.
 pub struct TopK<'q> {
     query: &'q Query,
     sort: &'q Sort,
     /// The fields of the order.
     fields: Fields,
-    /// The first of them, where its value alone may tell that a row is not among the first.
+    /// The first of them, if its value alone can reject a row.
     first: Option<Fields>,
-    /// Rows that come behind the last are not asked whether they match: that cannot fail.
+    /// The filter cannot fail, so that it is not evaluated on rows beyond the cutoff.
     early: bool,
-    /// The order begins with the greatest value.
+    /// True if the order is descending in its first field.
     descends: bool,
     keep: usize,
     heap: BinaryHeap<HeapEntry>,
-    /// The first value of the last row kept, once there are as many as wanted.
+    /// The first field of the last row kept, once there are as many rows as needed.
     last: Option<Cutoff>,
-    /// Room for a key.
+    /// A buffer for a key.
     key: Vec<u8>,
-    /// Bytes that are held, and may be.
+    /// Bytes held, and their limit.
     bytes: usize,
     room: usize,
 }
 
-/// A row that is kept. The greatest of a heap of these is the last.
+/// A row that is kept; the greatest entry of the heap is the last row.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HeapEntry {
     key: Vec<u8>,
-    /// How many were seen before.
+    /// Its position among the rows offered.
     number: u64,
     row: RowId,
 }
@@ -58,7 +58,7 @@ impl HeapEntry {
     }
 }
 
-/// A value to compare with.
+/// A value beyond which rows are rejected.
 enum Cutoff {
     Number(f64),
     Text(Box<[u8]>),
@@ -66,7 +66,7 @@ enum Cutoff {
 }
 
 impl Cutoff {
-    /// How `value` compares with it, if that is seen at once.
+    /// How `value` compares with it, if that is cheap to tell.
     #[inline]
     fn compared(&self, value: Value<'_>) -> Option<Ordering> {
         const EXACT: i64 = 1 << 53;
@@ -85,7 +85,7 @@ impl Cutoff {
 }
 
 impl<'q> TopK<'q> {
-    /// For the rows that `query` needs, which may take `room` bytes. `None` if it has no order.
+    /// For the rows that `query` needs, in at most `room` bytes. `None` if it has no sort order.
     pub fn new(query: &'q Query, room: usize) -> Option<Self> {
         let sort = query.sort.as_ref()?;
         let mut keys = sort.keys.iter();
@@ -110,8 +110,8 @@ impl<'q> TopK<'q> {
         })
     }
 
-    /// Takes a row into account, if it matches; `number` is greater than those of the rows before. False if there is no
-    /// more room.
+    /// Keeps a row if it matches and is among the first; `number` increases from row to row. False if the memory is
+    /// exhausted.
     #[inline]
     pub fn offer(&mut self, row: RowId, number: u64, lent: &mut dyn Row) -> Result<bool> {
         if self.early && self.is_beyond_cutoff(lent)? || !self.query.filter.admits(lent)? {
@@ -127,7 +127,7 @@ impl<'q> TopK<'q> {
         Ok(self.bytes <= self.room)
     }
 
-    /// True if the row's first field tells that it comes behind all that are kept.
+    /// True if the row's first field sorts after all rows kept so far.
     #[inline]
     fn is_beyond_cutoff(&self, lent: &mut dyn Row) -> Result<bool> {
         let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(false) };
@@ -139,13 +139,13 @@ impl<'q> TopK<'q> {
         Ok(match order {
             Some(Ordering::Greater) => !self.descends,
             Some(Ordering::Less) => self.descends,
-            // Those that are equal keep their order.
+            // Equal rows keep their order.
             Some(Ordering::Equal) => self.sort.keys.len() == 1,
             None => false,
         })
     }
 
-    /// Makes the key of a row if a glance is enough.
+    /// Encodes the key of a row from a peek at its field, if that is enough.
     fn peeked_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
         let (Some(first), [part]) = (&self.first, self.sort.keys.as_slice()) else { return Ok(false) };
         let value = match lent.peek(first)? {
@@ -158,7 +158,7 @@ impl<'q> TopK<'q> {
         Ok(true)
     }
 
-    /// Keeps the row of the key that was made last, if it is among the first.
+    /// Keeps the row whose key is in the buffer, if it is among the first.
     fn keep(&mut self, row: RowId, number: u64) {
         if self.heap.len() < self.keep {
             let entry = HeapEntry { key: std::mem::take(&mut self.key), number, row };
@@ -172,14 +172,14 @@ impl<'q> TopK<'q> {
             self.bytes = self.bytes - last.key.len() + self.key.len();
             std::mem::swap(&mut last.key, &mut self.key);
             (last.number, last.row) = (number, row);
-            // Where every row comes before those seen, nobody asks for it.
+            // Computed when it is needed: rows in reverse order never need it.
             self.last = None;
         } else if self.last.is_none() {
             self.last = first_value(&last.key, descends);
         }
     }
 
-    /// Adds the rows of another that saw those behind.
+    /// Adds the rows of another, which was offered later rows.
     pub fn merge(&mut self, other: TopK<'_>) {
         for entry in other.heap.into_sorted_vec() {
             self.key = entry.key;
@@ -187,8 +187,8 @@ impl<'q> TopK<'q> {
         }
     }
 
-    /// The keys and documents of the rows, in order, of which no more is decoded than the query uses; `None` if they take
-    /// more than `room` bytes.
+    /// Keys and documents of the rows, in order, decoding no more than the query uses; `None` if they take more than
+    /// `room` bytes.
     pub fn documents(self, source: &dyn Source, room: usize) -> Result<Option<Vec<Keyed>>> {
         let used = self.query.used.as_ref().map(UsedFields::fields);
         let (mut all, mut bytes) = (Vec::new(), 0);

@@ -17,14 +17,14 @@ use crate::query::{Query, find_rows};
 pub struct Updated {
     /// Rows the filter matched.
     pub matched: u64,
-    /// Rows that are different now.
+    /// Rows that were changed.
     pub modified: u64,
     /// The document that was inserted because none matched.
     pub upserted: Option<RawDocumentBuf>,
 }
 
-/// Applies `update` to the rows `query` finds: all of them, or the first if not `multi`. With `upsert` a document
-/// made of filter and update is inserted when there is none. Texts compare by the query's collation.
+/// Applies `update` to the rows that `query` finds: all of them, or the first one if not `multi`. With `upsert`, a
+/// document made from filter and update is inserted if there is none. Texts compare by the query's collation.
 ///
 /// # Errors
 /// Those of the update's parts, each naming the field; of a replacement with `multi`, `FailedToParse`.
@@ -65,12 +65,12 @@ pub fn update(
     Ok(done)
 }
 
-/// Deletes the rows `query` finds, `limit` at most (0: all), and returns how many they were.
+/// Deletes the rows that `query` finds, at most `limit` (0: all), and returns their number.
 pub fn delete(sink: &mut dyn Sink, query: &Query, limit: u64) -> Result<u64> {
     change_rows(sink, query, limit, &mut |_| Ok(Change::Delete))
 }
 
-/// Shows the rows that match to `change`, `limit` at most, and returns how many they were.
+/// Calls `change` for the rows that match, at most `limit`, and returns their number.
 fn change_rows(
     sink: &mut dyn Sink,
     query: &Query,
@@ -94,8 +94,8 @@ fn change_rows(
             })?;
             changed += u64::from(matches);
         }
-        // Others were quicker with some of the rows, and there may be more than were asked for: go on behind them.
-        // (Where nobody else writes every row found still matches, and this is the end.)
+        // Other writers changed some of the rows first, and there may be more rows that match: continue after these.
+        // (Without other writers every row found still matches, and the loop ends here.)
         if limit == 0 || changed >= limit || found < most || found <= tried {
             return Ok(changed);
         }

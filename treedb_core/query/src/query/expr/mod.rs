@@ -47,7 +47,7 @@ use table::Def;
 /// What an expression gives: `None` is MongoDB's "missing".
 pub type Found<'a> = Option<Value<'a>>;
 
-/// A parsed expression. It knows how its texts compare.
+/// A parsed expression. It knows how its strings compare.
 #[derive(Debug, Clone)]
 pub struct Expr {
     root: Node,

@@ -39,7 +39,7 @@ impl Arena {
     }
 }
 
-/// What the parser of an expression knows: the names of the variables it may use, and how its texts compare.
+/// What the parser of an expression knows: the names of the variables it may use, and how its strings compare.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     globals: Vec<String>,
@@ -53,17 +53,17 @@ impl Names {
         Names { globals, ..Self::default() }
     }
 
-    /// The same names, texts compared as `collation` says.
+    /// The same names, strings compared as `collation` says.
     pub fn collated(self, collation: Collation) -> Self {
         Names { collation, ..self }
     }
 
-    /// The names `globals` in the place of these; texts compare as here.
+    /// The names `globals` in the place of these; strings compare as here.
     pub fn renamed(&self, globals: Vec<String>) -> Self {
         Names::new(globals).collated(self.collation.clone())
     }
 
-    /// How texts compare.
+    /// How strings compare.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
@@ -103,7 +103,7 @@ pub struct Scope<'a> {
     pub(crate) globals: &'a Globals,
     arena: &'a Arena,
     pub(super) locals: Vec<Found<'a>>,
-    /// How texts compare: set by the expression that is asked.
+    /// How strings compare: set by the expression that is asked.
     pub(super) collation: &'a Collation,
 }
 

@@ -33,7 +33,7 @@ impl Condition {
         })
     }
 
-    /// The same expression, its texts compared by `collation`.
+    /// The same expression, its strings compared by `collation`.
     ///
     /// # Errors
     /// None: it was read before.

@@ -18,7 +18,7 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// How texts compare.
+    /// How strings compare.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
@@ -58,7 +58,7 @@ impl Folded {
 }
 
 impl Filter {
-    /// The same filter, its texts compared by `collation`.
+    /// The same filter, its strings compared by `collation`.
     ///
     /// # Errors
     /// None: its expressions were read before.

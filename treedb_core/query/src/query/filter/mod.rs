@@ -77,7 +77,7 @@ pub enum Node {
         /// The values in MongoDB's order, each once.
         values: Vec<OwnedValue>,
     },
-    /// One of the two above, its texts compared by a collation.
+    /// One of the two above, its strings compared by a collation.
     Folded(Box<Folded>),
     /// There is something at the path.
     Exists {

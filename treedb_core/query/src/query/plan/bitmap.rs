@@ -11,14 +11,14 @@ use super::candidate::{Candidate, candidates, relevant_indexes};
 use super::cost::{self, CostedCandidate, SET};
 use super::{BitmapScan, Path, Plan};
 
-/// Parts of an `$or` that are looked at.
+/// Most branches of an `$or` that are planned.
 const MAX_PARTS: usize = 64;
-/// Indexes whose sets are intersected.
+/// Most indexes that are intersected.
 const MAX_INTERSECTED: usize = 3;
 /// Below this cost a plan is good enough, in fetches of a row.
 const GOOD_ENOUGH: f64 = 32.0;
 
-/// A plan by sets of rows that is cheaper than `least`, if there is one.
+/// A bitmap plan that is cheaper than `least`, if there is one.
 pub(super) fn bitmap_plan(
     source: &dyn Source,
     query: &Query,
@@ -46,7 +46,7 @@ pub(super) fn bitmap_plan(
     Some(Plan::new(path, query.sort.is_some()))
 }
 
-/// The set that a candidate's index gives.
+/// The bitmap of a candidate's index.
 fn bitmap_of(candidate: Candidate) -> Option<BitmapScan> {
     match candidate.plan.path {
         Path::Index { index, name, ranges, keys, .. } => {
@@ -56,7 +56,7 @@ fn bitmap_of(candidate: Candidate) -> Option<BitmapScan> {
     }
 }
 
-/// The rows of an `$or` among the conditions, part by part, each by the index that is best for it.
+/// The union for an `$or` among the conditions, each branch by the best index for it.
 fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(BitmapScan, f64)> {
     let mut best: Option<(BitmapScan, f64)> = None;
     for (at, condition) in conditions.iter().enumerate() {
@@ -76,7 +76,7 @@ fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(Bi
 }
 
 fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) -> Option<(BitmapScan, f64)> {
-    // A set has no order, so none is asked for.
+    // A bitmap has no sort order.
     let unordered = Query { sort: None, limit: 0, skip: 0, ..query.clone() };
     let (mut sets, mut whole, mut rows) = (Vec::with_capacity(parts.len()), 0.0, 0.0);
     for part in parts {
@@ -99,7 +99,7 @@ fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) 
     Some((BitmapScan::Or(sets), whole + rows + cost::sorting(query, rows)))
 }
 
-/// The conditions that a part of an `$or` stands for.
+/// The conditions of a branch of an `$or`.
 fn open<'n>(node: &'n Node, all: &mut Vec<&'n Node>) {
     match node {
         Node::And(nodes) => nodes.iter().for_each(|node| open(node, all)),
@@ -107,7 +107,7 @@ fn open<'n>(node: &'n Node, all: &mut Vec<&'n Node>) {
     }
 }
 
-/// The rows that several of the candidates have in common.
+/// The intersection of several candidates.
 fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -> Option<(BitmapScan, f64)> {
     let all = (source.estimated_rows() as f64).max(1.0);
     let mut bounded: Vec<&CostedCandidate> =

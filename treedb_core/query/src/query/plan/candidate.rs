@@ -15,21 +15,21 @@ use super::index_filter::{IndexFilter, index_filter};
 use super::index_order::gives_order;
 use super::{KeyPredicate, Path, Plan};
 
-/// A plan with what speaks for it.
+/// A plan with the properties it is compared by.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) plan: Plan,
     /// Fields with equalities, then whether the next field is bounded on one side or two.
     pub(super) equalities: usize,
     pub(super) bounds: usize,
-    /// One row at most.
+    /// True if it finds at most one row.
     pub(super) unique: bool,
-    /// About which part of the entries in the ranges passes the test of keys.
+    /// Estimated fraction of the entries in the ranges that pass the index filter.
     pub(super) passing: f64,
 }
 
 impl Candidate {
-    /// True if the index is of any use for the query.
+    /// True if the index is useful for the query.
     pub(super) fn helps(&self, query: &Query) -> bool {
         let tested = match &self.plan.path {
             Path::Index { keys, .. } => keys.test.as_ref().is_some_and(IndexFilter::is_of_use),
@@ -39,7 +39,7 @@ impl Candidate {
     }
 }
 
-/// True if a condition may have to do with the index: seen at a glance, before anything is built.
+/// True if a condition may concern the index: a cheap check before anything is built.
 fn is_relevant(index: &IndexInfo, conditions: &[&Node]) -> bool {
     if matches!(index.def.options.kind, Kind::Wildcard(_)) {
         return !conditions.is_empty();
@@ -68,7 +68,7 @@ fn mentions(condition: &Node, path: &str) -> bool {
     }
 }
 
-/// The numbers of the indexes that a query may have to do with.
+/// The positions of the indexes that may be relevant to a query.
 pub(super) fn relevant_indexes(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Vec<usize> {
     let all = source.indexes().iter().enumerate();
     all.filter(|(_, index)| query.sort.is_some() || is_relevant(index, conditions))
@@ -87,7 +87,7 @@ pub(super) fn candidates<'q>(
     index_uses(index, query, conditions).iter().map(|direction| candidate(number, direction, query)).collect()
 }
 
-/// What comes of using index number `number` this way.
+/// The candidate for using index number `number` this way.
 fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidate {
     let IndexUse { index, conditions, .. } = direction;
     let parts = &index.def.keys;
@@ -170,7 +170,7 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
     }
     // Equal to one value in each field of a unique index: one row at most, or the few of an array's elements.
     let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
-    // A row with several entries is met first under the one that has its place in the order: none is passed by.
+    // A row with several entries comes up first under the entry that orders it, so no entry may be filtered out.
     let (test, complete) = match order {
         Some(_) if index.multikey => (None, false),
         _ => index_filter(index, conditions, &implied, &picked),

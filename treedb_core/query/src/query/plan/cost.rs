@@ -9,23 +9,23 @@ use crate::query::Query;
 use super::candidate::Candidate;
 use super::{Path, Plan};
 
-/// Looking at a key of an index, in fetches of a row.
+/// Cost of examining an index key, in row fetches.
 pub(super) const KEY: f64 = 0.25;
-/// Putting a row into a set.
+/// Cost of adding a row to a bitmap.
 pub(super) const SET: f64 = 0.1;
-/// Sorting a document, for each doubling of their number.
+/// Cost of sorting a document, for each doubling of their number.
 const SORT: f64 = 0.2;
-/// Ranges that are estimated; of more the rest is taken to be like these.
+/// Most ranges that are estimated; further ranges are assumed to be alike.
 const MAX_ESTIMATED: usize = 16;
 
-/// What a plan is expected to take.
+/// The estimated cost of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cost {
-    /// Keys it walks.
+    /// Keys examined.
     pub(super) keys: f64,
-    /// Rows it fetches.
+    /// Rows fetched.
     pub(super) rows: f64,
-    /// All of it, in fetches of a row.
+    /// Total, in row fetches.
     pub(super) whole: f64,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct CostedCandidate {
     pub(super) cost: Cost,
 }
 
-/// How much better a walk of a whole index has to be, of whose keys some are expected to pass: how many, is a guess.
+/// Factor on the cost of a full index walk whose selectivity is only a guess.
 const GUESSED: f64 = 1.5;
 
 impl CostedCandidate {
-    /// What it is compared by.
+    /// The cost that candidates are compared by.
     fn weight(&self) -> f64 {
         let Candidate { equalities, bounds, passing, .. } = self.candidate;
         let guessed = equalities == 0 && bounds == 0 && passing < 1.0;
@@ -50,7 +50,7 @@ impl CostedCandidate {
     }
 }
 
-/// What each candidate costs.
+/// The candidates with their costs.
 pub(super) fn with_costs(
     source: &dyn Source,
     query: &Query,
@@ -82,7 +82,7 @@ pub(super) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<CostedCandidate>
     })
 }
 
-/// What it costs to sort `rows` documents, if that is asked for.
+/// The cost of sorting `rows` documents, if the query has a sort.
 pub(super) fn sorting(query: &Query, rows: f64) -> f64 {
     if query.sort.is_some() { rows * SORT * rows.max(2.0).log2() } else { 0.0 }
 }
@@ -90,7 +90,7 @@ pub(super) fn sorting(query: &Query, rows: f64) -> f64 {
 /// What a candidate costs that walks `keys` entries in all, when `matches` documents match.
 fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
     let wanted = if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };
-    // A walk in the right order ends with the last document asked for.
+    // A walk in the requested order can stop at the limit.
     let part = if candidate.plan.sort_in_memory { 1.0 } else { (wanted / matches.max(1.0)).min(1.0) };
     let (keys, rows) = (keys * part, keys * part * candidate.passing);
     let sort = if candidate.plan.sort_in_memory { sorting(query, rows.min(matches)) } else { 0.0 };

@@ -13,15 +13,15 @@ use crate::query::Query;
 
 use super::index_filter::SplitKey;
 
-/// How documents are made of the keys of an index.
+/// How documents are built from the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::query) struct Cover {
-    /// The fields that are handed out and their positions in the index.
+    /// The fields returned and their positions in the index.
     fields: Vec<(Vec<String>, usize)>,
     descending: Vec<bool>,
 }
 
-/// How the documents of `query` are made of the keys of `index`; `None` if these do not hold all of them.
+/// How the documents of `query` are built from the keys of `index`; `None` if it does not cover the query.
 pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
     // The index of an array's elements does not tell the array.
     if index.multikey || !super::keys_are_values(index) {
@@ -55,7 +55,7 @@ pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
 }
 
 impl Cover {
-    /// The document of the entry with this key and these marks; `None` if they do not tell it.
+    /// The document of the entry with this key and these type bits; `None` if they do not determine it.
     pub(in crate::query) fn document(
         &self,
         key: &[u8],
@@ -89,7 +89,7 @@ impl Cover {
                     }
                     out.value(name.as_bytes(), value);
                 }
-                // What lies around a missing field of a document is not known.
+                // Whether the document around a missing field exists is not known.
                 _ => return None,
             }
         }

@@ -1,15 +1,15 @@
-//! Which indexes may serve a query, and how.
+//! Which indexes can serve a query, and how.
 //!
 //! | kind | serves |
 //! |---|---|
-//! | sparse | queries from which it follows that one of its fields is there |
-//! | partial | queries from which its filter follows ([`super::implication`]) |
-//! | hashed | points of the hashed field; gives no order |
-//! | with a collation | conditions and orders of texts under the same collation; those without texts always |
-//! | wildcard | conditions on one path that nothing, null, documents and arrays do not meet; `$exists: true` |
+//! | sparse | queries that imply that one of its fields exists |
+//! | partial | queries that imply its filter ([`super::implication`]) |
+//! | hashed | equality on the hashed field; gives no order |
+//! | with a collation | string conditions and sorts under the same collation; conditions without strings always |
+//! | wildcard | conditions on one path that no missing field, null, document or array meets; `$exists: true` |
 //! | hidden | nothing |
 //!
-//! A hint overrules the first two, as in MongoDB: what has no entry is then not found.
+//! A hint overrides the first two, as in MongoDB: rows without an entry are then not found.
 
 use std::borrow::Cow;
 
@@ -22,25 +22,25 @@ use super::implication::{exists, implied};
 use crate::query::Query;
 use crate::query::filter::{Node, Test};
 
-/// Most paths of one query that are looked up in a wildcard index.
+/// Most paths of one query that are searched in a wildcard index.
 const MAX_PATHS: usize = 8;
 
 /// One way to use an index.
 #[derive(Debug)]
 pub(in crate::query) struct IndexUse<'q> {
-    /// The index as it is to be planned with: of a wildcard, that of one path.
+    /// The index to plan with; for a wildcard index, the index on one path.
     pub(in crate::query) index: Cow<'q, IndexInfo>,
-    /// The conditions that may bound it.
+    /// The conditions that can bound it.
     pub(in crate::query) conditions: Vec<&'q Node>,
-    /// True if those are all that there are.
+    /// True if those are all conditions of the query.
     pub(in crate::query) all: bool,
-    /// The bytes in front of each of its keys.
+    /// The prefix of each of its keys.
     pub(in crate::query) prefix: Vec<u8>,
-    /// The ranges to walk, where the conditions are such that they name no values.
+    /// The ranges to walk, where the conditions give no values.
     pub(in crate::query) ranges: Option<Vec<KeyRange>>,
 }
 
-/// The ways to use `index` for `query`, whose conditions are `conditions`; none if it would hide documents.
+/// The ways to use `index` for `query` with these `conditions`; none if it would miss documents.
 pub(in crate::query) fn index_uses<'q>(
     index: &'q IndexInfo,
     query: &'q Query,
@@ -146,7 +146,7 @@ fn by_path<'q>(
             continue;
         }
         let mut below = path_prefix(&format!("{path}."));
-        // Without the mark of the text's end: every path that begins so.
+        // Without the terminator of the path: every path with this prefix.
         below.pop();
         let mut def = index.def.clone();
         def.keys = Vec::new();

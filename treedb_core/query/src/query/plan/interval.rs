@@ -15,8 +15,8 @@ use crate::index::ordered::SortOrder;
 
 use crate::query::filter::{Pattern, Test, Types};
 
-/// Most values of an index's first field that are looked up one by one; of more, all between the first and the last
-/// are walked.
+/// Most values of an index's first field that are looked up one by one; with more, the whole range between the first
+/// and the last is walked.
 pub(in crate::query) const MAX_POINTS: usize = 1 << 17;
 /// Most ranges that conditions on several fields may multiply to; beyond it fewer fields of the index are used.
 pub(in crate::query) const MAX_RANGES: usize = 512;
@@ -143,11 +143,11 @@ impl Interval {
         Some(found)
     }
 
-    /// The texts that begin as all that match do, and the pattern as a value; `None` if they begin in any way.
+    /// The strings with the literal prefix of a pattern, and the pattern itself as a value; `None` without such a prefix.
     fn beginning(pattern: &Pattern) -> Option<Vec<Interval>> {
         let (source, options) = pattern.source();
         let mut low = encoded(Value::String(pattern.prefix().as_bytes()));
-        // Without the mark of its end.
+        // Without its terminator.
         low.pop();
         if pattern.prefix().is_empty() {
             return None;
@@ -252,7 +252,7 @@ impl Interval {
         }
     }
 
-    /// The keys that begin with `prefix` and go on with an encoding in this (directed) interval.
+    /// The keys that consist of `prefix` and then an encoding in this (directed) interval.
     pub(in crate::query) fn range(&self, prefix: &[u8]) -> Option<KeyRange> {
         let place = |cut: &Cut| {
             let bytes = [prefix, &cut.bytes].concat();
@@ -298,7 +298,7 @@ impl Cut {
             ([0x20], true) => "\"\"".to_owned(),
             ([0x20], false) => return (true, "{}".to_owned()),
             ([0x20, rest @ ..], _) => {
-                // The beginning of texts.
+                // A string prefix.
                 let ended = [&[0x20], rest, &[0]].concat();
                 let value = decode(&ended, &mut text).unwrap_or(Value::String(b""));
                 return (!lower, crate::doc::shown(value));
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::doc::compare::compare;
 
-    /// Numbers, texts and others, in order.
+    /// Numbers, strings and others, in order.
     const VALUES: &[Value<'static>] = &[
         Value::Undefined,
         Value::Null,

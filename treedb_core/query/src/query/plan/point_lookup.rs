@@ -37,8 +37,29 @@ pub struct Equality<'f> {
 pub enum PointQuery<'f> {
     /// `{ field: value }`
     One(Equality<'f>),
-    /// `{ field: value, other: value }`: so many of the array.
-    Several([Equality<'f>; MAX_FIELDS], usize),
+    /// `{ field: value, other: value }`: so many fields.
+    Several(Equalities<'f>, usize),
+}
+
+/// The equalities of a filter with several fields.
+#[derive(Debug, Clone, Copy)]
+pub enum Equalities<'f> {
+    /// As a document.
+    Document(Doc<'f>),
+    /// As conditions of a parsed filter.
+    Conditions(&'f [&'f Node]),
+}
+
+impl<'f> Equalities<'f> {
+    fn value(self, field: &str) -> Option<Value<'f>> {
+        match self {
+            Equalities::Document(doc) => doc.find(field.as_bytes()).map(|element| element.value()),
+            Equalities::Conditions(nodes) => nodes.iter().find_map(|node| match node {
+                Node::Compare { path, value, .. } if path.as_str() == field => Some(value.value()),
+                _ => None,
+            }),
+        }
+    }
 }
 
 /// The index that answers a [`PointQuery`].
@@ -56,7 +77,6 @@ impl<'f> PointQuery<'f> {
     ///
     /// # Errors
     /// Those of a filter that is not valid BSON.
-    #[inline]
     pub fn of_filter(filter: &'f RawDocument) -> Result<Option<Self>> {
         let Some(element) = only_element(filter.as_bytes()) else { return Ok(Self::of_fields(filter)) };
         let value = element.value();
@@ -76,23 +96,22 @@ impl<'f> PointQuery<'f> {
 
     /// A filter with several fields.
     fn of_fields(filter: &'f RawDocument) -> Option<Self> {
-        let mut fields = [Equality { field: b"", value: Value::Null }; MAX_FIELDS];
         let (mut count, mut len) = (0, 4 + 1);
         for element in Doc::from(filter).elements() {
             let value = element.value();
-            if !has_one_key(value) || !is_valid(element, value) {
+            if count == MAX_FIELDS || !has_one_key(value) || !is_valid(element, value) {
                 return None;
             }
-            *fields.get_mut(count)? = Equality { field: element.name, value };
             count += 1;
             len += 1 + element.name.len() + 1 + element.bytes.len();
         }
         // The elements are all that the document has.
-        (count > 1 && len == filter.as_bytes().len()).then_some(PointQuery::Several(fields, count))
+        let whole = count > 1 && len == filter.as_bytes().len();
+        whole.then_some(PointQuery::Several(Equalities::Document(filter.into()), count))
     }
 
     /// The conditions of a parsed filter, all of which a document has to meet.
-    fn of_conditions(conditions: &[&'f Node]) -> Option<Self> {
+    fn of_conditions(conditions: &'f [&'f Node]) -> Option<Self> {
         let equality = |node: &'f Node| match node {
             Node::Compare { path, op: Op::Eq, value } if has_one_key(value.value()) => {
                 Some(Equality { field: path.as_str().as_bytes(), value: value.value() })
@@ -102,11 +121,9 @@ impl<'f> PointQuery<'f> {
         if let [only] = conditions {
             return equality(only).map(PointQuery::One);
         }
-        let mut fields = [Equality { field: b"", value: Value::Null }; MAX_FIELDS];
-        for (at, node) in conditions.iter().enumerate() {
-            *fields.get_mut(at)? = equality(node)?;
-        }
-        (!conditions.is_empty()).then_some(PointQuery::Several(fields, conditions.len()))
+        let point = conditions.len() <= MAX_FIELDS && conditions.iter().all(|node| equality(node).is_some());
+        let several = PointQuery::Several(Equalities::Conditions(conditions), conditions.len());
+        (point && !conditions.is_empty()).then_some(several)
     }
 
     /// The index among `indexes` that answers the query under `collation`; `None` if the planner has to choose.
@@ -123,26 +140,14 @@ impl<'f> PointQuery<'f> {
         if !collation.is_simple() {
             return None;
         }
-        let asked = |name: &str| fields.iter().take(*count).any(|one| one.field == name.as_bytes());
         let (index, info) = indexes.iter().enumerate().find(|(_, info)| {
             let visible = info.def.unique && !info.def.options.hidden;
-            visible && info.def.keys.iter().all(|part| asked(part.path.as_str()))
+            visible && info.def.keys.iter().all(|part| fields.value(part.path.as_str()).is_some())
         })?;
         let IndexInfo { def, multikey, .. } = info;
         let positions = def.keys.iter().any(|part| part.path.has_positions());
         let eligible = def.keys.len() == *count && !*multikey && !positions && holds_plain_values(def);
         eligible.then_some(PointLookup { index, at_most_one: true })
-    }
-
-    /// The value of a field.
-    fn value(&self, name: &str) -> Option<Value<'f>> {
-        match self {
-            PointQuery::One(one) => (one.field == name.as_bytes()).then_some(one.value),
-            PointQuery::Several(fields, count) => {
-                let found = fields.iter().take(*count).find(|one| one.field == name.as_bytes());
-                found.map(|one| one.value)
-            }
-        }
     }
 }
 
@@ -191,9 +196,9 @@ impl PointLookup {
                     first.encode(one.value, key);
                 }
             }
-            PointQuery::Several(..) => {
+            PointQuery::Several(fields, _) => {
                 for part in &def.keys {
-                    if let Some(value) = query.value(part.path.as_str()) {
+                    if let Some(value) = fields.value(part.path.as_str()) {
                         part.encode(value, key);
                     }
                 }

@@ -16,17 +16,17 @@ use super::Path;
 use super::Plan;
 use super::candidate::{Candidate, candidates};
 
-/// Keys that a walk may look at beyond what was expected without anybody minding.
-const NEVER_MIND: u64 = 100;
+/// Keys that a walk may examine beyond the expected number before the entry is removed.
+const TOLERANCE: u64 = 100;
 
-/// A choice that may prove wrong.
+/// The estimate behind a cached choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expected {
     shape: u64,
     keys: u64,
 }
 
-/// The shape of a query whose parts `conditions` are.
+/// Hash of the shape of a query with these conditions.
 pub(super) fn shape(query: &Query, conditions: &[&Node]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for condition in conditions {
@@ -76,7 +76,7 @@ fn hash_node(node: &Node, hasher: &mut DefaultHasher) {
     }
 }
 
-/// The plan that was chosen for a query of this shape, with this one's ranges.
+/// The cached choice for this shape, with this query's key ranges.
 pub(super) fn cached_plan(
     source: &dyn Source,
     context: &QueryContext<'_>,
@@ -89,12 +89,12 @@ pub(super) fn cached_plan(
     if now > rows.saturating_mul(2) || now < rows / 2 {
         return None;
     }
-    // Of an index that can be used in several ways it is not known which was meant.
+    // If the index can be used in several ways, the cache does not tell which one was chosen.
     let [found] = <[Candidate; 1]>::try_from(candidates(source, number, query, conditions)).ok()?;
     (found.unique || found.helps(query)).then_some((found, Expected { shape, keys }))
 }
 
-/// Remembers a choice that was made among several.
+/// Caches a choice among several indexes.
 pub(super) fn cache_plan(
     source: &dyn Source,
     context: &QueryContext<'_>,
@@ -108,10 +108,10 @@ pub(super) fn cache_plan(
     Some(Expected { shape, keys })
 }
 
-/// Forgets the choice behind `plan` if the walk has shown that it was a bad one.
+/// Removes the cache entry of `plan` if it examined many more keys than expected.
 pub(in crate::query) fn evict_if_misestimated(context: &QueryContext<'_>, plan: &Plan, counters: &Counters) {
     let Some(Expected { shape, keys }) = plan.expected else { return };
-    if counters.keys_examined > keys.saturating_mul(10).saturating_add(NEVER_MIND)
+    if counters.keys_examined > keys.saturating_mul(10).saturating_add(TOLERANCE)
         && let Some(cache) = context.plan_cache
     {
         cache.remove(shape);

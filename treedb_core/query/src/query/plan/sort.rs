@@ -15,9 +15,9 @@ use crate::index::ordered::{KeyPart, MAX_KEY_PARTS, SortOrder, keys_of};
 /// A parsed sort.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sort {
-    /// The fields, the first deciding first.
+    /// The fields, the most significant first.
     pub keys: Vec<KeyPart>,
-    /// How texts compare.
+    /// How strings compare.
     pub collation: Collation,
 }
 
@@ -67,7 +67,7 @@ impl Sort {
         Ok((!keys.is_empty()).then_some(Sort { keys, collation: Collation::Simple }))
     }
 
-    /// The same order of fields, texts compared by `collation`.
+    /// The same order of fields, strings compared by `collation`.
     pub fn collated(self, collation: &Collation) -> Self {
         Sort { collation: collation.clone(), ..self }
     }
@@ -82,7 +82,7 @@ impl Sort {
         out.finish()
     }
 
-    /// The document's place in the order: keys compare bytewise like their documents.
+    /// The document's sort key: keys compare bytewise like their documents.
     ///
     /// # Errors
     /// `BadValue` if two of the fields are (in) different arrays: MongoDB's "parallel arrays".
@@ -107,7 +107,7 @@ impl Sort {
         Ok(())
     }
 
-    /// Writes the key if that takes no more than looking at fields of the document itself, as nearly always.
+    /// Encodes the key if its fields are top-level fields without arrays, as nearly always.
     fn plain_key(&self, document: &RawDocument, out: &mut Vec<u8>) -> bool {
         let doc = Doc::from(document);
         self.collation.is_simple()
@@ -135,7 +135,7 @@ mod tests {
     use bson::rawdoc;
 
     #[test]
-    fn the_short_way_to_a_key_gives_the_key() {
+    fn the_fast_path_encodes_the_same_sort_key() {
         let (mut rng, mut short, mut out) = (Rng::new(5), 0, Vec::new());
         let sorts = [rawdoc! { "a": 1 }, rawdoc! { "b": -1, "a": 1 }, rawdoc! { "a.b": 1, "c": -1 }];
         let sorts = sorts.map(|sort| Sort::parse(&sort).unwrap().unwrap());

@@ -18,7 +18,7 @@ pub struct Projection {
     /// True if the named fields are kept, false if they are left out.
     keep: bool,
     fields: Fields,
-    /// Whether `_id` is handed out.
+    /// Whether `_id` is returned.
     id: bool,
     positional: Option<Positional>,
 }
@@ -111,7 +111,7 @@ impl Fields {
 }
 
 impl Projection {
-    /// The same fields, where texts that decide which elements of arrays are meant compare by `collation`.
+    /// The same fields, where strings that decide which elements of arrays are meant compare by `collation`.
     pub fn collated(self, collation: &Collation) -> Result<Self> {
         let positional = self.positional.map(|Positional { path, filter }| {
             Ok::<_, QueryError>(Positional { path, filter: filter.collated(collation)? })
@@ -186,7 +186,7 @@ impl Projection {
         Ok(Some(Projection { keep, fields, id: id.unwrap_or(true), positional }))
     }
 
-    /// The paths whose values are all that is handed out, `_id` first if it is one of them; `None` if that is not a list
+    /// The paths whose values are all that is returned, `_id` first if it is one of them; `None` if that is not a list
     /// of paths.
     pub(in crate::query) fn kept(&self) -> Option<Vec<String>> {
         fn collect(fields: &Fields, way: &str, paths: &mut Vec<String>) -> Option<()> {
@@ -210,7 +210,7 @@ impl Projection {
         Some(paths)
     }
 
-    /// The part of `document` that is handed out.
+    /// The part of `document` that is returned.
     ///
     /// # Errors
     /// `Location51246` if a `path.$` finds no element that the query matched by.

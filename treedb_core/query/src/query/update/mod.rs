@@ -3,7 +3,7 @@
 //! [`Update::parse`] reads the update once; [`Update::apply`] gives the document it makes of another one. Paths are
 //! MongoDB's: dotted, numbers index arrays, missing documents on the way are created, `$`, `$[]` and `$[id]` mean elements
 //! of arrays. Operators take their fields in the order of the paths (numbers by value), so new fields come in that
-//! order, as in MongoDB since 5.0. Operators that compare values compare their texts by the query's collation.
+//! order, as in MongoDB since 5.0. Operators that compare values compare their strings by the query's collation.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -96,7 +96,7 @@ impl From<Vec<RawDocumentBuf>> for Changes {
 pub struct Update {
     kind: Kind,
     filters: ArrayFilters,
-    /// How `$min $max $addToSet $pull $pullAll` and the order of `$push` compare texts; filters and stages know it
+    /// How `$min $max $addToSet $pull $pullAll` and the order of `$push` compare strings; filters and stages know it
     /// themselves.
     collation: Collation,
 }
@@ -177,7 +177,7 @@ impl Update {
         Ok(Update { kind, filters, collation: Collation::Simple })
     }
 
-    /// The same update, its texts compared by `collation`.
+    /// The same update, its strings compared by `collation`.
     ///
     /// # Errors
     /// None: its filters and expressions were read before.
@@ -287,7 +287,7 @@ impl Update {
     }
 }
 
-/// MongoDB's order of two values, their texts compared by `collation`.
+/// MongoDB's order of two values, their strings compared by `collation`.
 fn compare_values(collation: &Collation, a: &Bson, b: &Bson) -> Result<Ordering> {
     let (a, b) = (positional::holding("", a)?, positional::holding("", b)?);
     let (a, b) = (Doc::from(&a).get(""), Doc::from(&b).get(""));

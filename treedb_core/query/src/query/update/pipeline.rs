@@ -17,7 +17,7 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Reads the stages, whose texts compare by `collation`.
+    /// Reads the stages, whose strings compare by `collation`.
     ///
     /// # Errors
     /// `InvalidOptions` for a stage that an update cannot have, `Location40323` for one that is not one field, and
@@ -44,7 +44,7 @@ impl Pipeline {
         Ok(Pipeline { stages: parsed, source: stages.to_vec(), globals: Globals::now() })
     }
 
-    /// The same stages, their texts compared by `collation`.
+    /// The same stages, their strings compared by `collation`.
     pub(super) fn collated(&self, collation: &Collation) -> Result<Self> {
         Ok(Pipeline { globals: self.globals.clone(), ..Pipeline::parse(&self.source, collation)? })
     }
