@@ -11,7 +11,7 @@ use crate::sync::{schedules, thread};
 
 #[test]
 fn the_writer_lock_has_one_holder_at_a_time_and_wakes_every_waiter() {
-    schedules("the writers' gate", 10_000, || {
+    schedules("the writer lock", 10_000, || {
         let writer_lock = Arc::new(WriterLock::new(0u64));
         let inside = Arc::new(AtomicBool::new(false));
         let threads: Vec<_> = (0..4)
