@@ -1,16 +1,20 @@
 //! A hash table of byte strings that numbers its keys from 0 in the order they are inserted.
 //!
 //! The keys are stored one after another in one buffer, each with an optional payload, so that a new key costs no
-//! allocation. The table itself is a [`HashTable`] of their offsets, each with some bits of the key's hash, so that keys
-//! that differ are seldom compared.
+//! allocation. A slot of the table has a part of the key's hash and the offset of the key, so that keys that
+//! differ are seldom compared. Collisions are resolved by linear probing.
+//!
+//! Why not `hashbrown::HashTable`: a `$group` over it took 1.0 % more instructions for 100,000 documents with different
+//! keys, 3.6 % more for six documents of each of 100,000 keys, and 5.1 % more for 60,000 documents of each of 10 keys
+//! (callgrind, release build, `{ _id: "$k", n: { $sum: "$n" } }`).
 
 use std::hash::{BuildHasher, RandomState};
 
-use hashbrown::HashTable;
-
-/// Bytes of the hash table for each key, on average: 9 bytes a slot, of which 7/16 to 7/8 are used.
+/// Slots of a table when its first key is inserted.
+const MIN_SLOTS: usize = 16;
+/// Bytes of slots for each key, on average: there are 4/3 to 8/3 slots of 8 bytes.
 const SLOT_BYTES: usize = 16;
-/// The low bits of an entry of the hash table: the offset of the key. The high bits are those of its hash.
+/// The low bits of a slot: the offset of the key, plus one. The high bits are those of its hash.
 const OFFSET: u64 = (1 << 40) - 1;
 /// Bit of a key length: the key has a payload.
 const HAS_PAYLOAD: u32 = 1 << 31;
@@ -19,16 +23,26 @@ const HAS_PAYLOAD: u32 = 1 << 31;
 #[derive(Debug, Clone)]
 pub(crate) struct KeyTable {
     seed: HashSeed,
-    slots: HashTable<u64>,
+    /// Their number is a power of two or 0; 0 marks an empty slot.
+    slots: Vec<u64>,
     /// For each key: its number (u32), its length (u32), the length of the payload (u32, if there is one), key, payload.
     bytes: Vec<u8>,
     len: u32,
 }
 
+/// The result of looking a key up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Entry {
+    /// The number of the key.
+    Occupied(u32),
+    /// The slot for the key, which is not in the table.
+    Vacant(usize),
+}
+
 impl KeyTable {
     /// An empty table.
     pub(crate) fn new(seed: HashSeed) -> Self {
-        KeyTable { seed, slots: HashTable::new(), bytes: Vec::new(), len: 0 }
+        KeyTable { seed, slots: Vec::new(), bytes: Vec::new(), len: 0 }
     }
 
     /// The hash of a key. It is the same in all tables with the same seed.
@@ -52,38 +66,44 @@ impl KeyTable {
         self.bytes.len() + self.len() * SLOT_BYTES
     }
 
-    /// The number of a key whose hash is `hash`.
+    /// Looks up a key whose hash is `hash`. A vacant slot may be used until the next call of this method.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let mut number = None;
-        self.slots.find(hash, |slot| {
-            if (slot ^ hash) & !OFFSET == 0
-                && let Some((found, bytes, ..)) = entry_at(&self.bytes, (slot & OFFSET) as usize)
-                && bytes == key
-            {
-                number = Some(found);
+    pub(crate) fn entry(&mut self, hash: u64, key: &[u8]) -> Entry {
+        if self.slots.len() * 3 <= self.len as usize * 4 {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots.get(at).copied().unwrap_or_default();
+            if slot == 0 {
+                return Entry::Vacant(at);
             }
-            number.is_some()
-        });
-        number
+            if (slot ^ hash) & !OFFSET == 0
+                && let Some((number, found, ..)) = entry_at(&self.bytes, (slot & OFFSET) as usize - 1)
+                && found == key
+            {
+                return Entry::Occupied(number);
+            }
+            at = (at + 1) & mask;
+        }
     }
 
-    /// Inserts a key that is not in the table, with a payload. Returns its number.
-    pub(crate) fn insert_new(&mut self, hash: u64, key: &[u8], payload: &[u8]) -> u32 {
-        let (number, offset) = (self.len, self.bytes.len() as u64);
-        let KeyTable { seed, slots, bytes, .. } = self;
-        slots.insert_unique(hash, hash & !OFFSET | offset, |slot| {
-            entry_at(bytes, (slot & OFFSET) as usize).map_or(0, |(_, key, ..)| seed.hash(key))
-        });
-        bytes.extend_from_slice(&number.to_le_bytes());
-        if payload.is_empty() {
-            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        } else {
-            bytes.extend_from_slice(&(key.len() as u32 | HAS_PAYLOAD).to_le_bytes());
-            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    /// Inserts a key with a payload in the vacant slot that [`Self::entry`] returned for it. Returns its number.
+    pub(crate) fn insert_at(&mut self, slot: usize, hash: u64, key: &[u8], payload: &[u8]) -> u32 {
+        let (number, offset) = (self.len, self.bytes.len());
+        if let Some(slot) = self.slots.get_mut(slot) {
+            *slot = hash & !OFFSET | (offset as u64 + 1);
         }
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(payload);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+        if payload.is_empty() {
+            self.bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        } else {
+            self.bytes.extend_from_slice(&(key.len() as u32 | HAS_PAYLOAD).to_le_bytes());
+            self.bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        }
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(payload);
         self.len += 1;
         number
     }
@@ -91,16 +111,37 @@ impl KeyTable {
     /// Inserts a key without a payload; false if it is in the table.
     pub(crate) fn insert(&mut self, key: &[u8]) -> bool {
         let hash = self.hash(key);
-        let is_new = self.find(hash, key).is_none();
-        if is_new {
-            self.insert_new(hash, key, &[]);
+        match self.entry(hash, key) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(slot) => {
+                self.insert_at(slot, hash, key, &[]);
+                true
+            }
         }
-        is_new
     }
 
     /// The key at an offset, its payload, and the offset of the next key; `None` at the end. The first key is at offset 0.
     pub(crate) fn read(&self, offset: usize) -> Option<(&[u8], &[u8], usize)> {
         entry_at(&self.bytes, offset).map(|(_, key, payload, next)| (key, payload, next))
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let count = (self.slots.len() * 2).max(MIN_SLOTS);
+        let (mut slots, mask) = (vec![0_u64; count], count - 1);
+        let mut offset = 0;
+        while let Some((_, key, _, next)) = entry_at(&self.bytes, offset) {
+            let hash = self.seed.hash(key);
+            let mut at = hash as usize & mask;
+            while slots.get(at).is_some_and(|slot| *slot != 0) {
+                at = (at + 1) & mask;
+            }
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = hash & !OFFSET | (offset as u64 + 1);
+            }
+            offset = next;
+        }
+        self.slots = slots;
     }
 }
 
@@ -165,15 +206,15 @@ mod tests {
             let key: Vec<u8> = (0..rng.below(20)).map(|_| rng.below(3) as u8).collect();
             let payload = vec![7_u8; rng.below(3)];
             let hash = table.hash(&key);
-            match (table.find(hash, &key), map.get(&key)) {
-                (Some(number), Some(known)) => assert_eq!(number, *known),
-                (None, None) => {
-                    let number = table.insert_new(hash, &key, &payload);
+            match (table.entry(hash, &key), map.get(&key)) {
+                (Entry::Occupied(number), Some(known)) => assert_eq!(number, *known),
+                (Entry::Vacant(slot), None) => {
+                    let number = table.insert_at(slot, hash, &key, &payload);
                     assert_eq!(number as usize, order.len());
                     map.insert(key.clone(), number);
                     order.push((key, payload));
                 }
-                (found, known) => panic!("{key:?}: {found:?}, {known:?}"),
+                (entry, known) => panic!("{key:?}: {entry:?}, {known:?}"),
             }
         }
         assert!(order.len() > 5000 && table.len() == order.len() && table.size() > order.len() * 16);

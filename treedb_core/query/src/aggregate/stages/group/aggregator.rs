@@ -14,7 +14,7 @@ use crate::query::spill::SpillReader;
 use crate::aggregate::accumulator::Outputs;
 use crate::aggregate::context::Context;
 use crate::aggregate::group_key::append_collated_key;
-use crate::aggregate::key_table::HashSeed;
+use crate::aggregate::key_table::{Entry, HashSeed};
 
 use super::Group;
 use super::group_table::GroupTable;
@@ -114,17 +114,20 @@ pub(super) struct Aggregator<'p> {
 /// The result of looking a group up.
 enum Found {
     Group(GroupId),
-    /// The group is new and belongs in this table.
-    New {
-        table: usize,
-        hash: u64,
-    },
+    Vacant(VacantSlot),
     /// The group is not in memory and cannot be added; with the hash of its key.
     NotInMemory(u64),
 }
 
 /// Table and number.
 type GroupId = (usize, u32);
+
+/// Where a group can be added.
+struct VacantSlot {
+    table: usize,
+    slot: usize,
+    hash: u64,
+}
 
 impl<'p> Aggregator<'p> {
     /// Begins with the groups of `tables`.
@@ -158,19 +161,20 @@ impl<'p> Aggregator<'p> {
         let Some(first) = self.tables.first() else { return Found::NotInMemory(0) };
         let hash = first.hash(&self.key);
         let at = if count == 1 { 0 } else { (((hash >> 32) * count) >> 32) as usize };
-        let Some(table) = self.tables.get(at) else { return Found::NotInMemory(hash) };
-        match table.find(hash, &self.key) {
-            Some(number) => Found::Group((at, number)),
-            None if self.full || table.is_full() => Found::NotInMemory(hash),
-            None => Found::New { table: at, hash },
+        let Some(table) = self.tables.get_mut(at) else { return Found::NotInMemory(hash) };
+        match table.entry(hash, &self.key) {
+            Entry::Occupied(number) => Found::Group((at, number)),
+            Entry::Vacant(_) if self.full || table.is_full() => Found::NotInMemory(hash),
+            Entry::Vacant(slot) => Found::Vacant(VacantSlot { table: at, slot, hash }),
         }
     }
 
     /// Adds the group of `self.key`; `id` is its `_id` if that is not the key.
-    fn add_group(&mut self, at: usize, hash: u64, id: &[u8]) -> Result<GroupId> {
+    fn add_group(&mut self, vacant: VacantSlot, id: &[u8]) -> Result<GroupId> {
+        let VacantSlot { table: at, slot, hash } = vacant;
         let Some(table) = self.tables.get_mut(at) else { return Ok((at, 0)) };
         let before = table.size();
-        let number = table.insert_new(hash, &self.key, id, self.stage.outputs.starts());
+        let number = table.insert_at(slot, hash, &self.key, id, self.stage.outputs.starts());
         let bytes = table.size() - before;
         self.use_memory(bytes)?;
         Ok((at, number))
@@ -243,7 +247,7 @@ impl<'p> Aggregator<'p> {
         let found = self.look_up();
         let group = match found {
             Found::Group(group) => group,
-            Found::New { .. } | Found::NotInMemory(_) => {
+            Found::Vacant(_) | Found::NotInMemory(_) => {
                 let mut bytes = Vec::new();
                 if !key_is_id {
                     let field = match &stage.layout.key {
@@ -266,7 +270,7 @@ impl<'p> Aggregator<'p> {
                     }
                 }
                 match found {
-                    Found::New { table, hash } => self.add_group(table, hash, &bytes)?,
+                    Found::Vacant(vacant) => self.add_group(vacant, &bytes)?,
                     Found::Group(group) => group,
                     Found::NotInMemory(hash) => return Ok(Err((bytes, hash))),
                 }
@@ -345,7 +349,7 @@ impl<'p> Aggregator<'p> {
             let (arguments, id) = Arguments::read(&record);
             let (at, number) = match self.look_up() {
                 Found::Group(group) => group,
-                Found::New { table, hash } => self.add_group(table, hash, &id)?,
+                Found::Vacant(vacant) => self.add_group(vacant, &id)?,
                 Found::NotInMemory(hash) => {
                     self.spill.put(hash, &self.key, &record, || context.temp_file("$group"))?;
                     continue;

@@ -9,7 +9,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::aggregate::accumulator::{Outputs, State};
 use crate::aggregate::group_key::element_of_key;
-use crate::aggregate::key_table::{HashSeed, KeyTable};
+use crate::aggregate::key_table::{Entry, HashSeed, KeyTable};
 
 /// The groups of one range of key hashes.
 #[derive(Debug)]
@@ -43,10 +43,10 @@ impl GroupTable {
         self.keys.hash(key)
     }
 
-    /// The number of a group.
+    /// Looks up a group.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.keys.find(hash, key)
+    pub(super) fn entry(&mut self, hash: u64, key: &[u8]) -> Entry {
+        self.keys.entry(hash, key)
     }
 
     /// True if no group can be inserted.
@@ -54,16 +54,17 @@ impl GroupTable {
         self.keys.is_full()
     }
 
-    /// Inserts a group that is not in the table. Returns its number.
-    pub(super) fn insert_new(
+    /// Inserts a group in the vacant slot that [`Self::entry`] returned for it. Returns its number.
+    pub(super) fn insert_at(
         &mut self,
+        slot: usize,
         hash: u64,
         key: &[u8],
         id: &[u8],
         states: impl IntoIterator<Item = State>,
     ) -> u32 {
         self.states.extend(states);
-        self.keys.insert_new(hash, key, id)
+        self.keys.insert_at(slot, hash, key, id)
     }
 
     /// The states of a group.
@@ -81,9 +82,9 @@ impl GroupTable {
             offset = next;
             let hash = self.keys.hash(key);
             let theirs = states.by_ref().take(self.width);
-            match self.find(hash, key) {
-                None => drop(self.insert_new(hash, key, id, theirs)),
-                Some(number) => {
+            match self.entry(hash, key) {
+                Entry::Vacant(slot) => drop(self.insert_at(slot, hash, key, id, theirs)),
+                Entry::Occupied(number) => {
                     for ((own, theirs), (_, accumulator)) in
                         self.states(number).iter_mut().zip(theirs).zip(&outputs.0)
                     {

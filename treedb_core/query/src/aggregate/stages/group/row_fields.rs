@@ -4,7 +4,7 @@ use crate::doc::{Collation, Doc, Element, Value};
 use crate::query::expr::Expr;
 
 use crate::aggregate::group_key::{MISSING, append_collated_key};
-use crate::aggregate::key_table::{HashSeed, KeyTable};
+use crate::aggregate::key_table::{Entry, HashSeed, KeyTable};
 
 /// The most fields that are found in this way.
 pub(super) const MAX_FIELDS: usize = 12;
@@ -151,9 +151,13 @@ impl GroupCache {
             }
         }
         self.lookups += 1;
-        let number = self.keys.find(self.keys.hash(&self.key), &self.key)?;
-        self.hits += 1;
-        self.groups.get(number as usize).copied()
+        match self.keys.entry(self.keys.hash(&self.key), &self.key) {
+            Entry::Occupied(number) => {
+                self.hits += 1;
+                self.groups.get(number as usize).copied()
+            }
+            Entry::Vacant(_) => None,
+        }
     }
 
     /// Inserts the group of the fields that were looked up last, if there is room.
