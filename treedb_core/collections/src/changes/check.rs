@@ -5,16 +5,16 @@ use treedb_query::error::Result;
 use treedb_storage::kv::Reads;
 
 use super::log::Log;
-use super::record::{Earlier, What, damaged};
+use super::record::{EarlierVersion, Operation, damaged};
 use super::row_history;
 
 /// Looks at all that is kept and returns how many changes that is; 0 if the log is switched off.
 pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
     let Some(log) = Log::find(reads)? else { return Ok(0) };
-    let least = log.least(reads)?;
-    let (mut next, mut time, mut total) = (least, log.settings.since, 0);
-    let (mut changes, mut trailed) = (0, 0_u64);
-    log.walk(reads, least, &mut |record| {
+    let min_seq = log.min_seq(reads)?;
+    let (mut next, mut time, mut total) = (min_seq, log.settings.since, 0);
+    let (mut changes, mut expected_entries) = (0, 0_u64);
+    log.walk(reads, min_seq, &mut |record| {
         let head = record.head;
         if head.first != next || head.time < time || head.total < total {
             return Err(damaged("its records are out of order"));
@@ -24,16 +24,16 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
         for change in record.changes() {
             let change = change?;
             seen += 1;
-            if change.what.has_trail() {
-                trailed += 1;
+            if change.operation.is_in_row_history() {
+                expected_entries += 1;
                 let key = row_history::key(head.collection, change.row, change.seq);
-                if reads.get(&log.trail, &key)?.is_none() {
+                if reads.get(&log.row_history, &key)?.is_none() {
                     return Err(damaged("a change that the trail does not know"));
                 }
             }
-            if let What::Delete(old)
-            | What::Update(Earlier::Whole(old))
-            | What::Replace(Earlier::Whole(old)) = change.what
+            if let Operation::Delete(old)
+            | Operation::Update(EarlierVersion::Whole(old))
+            | Operation::Replace(EarlierVersion::Whole(old)) = change.operation
             {
                 doc::validate(old)?;
             }
@@ -45,16 +45,17 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
         Ok(true)
     })?;
     // Entries of the first epoch may be left of changes that were cut off.
-    for entry in reads.range(&log.trail, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))? {
-        let (_, _, seq) = row_history::parts(&entry?.0)?;
-        if seq >= least {
-            trailed = trailed.checked_sub(1).ok_or_else(|| damaged("the trail has too much"))?;
+    for entry in reads.range(&log.row_history, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))? {
+        let (_, _, seq) = row_history::decode_key(&entry?.0)?;
+        if seq >= min_seq {
+            expected_entries =
+                expected_entries.checked_sub(1).ok_or_else(|| damaged("the trail has too much"))?;
         }
     }
-    if trailed != 0 {
+    if expected_entries != 0 {
         return Err(damaged("the trail has too little"));
     }
-    for dropped in log.all_dropped(reads)? {
+    for dropped in log.dropped_collections(reads)? {
         dropped.meta(reads)?;
     }
     Ok(changes)

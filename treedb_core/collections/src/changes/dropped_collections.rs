@@ -18,7 +18,7 @@ use crate::catalog::namespace::Namespace;
 
 /// An entry of the table `changes/dropped`.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Dropped {
+pub(super) struct DroppedCollection {
     pub(super) id: i64,
     pub(super) namespace: Namespace,
     /// The change that says so.
@@ -31,12 +31,12 @@ pub(super) struct Dropped {
     pub(super) entry: Option<Vec<u8>>,
 }
 
-impl Dropped {
-    fn decode(key: &[u8], value: &[u8]) -> Result<Dropped> {
+impl DroppedCollection {
+    fn decode(key: &[u8], value: &[u8]) -> Result<DroppedCollection> {
         let read = || {
             let id = i64::from_be_bytes(key.try_into().ok()?);
             let entry = Document::from_reader(value).ok()?;
-            Some(Dropped {
+            Some(DroppedCollection {
                 id,
                 namespace: Namespace::parse(entry.get_str("ns").ok()?).ok()?,
                 seq: entry.get_i64("seq").ok()?.cast_unsigned(),
@@ -68,33 +68,35 @@ impl Dropped {
 
 impl Log {
     /// All dropped collections that are remembered, by id.
-    pub(super) fn all_dropped(&self, reads: &impl Reads) -> Result<Vec<Dropped>> {
+    pub(super) fn dropped_collections(&self, reads: &impl Reads) -> Result<Vec<DroppedCollection>> {
         reads
             .range(&self.dropped, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?
-            .map(|entry| entry.map_err(Into::into).and_then(|(key, value)| Dropped::decode(&key, value)))
+            .map(|entry| {
+                entry.map_err(Into::into).and_then(|(key, value)| DroppedCollection::decode(&key, value))
+            })
             .collect()
     }
 }
 
 /// A collection's rows, if they are kept.
 #[derive(Debug, Clone)]
-pub(crate) enum Kept {
-    There(Arc<Meta>),
-    Gone,
+pub(crate) enum RetainedRows {
+    Available(Arc<Meta>),
+    Discarded,
 }
 
 /// The collections of one snapshot by their id.
 #[derive(Debug)]
-pub(crate) struct Collections<'c> {
+pub(crate) struct CollectionsById<'c> {
     catalog: &'c Catalog,
     /// Names never change, so they may be kept from one snapshot to the next.
     names: &'c mut HashMap<i64, Namespace>,
-    found: HashMap<i64, Kept>,
+    found: HashMap<i64, RetainedRows>,
 }
 
-impl<'c> Collections<'c> {
+impl<'c> CollectionsById<'c> {
     pub(crate) fn new(catalog: &'c Catalog, names: &'c mut HashMap<i64, Namespace>) -> Self {
-        Collections { catalog, names, found: HashMap::new() }
+        CollectionsById { catalog, names, found: HashMap::new() }
     }
 
     /// The name of a collection that the log speaks of.
@@ -105,7 +107,7 @@ impl<'c> Collections<'c> {
                     self.names.insert(meta.id, namespace);
                 }
             }
-            for dropped in log.all_dropped(reads)? {
+            for dropped in log.dropped_collections(reads)? {
                 self.names.insert(dropped.id, dropped.namespace);
             }
         }
@@ -113,20 +115,21 @@ impl<'c> Collections<'c> {
     }
 
     /// Where the rows of a collection are.
-    pub(crate) fn meta(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<Kept> {
+    pub(crate) fn meta(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<RetainedRows> {
         if let Some(kept) = self.found.get(&id) {
             return Ok(kept.clone());
         }
         let name = self.name(reads, log, id)?.clone();
         let live = self.catalog.find(reads, &name)?.filter(|meta| meta.id == id);
         let kept = match live {
-            Some(meta) => Kept::There(meta),
+            Some(meta) => RetainedRows::Available(meta),
             None => {
                 let entry = reads.get(&log.dropped, &id.to_be_bytes())?;
-                let dropped = entry.map(|entry| Dropped::decode(&id.to_be_bytes(), entry)).transpose()?;
+                let dropped =
+                    entry.map(|entry| DroppedCollection::decode(&id.to_be_bytes(), entry)).transpose()?;
                 match dropped.map(|dropped| dropped.meta(reads)).transpose()?.flatten() {
-                    Some(meta) => Kept::There(Arc::new(meta)),
-                    None => Kept::Gone,
+                    Some(meta) => RetainedRows::Available(Arc::new(meta)),
+                    None => RetainedRows::Discarded,
                 }
             }
         };

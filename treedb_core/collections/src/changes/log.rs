@@ -6,15 +6,15 @@ use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_storage::kv::{Cursor, Reads, Table};
 
-use super::dropped_collections::{self, Collections};
-use super::record::{Change, Earlier, Head, Record, What, damaged, document, key};
+use super::dropped_collections::{self, CollectionsById};
+use super::record::{Change, EarlierVersion, Head, Operation, Record, damaged, document, key};
 use super::row_history;
 use super::settings::Settings;
 use crate::read::view::View;
 
 /// Names of the log's tables.
 pub(super) const CHANGES: &str = "changes";
-pub(super) const TRAIL: &str = "changes/trail";
+pub(super) const ROW_HISTORY: &str = "changes/trail";
 pub(super) const DROPPED: &str = "changes/dropped";
 
 /// A change log that is switched on: its settings and tables.
@@ -22,7 +22,7 @@ pub(super) const DROPPED: &str = "changes/dropped";
 pub(crate) struct Log {
     pub(crate) settings: Settings,
     pub(super) changes: Table,
-    pub(super) trail: Table,
+    pub(super) row_history: Table,
     pub(super) dropped: Table,
 }
 
@@ -47,7 +47,7 @@ impl Log {
             return Ok(None);
         }
         let table = |name| reads.table(name)?.ok_or_else(|| damaged("a table is missing"));
-        Ok(Some(Log { settings, trail: table(TRAIL)?, dropped: table(DROPPED)?, changes }))
+        Ok(Some(Log { settings, row_history: table(ROW_HISTORY)?, dropped: table(DROPPED)?, changes }))
     }
 
     /// The first record that is kept, if there is one.
@@ -71,7 +71,7 @@ impl Log {
     }
 
     /// The least sequence number whose change is kept, or would be.
-    pub(crate) fn least(&self, reads: &impl Reads) -> Result<u64> {
+    pub(crate) fn min_seq(&self, reads: &impl Reads) -> Result<u64> {
         match self.first(reads)? {
             Some(first) => Ok(first.first),
             None => Ok(self.settings.from),
@@ -120,33 +120,33 @@ impl Log {
     }
 
     /// The document of a row as it was behind change `seq`: undoes what happened to the row since. `None` if there
-    /// was none then, or (`Kept::Gone`) none is kept any more.
+    /// was none then, or (`RetainedRows::Discarded`) none is kept any more.
     pub(crate) fn version(
         &self,
         reads: &impl Reads,
-        collections: &mut Collections,
+        collections: &mut CollectionsById,
         collection: i64,
         row: u64,
         seq: u64,
     ) -> Result<Version> {
         let mut patches: Vec<(usize, usize, Vec<u8>)> = Vec::new();
         let mut base = None;
-        let mut steps = row_history::After::new(reads, &self.trail, collection, row, seq)?;
+        let mut steps = row_history::LaterChanges::new(reads, &self.row_history, collection, row, seq)?;
         while base.is_none()
             && let Some(later) = steps.next()?
         {
             self.change(reads, later, |change| {
-                if change.row != row || !change.what.has_trail() {
+                if change.row != row || !change.operation.is_in_row_history() {
                     return Err(damaged("a trail that leads elsewhere"));
                 }
-                match change.what {
-                    What::Update(Earlier::Patch { prefix, suffix, middle })
-                    | What::Replace(Earlier::Patch { prefix, suffix, middle }) => {
+                match change.operation {
+                    Operation::Update(EarlierVersion::Patch { prefix, suffix, middle })
+                    | Operation::Replace(EarlierVersion::Patch { prefix, suffix, middle }) => {
                         patches.push((prefix, suffix, middle.to_vec()));
                     }
-                    What::Update(Earlier::Whole(old))
-                    | What::Replace(Earlier::Whole(old))
-                    | What::Delete(old) => base = Some(document(old)?),
+                    Operation::Update(EarlierVersion::Whole(old))
+                    | Operation::Replace(EarlierVersion::Whole(old))
+                    | Operation::Delete(old) => base = Some(document(old)?),
                     _ => {}
                 }
                 Ok(())
@@ -155,7 +155,7 @@ impl Log {
         let base = match base {
             Some(base) => Some(base),
             None => match collections.meta(reads, self, collection)? {
-                dropped_collections::Kept::There(meta) => {
+                dropped_collections::RetainedRows::Available(meta) => {
                     let view = View { reads, meta: &meta };
                     let mut current = None;
                     treedb_query::access::Source::fetch(&view, RowId(row), &mut |document| {
@@ -164,14 +164,14 @@ impl Log {
                     })?;
                     current
                 }
-                dropped_collections::Kept::Gone => return Ok(Version::Gone),
+                dropped_collections::RetainedRows::Discarded => return Ok(Version::Discarded),
             },
         };
         let Some(mut version) = base else {
-            return if patches.is_empty() { Ok(Version::Nothing) } else { Err(damaged("a row is missing")) };
+            return if patches.is_empty() { Ok(Version::Absent) } else { Err(damaged("a row is missing")) };
         };
         for (prefix, suffix, middle) in patches.iter().rev() {
-            let earlier = Earlier::Patch { prefix: *prefix, suffix: *suffix, middle };
+            let earlier = EarlierVersion::Patch { prefix: *prefix, suffix: *suffix, middle };
             version = earlier.restore(Some(&version))?;
         }
         Ok(Version::Document(version))
@@ -204,9 +204,9 @@ impl Log {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Version {
     Document(RawDocumentBuf),
-    Nothing,
+    Absent,
     /// It went with its collection, and is not kept any more.
-    Gone,
+    Discarded,
 }
 
 /// The head of the record under the cursor.

@@ -78,7 +78,7 @@ pub use settings::{ChangeLogOptions, ChangeLogStatus};
 pub use stream::ChangeStream;
 pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};
 
-pub(crate) use as_of::{Past, PastView};
+pub(crate) use as_of::{AsOfOverlay, AsOfView};
 pub(crate) use check::check;
-pub(crate) use recorder::Pending;
+pub(crate) use recorder::Recorder;
 pub(crate) use state::ChangeLog;

@@ -35,17 +35,17 @@ pub(crate) struct Change<'a> {
     pub(crate) seq: u64,
     /// The row; 0 where there is none.
     pub(crate) row: u64,
-    pub(crate) what: What<'a>,
+    pub(crate) operation: Operation<'a>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum What<'a> {
+pub(crate) enum Operation<'a> {
     /// The row is there from now on.
     Insert,
     /// It was changed.
-    Update(Earlier<'a>),
+    Update(EarlierVersion<'a>),
     /// It was changed, by a whole new document.
-    Replace(Earlier<'a>),
+    Replace(EarlierVersion<'a>),
     /// It was removed; the document that was there.
     Delete(&'a [u8]),
     /// The collection was dropped.
@@ -54,16 +54,16 @@ pub(crate) enum What<'a> {
     DropDatabase(&'a str),
 }
 
-impl What<'_> {
+impl Operation<'_> {
     /// True if the change can be found by its row.
-    pub(crate) fn has_trail(&self) -> bool {
-        matches!(self, What::Update(_) | What::Replace(_) | What::Delete(_))
+    pub(crate) fn is_in_row_history(&self) -> bool {
+        matches!(self, Operation::Update(_) | Operation::Replace(_) | Operation::Delete(_))
     }
 }
 
 /// The version of a document before a change.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Earlier<'a> {
+pub(crate) enum EarlierVersion<'a> {
     Whole(&'a [u8]),
     /// What the version after the change has from byte 4 on, `middle`, and what it has at its end; the four bytes of the length
     /// in front.
@@ -74,12 +74,12 @@ pub(crate) enum Earlier<'a> {
     },
 }
 
-impl Earlier<'_> {
+impl EarlierVersion<'_> {
     /// The earlier version of the document that became `after`.
     pub(crate) fn restore(&self, after: Option<&RawDocument>) -> Result<RawDocumentBuf> {
         let (prefix, suffix, middle) = match self {
-            Earlier::Whole(bytes) => return document(bytes),
-            Earlier::Patch { prefix, suffix, middle } => (*prefix, *suffix, *middle),
+            EarlierVersion::Whole(bytes) => return document(bytes),
+            EarlierVersion::Patch { prefix, suffix, middle } => (*prefix, *suffix, *middle),
         };
         let after = after.map(RawDocument::as_bytes).ok_or_else(|| damaged("a change of no document"))?;
         let wrong = || damaged("a difference against another document");
@@ -134,10 +134,10 @@ impl<'a> Record<'a> {
         if version != VERSION {
             return None;
         }
-        let count = take(&mut rest)?;
-        let time = i64::try_from(take(&mut rest)?).ok()?;
-        let total = take(&mut rest)?;
-        let collection = i64::try_from(take(&mut rest)?).ok()?;
+        let count = take_number(&mut rest)?;
+        let time = i64::try_from(take_number(&mut rest)?).ok()?;
+        let total = take_number(&mut rest)?;
+        let collection = i64::try_from(take_number(&mut rest)?).ok()?;
         first.checked_add(count)?;
         (count > 0).then_some(Record { head: Head { first, count, time, total, collection }, body: rest })
     }
@@ -181,30 +181,30 @@ impl<'a> Changes<'a> {
         if self.left == 0 {
             let (&kind, rest) = self.rest.split_first()?;
             self.rest = rest;
-            let (row, what) = match kind {
+            let (row, operation) = match kind {
                 INSERT => {
-                    self.row = take(&mut self.rest)?;
-                    self.left = take(&mut self.rest)?;
+                    self.row = take_number(&mut self.rest)?;
+                    self.left = take_number(&mut self.rest)?;
                     self.row.checked_add(self.left)?;
                     if self.left == 0 || self.left > self.end - self.seq {
                         return None;
                     }
-                    (self.row, What::Insert)
+                    (self.row, Operation::Insert)
                 }
-                UPDATE => (take(&mut self.rest)?, What::Update(self.earlier()?)),
-                REPLACE => (take(&mut self.rest)?, What::Replace(self.earlier()?)),
-                DELETE => (take(&mut self.rest)?, What::Delete(take_bytes(&mut self.rest)?)),
-                DROP => (0, What::Drop(self.name()?)),
-                DROP_DATABASE => (0, What::DropDatabase(self.name()?)),
+                UPDATE => (take_number(&mut self.rest)?, Operation::Update(self.earlier()?)),
+                REPLACE => (take_number(&mut self.rest)?, Operation::Replace(self.earlier()?)),
+                DELETE => (take_number(&mut self.rest)?, Operation::Delete(take_bytes(&mut self.rest)?)),
+                DROP => (0, Operation::Drop(self.name()?)),
+                DROP_DATABASE => (0, Operation::DropDatabase(self.name()?)),
                 _ => return None,
             };
             if kind != INSERT {
                 let seq = self.seq;
                 self.seq += 1;
-                return Some(Change { seq, row, what });
+                return Some(Change { seq, row, operation });
             }
         }
-        let change = Change { seq: self.seq, row: self.row, what: What::Insert };
+        let change = Change { seq: self.seq, row: self.row, operation: Operation::Insert };
         self.left -= 1;
         self.row += 1;
         self.seq += 1;
@@ -215,17 +215,21 @@ impl<'a> Changes<'a> {
         std::str::from_utf8(take_bytes(&mut self.rest)?).ok()
     }
 
-    fn earlier(&mut self) -> Option<Earlier<'a>> {
-        let head = take(&mut self.rest)?;
+    fn earlier(&mut self) -> Option<EarlierVersion<'a>> {
+        let head = take_number(&mut self.rest)?;
         let len = usize::try_from(head >> 1).ok()?;
-        let number = |rest: &mut &'a [u8]| usize::try_from(take(rest)?).ok();
+        let number = |rest: &mut &'a [u8]| usize::try_from(take_number(rest)?).ok();
         let (prefix, suffix) = match head & 1 {
             1 => (0, 0),
             _ => (number(&mut self.rest)?, number(&mut self.rest)?),
         };
         let (middle, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
-        Some(if head & 1 == 1 { Earlier::Whole(middle) } else { Earlier::Patch { prefix, suffix, middle } })
+        Some(if head & 1 == 1 {
+            EarlierVersion::Whole(middle)
+        } else {
+            EarlierVersion::Patch { prefix, suffix, middle }
+        })
     }
 }
 
@@ -246,14 +250,14 @@ impl<'a> Iterator for Changes<'a> {
 
 /// Puts a record together.
 #[derive(Debug, Default)]
-pub(crate) struct Body {
+pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
     count: u64,
     /// Inserts that are not in `bytes` yet: first row and how many.
     span: Option<(u64, u64)>,
 }
 
-impl Body {
+impl RecordBuilder {
     /// Changes in it.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -279,18 +283,18 @@ impl Body {
     /// A change of `old` to `new`; with `whole` the earlier version is kept as it is, however little has changed.
     pub(crate) fn update(&mut self, row: u64, old: &[u8], new: &[u8], replaced: bool, whole: bool) {
         self.begin(if replaced { REPLACE } else { UPDATE });
-        put(&mut self.bytes, row);
+        put_number(&mut self.bytes, row);
         let difference = if whole { None } else { difference(old, new) };
         match difference {
             Some((prefix, suffix)) => {
                 let middle = old.get(4 + prefix..old.len() - suffix).unwrap_or_default();
-                put(&mut self.bytes, (middle.len() as u64) << 1);
-                put(&mut self.bytes, prefix as u64);
-                put(&mut self.bytes, suffix as u64);
+                put_number(&mut self.bytes, (middle.len() as u64) << 1);
+                put_number(&mut self.bytes, prefix as u64);
+                put_number(&mut self.bytes, suffix as u64);
                 self.bytes.extend_from_slice(middle);
             }
             None => {
-                put(&mut self.bytes, (old.len() as u64) << 1 | 1);
+                put_number(&mut self.bytes, (old.len() as u64) << 1 | 1);
                 self.bytes.extend_from_slice(old);
             }
         }
@@ -298,15 +302,15 @@ impl Body {
 
     pub(crate) fn delete(&mut self, row: u64, old: &[u8]) {
         self.begin(DELETE);
-        put(&mut self.bytes, row);
-        put(&mut self.bytes, old.len() as u64);
+        put_number(&mut self.bytes, row);
+        put_number(&mut self.bytes, old.len() as u64);
         self.bytes.extend_from_slice(old);
     }
 
     /// The drop of the collection, or of the whole database, called `name`.
     pub(crate) fn drop(&mut self, name: &str, database: bool) {
         self.begin(if database { DROP_DATABASE } else { DROP });
-        put(&mut self.bytes, name.len() as u64);
+        put_number(&mut self.bytes, name.len() as u64);
         self.bytes.extend_from_slice(name.as_bytes());
     }
 
@@ -319,8 +323,8 @@ impl Body {
     fn end_span(&mut self) {
         if let Some((row, count)) = self.span.take() {
             self.bytes.push(INSERT);
-            put(&mut self.bytes, row);
-            put(&mut self.bytes, count);
+            put_number(&mut self.bytes, row);
+            put_number(&mut self.bytes, count);
         }
     }
 
@@ -330,11 +334,11 @@ impl Body {
         self.end_span();
         let mut value = Vec::with_capacity(self.bytes.len() + 32);
         value.push(VERSION);
-        put(&mut value, self.count);
-        put(&mut value, u64::try_from(time).unwrap_or(0));
+        put_number(&mut value, self.count);
+        put_number(&mut value, u64::try_from(time).unwrap_or(0));
         // The head's own length is left out of the sum but for its usual size.
-        put(&mut value, before.saturating_add(self.bytes.len() as u64 + 24).saturating_add(more));
-        put(&mut value, u64::try_from(collection).unwrap_or(0));
+        put_number(&mut value, before.saturating_add(self.bytes.len() as u64 + 24).saturating_add(more));
+        put_number(&mut value, u64::try_from(collection).unwrap_or(0));
         value.extend_from_slice(&self.bytes);
         self.bytes.clear();
         self.count = 0;
@@ -372,7 +376,7 @@ fn common_back(a: &[[u8; 8]], b: &[[u8; 8]]) -> usize {
 }
 
 /// Appends a number, seven bits a byte, the lowest first; all but the last byte have the highest bit.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -380,7 +384,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<u64> {
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -398,7 +402,7 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = usize::try_from(take(bytes)?).ok()?;
+    let len = usize::try_from(take_number(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     Some(taken)
@@ -415,17 +419,17 @@ mod tests {
     fn numbers_of_any_size_are_read_back() {
         for number in (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]) {
             let mut bytes = Vec::new();
-            put(&mut bytes, number);
+            put_number(&mut bytes, number);
             let mut rest = bytes.as_slice();
-            assert_eq!((take(&mut rest), rest.len()), (Some(number), 0));
+            assert_eq!((take_number(&mut rest), rest.len()), (Some(number), 0));
         }
-        assert_eq!(take(&mut [0xff_u8; 11].as_slice()), None);
+        assert_eq!(take_number(&mut [0xff_u8; 11].as_slice()), None);
     }
 
     #[test]
     fn a_record_gives_back_its_changes() {
         let (a, b) = (rawdoc! { "_id": 1, "n": 5, "t": "xyz" }, rawdoc! { "_id": 1, "n": 6, "t": "xyz" });
-        let mut body = Body::default();
+        let mut body = RecordBuilder::default();
         (7..12).chain([20, 21]).for_each(|row| body.insert(row));
         body.update(8, a.as_bytes(), b.as_bytes(), false, false);
         body.update(8, b.as_bytes(), a.as_bytes(), true, true);
@@ -437,13 +441,17 @@ mod tests {
         assert_eq!((record.head.first, record.head.count, record.head.time), (100, 11, 1234));
         let changes: Vec<_> = record.changes().map(Result::unwrap).collect();
         assert_eq!(changes.len(), 11);
-        assert_eq!(changes[6], Change { seq: 106, row: 21, what: What::Insert });
-        let What::Update(earlier @ Earlier::Patch { .. }) = &changes[7].what else { panic!("{changes:?}") };
+        assert_eq!(changes[6], Change { seq: 106, row: 21, operation: Operation::Insert });
+        let Operation::Update(earlier @ EarlierVersion::Patch { .. }) = &changes[7].operation else {
+            panic!("{changes:?}")
+        };
         assert_eq!(earlier.restore(Some(&b)).unwrap(), a);
-        let What::Replace(earlier @ Earlier::Whole(_)) = &changes[8].what else { panic!("{changes:?}") };
+        let Operation::Replace(earlier @ EarlierVersion::Whole(_)) = &changes[8].operation else {
+            panic!("{changes:?}")
+        };
         assert_eq!(earlier.restore(None).unwrap(), b);
-        assert_eq!(changes[9].what, What::Delete(a.as_bytes()));
-        assert_eq!(changes[10].what, What::Drop("x.y"));
+        assert_eq!(changes[9].operation, Operation::Delete(a.as_bytes()));
+        assert_eq!(changes[10].operation, Operation::Drop("x.y"));
         for from in 98..113 {
             let rest: Vec<_> = record.changes_from(from).map(Result::unwrap).collect();
             assert_eq!(rest, changes[(from.clamp(100, 111) - 100) as usize..], "{from}");
@@ -465,12 +473,12 @@ mod tests {
                 doc
             };
             let (old, new) = (document(), document());
-            let mut body = Body::default();
+            let mut body = RecordBuilder::default();
             body.update(1, old.as_bytes(), new.as_bytes(), false, false);
             let value = body.finish(0, 1, 0, 0);
             let record = Record::parse(&key(1), &value).unwrap();
             let change = record.changes().next().unwrap().unwrap();
-            let What::Update(earlier) = change.what else { panic!() };
+            let Operation::Update(earlier) = change.operation else { panic!() };
             assert_eq!(earlier.restore(Some(&new)).unwrap(), old);
         }
     }
@@ -479,7 +487,7 @@ mod tests {
     fn damaged_records_are_errors_and_no_more() {
         let a = rawdoc! { "_id": 1, "n": 5, "t": "xyz" };
         let b = rawdoc! { "_id": 1, "n": 5, "t": "xyzzy" };
-        let mut body = Body::default();
+        let mut body = RecordBuilder::default();
         (7..900).for_each(|row| body.insert(row));
         body.update(8, a.as_bytes(), b.as_bytes(), false, false);
         body.delete(9, b.as_bytes());
@@ -492,7 +500,7 @@ mod tests {
             bytes.truncate(bytes.len() - rng.below(3));
             let Ok(record) = Record::parse(&key(1), &bytes) else { continue };
             for change in record.changes_from(rng.below(1000) as u64).take(2000) {
-                if let Ok(Change { what: What::Update(earlier), .. }) = change {
+                if let Ok(Change { operation: Operation::Update(earlier), .. }) = change {
                     let _ = earlier.restore(Some(&b));
                 }
             }

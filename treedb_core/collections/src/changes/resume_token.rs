@@ -19,13 +19,13 @@ const BYTES: usize = 18;
 
 /// A place behind a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Token {
+pub(super) struct ResumeToken {
     pub(super) seq: u64,
     pub(super) time: i64,
     pub(super) invalidated: bool,
 }
 
-impl Token {
+impl ResumeToken {
     pub(super) fn encode(self) -> RawDocumentBuf {
         let mut bytes = [0_u8; BYTES];
         bytes[0] = VERSION;
@@ -45,7 +45,7 @@ impl Token {
     ///
     /// # Errors
     /// `FailedToParse` if it is something else.
-    pub(super) fn decode(token: &RawDocument) -> Result<Token> {
+    pub(super) fn decode(token: &RawDocument) -> Result<ResumeToken> {
         let wrong = || {
             QueryError::new(
                 ErrorCode::FailedToParse,
@@ -65,7 +65,7 @@ impl Token {
         }
         let word = |from: usize| bytes.get(from..from + 8).and_then(|part| part.try_into().ok());
         match (bytes[0], word(1), word(9)) {
-            (VERSION, Some(time), Some(seq)) => Ok(Token {
+            (VERSION, Some(time), Some(seq)) => Ok(ResumeToken {
                 seq: u64::from_be_bytes(seq),
                 time: i64::from_be_bytes(time),
                 invalidated: bytes[17] == 1,
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn a_token_is_read_back_and_nothing_else_is_one() {
-        let token = Token { seq: 77, time: 1_700_000_000_123, invalidated: true };
-        assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+        let token = ResumeToken { seq: 77, time: 1_700_000_000_123, invalidated: true };
+        assert_eq!(ResumeToken::decode(&token.encode()).unwrap(), token);
         for wrong in [
             rawdoc! {},
             rawdoc! { "_data": 5 },
             rawdoc! { "_data": "0102" },
             rawdoc! { "_data": "é".repeat(18) },
         ] {
-            assert_eq!(Token::decode(&wrong).unwrap_err().code, ErrorCode::FailedToParse);
+            assert_eq!(ResumeToken::decode(&wrong).unwrap_err().code, ErrorCode::FailedToParse);
         }
     }
 }

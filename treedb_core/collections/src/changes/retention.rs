@@ -16,38 +16,38 @@ use crate::catalog::meta::rows_table;
 use crate::database::Database;
 
 /// Milliseconds between two looks at the log by those who commit.
-const PAUSE: i64 = 1000;
+const TRIM_INTERVAL_MS: i64 = 1000;
 /// Records cut off in one transaction.
-const STEP: usize = 512;
+const TRIM_RECORDS: usize = 512;
 /// Milliseconds for which the rows of a dropped collection are kept, however many bytes they have: streams that are not
 /// behind get to see what was in them.
-const GRACE: i64 = 60_000;
+const DROPPED_GRACE_MS: i64 = 60_000;
 
 /// What there is to cut off.
 #[derive(Debug, Default)]
-struct Cut {
+struct TrimPlan {
     /// Records before this one go.
     to: Option<u64>,
     /// Dropped collections whose rows go.
-    rows: Vec<dropped_collections::Dropped>,
+    rows: Vec<dropped_collections::DroppedCollection>,
     /// There is more.
     more: bool,
 }
 
 /// Bytes of the records before `first`, the first one that is kept.
-pub(super) fn before(reads: &impl Reads, log: &Log, first: Head) -> Result<u64> {
+pub(super) fn bytes_before(reads: &impl Reads, log: &Log, first: Head) -> Result<u64> {
     let bytes = reads.get(&log.changes, &key(first.first))?.map_or(0, |value| value.len() as u64 + 8);
     Ok(first.total.saturating_sub(bytes))
 }
 
-fn plan(reads: &impl Reads, log: &Log, now: i64) -> Result<Cut> {
-    let mut cut = Cut::default();
-    let Some(first) = log.first(reads)? else { return Ok(cut) };
+fn make_plan(reads: &impl Reads, log: &Log, now: i64) -> Result<TrimPlan> {
+    let mut plan = TrimPlan::default();
+    let Some(first) = log.first(reads)? else { return Ok(plan) };
     let end = log.end(reads)?;
     let options = log.settings.options;
     let oldest = now.saturating_sub(i64::try_from(options.keep.as_millis()).unwrap_or(i64::MAX));
-    let mut kept = log.all_dropped(reads)?;
-    let before = before(reads, log, first)?;
+    let mut kept = log.dropped_collections(reads)?;
+    let before = bytes_before(reads, log, first)?;
     let bytes = end.total.saturating_sub(before);
     let rows: u64 = kept.iter().filter(|dropped| dropped.entry.is_some()).map(|dropped| dropped.bytes).sum();
     // Dropped rows are the first to go where room is short.
@@ -55,10 +55,10 @@ fn plan(reads: &impl Reads, log: &Log, now: i64) -> Result<Cut> {
     kept.sort_by_key(|dropped| dropped.seq);
     for dropped in &kept {
         let old = dropped.time < oldest;
-        let large = over > 0 && dropped.time < now - GRACE;
+        let large = over > 0 && dropped.time < now - DROPPED_GRACE_MS;
         if dropped.entry.is_some() && (old || large) {
             over = over.saturating_sub(dropped.bytes);
-            cut.rows.push(dropped.clone());
+            plan.rows.push(dropped.clone());
         }
     }
     let (mut seen, mut previous) = (0, before);
@@ -71,11 +71,11 @@ fn plan(reads: &impl Reads, log: &Log, now: i64) -> Result<Cut> {
             return Ok(false);
         }
         seen += 1;
-        cut.to = Some(head.first + head.count);
-        cut.more = seen >= STEP;
-        Ok(!cut.more)
+        plan.to = Some(head.first + head.count);
+        plan.more = seen >= TRIM_RECORDS;
+        Ok(!plan.more)
     })?;
-    Ok(cut)
+    Ok(plan)
 }
 
 impl Database {
@@ -84,47 +84,48 @@ impl Database {
     pub fn trim_changes(&self) -> Result<()> {
         let changes = &self.inner.changes;
         let now = changes.now();
-        changes.trimmed.store(now, Ordering::Relaxed);
+        changes.last_trim.store(now, Ordering::Relaxed);
         loop {
             {
                 // Most of the time there is nothing to do, and no reason to become the writer.
                 let reads = self.inner.store.begin_read()?;
                 let Some(log) = Log::find(&reads)? else { return Ok(()) };
-                let cut = plan(&reads, &log, now)?;
-                if cut.to.is_none() && cut.rows.is_empty() {
+                let plan = make_plan(&reads, &log, now)?;
+                if plan.to.is_none() && plan.rows.is_empty() {
                     return Ok(());
                 }
             }
             let mut txn = self.inner.store.begin_write()?;
             let Some(log) = Log::find(&txn)? else { return Ok(()) };
-            let cut = plan(&txn, &log, now)?;
-            if let Some(to) = cut.to {
+            let plan = make_plan(&txn, &log, now)?;
+            if let Some(to) = plan.to {
                 txn.delete_range(&log.changes, (Bound::Included(&key(0)), Bound::Excluded(&key(to))))?;
-                row_history::cut(&mut txn, &log.trail, to)?;
-                for dropped in log.all_dropped(&txn)?.iter().filter(|dropped| dropped.seq < to) {
+                row_history::trim(&mut txn, &log.row_history, to)?;
+                for dropped in log.dropped_collections(&txn)?.iter().filter(|dropped| dropped.seq < to) {
                     txn.drop_table(&rows_table(dropped.id))?;
                     txn.delete(&log.dropped, &dropped.id.to_be_bytes())?;
                 }
             }
-            for dropped in cut.rows.iter().filter(|dropped| cut.to.is_none_or(|to| dropped.seq >= to)) {
+            for dropped in plan.rows.iter().filter(|dropped| plan.to.is_none_or(|to| dropped.seq >= to)) {
                 txn.drop_table(&rows_table(dropped.id))?;
-                dropped_collections::Dropped { entry: None, ..dropped.clone() }.store(&mut txn, &log)?;
+                dropped_collections::DroppedCollection { entry: None, ..dropped.clone() }
+                    .store(&mut txn, &log)?;
             }
             txn.commit_with(Durability::Relaxed)?;
-            if !cut.more {
+            if !plan.more {
                 return Ok(());
             }
         }
     }
 
     /// What is to be done when changes have been committed.
-    pub(crate) fn changes_committed(&self) {
+    pub(crate) fn after_commit(&self) {
         let changes = &self.inner.changes;
-        changes.ring();
-        let (now, last) = (changes.now(), changes.trimmed.load(Ordering::Relaxed));
+        changes.notify();
+        let (now, last) = (changes.now(), changes.last_trim.load(Ordering::Relaxed));
         // One of those who commit at this time looks after the log. If it cannot, the next one will: the commit is done.
-        if (last.saturating_add(PAUSE) < now || now < last)
-            && changes.trimmed.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        if (last.saturating_add(TRIM_INTERVAL_MS) < now || now < last)
+            && changes.last_trim.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             let _ = self.trim_changes();
         }

@@ -72,7 +72,7 @@ pub struct WatchRequest {
     /// The document before the change.
     pub before: FullDocumentBeforeChange,
     /// Every collection of every database is watched: `allChangesForCluster`.
-    pub everything: bool,
+    pub all_changes_for_cluster: bool,
     /// Stages that the events go through. They must leave `_id` alone.
     pub pipeline: RawArrayBuf,
 }
@@ -172,7 +172,7 @@ impl WatchRequest {
                 }
                 "allChangesForCluster" | "showExpandedEvents" | "showMigrationEvents" => {
                     let RawBsonRef::Boolean(on) = value else { return Err(wrong("bool")) };
-                    request.everything |= on && name == "allChangesForCluster";
+                    request.all_changes_for_cluster |= on && name == "allChangesForCluster";
                 }
                 _ => {
                     return Err(QueryError::new(

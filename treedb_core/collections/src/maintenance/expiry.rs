@@ -30,31 +30,31 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The thread that deletes what has expired, once there is need for one.
 #[derive(Debug)]
-pub(crate) struct Reaper {
-    bell: Arc<Bell>,
+pub(crate) struct TtlMonitor {
+    signal: Arc<Signal>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the thread is told.
 #[derive(Debug)]
-struct Bell {
-    orders: Mutex<Orders>,
-    ring: Condvar,
+struct Signal {
+    control: Mutex<Control>,
+    condvar: Condvar,
     /// Held by the thread as long as it has a handle of the database.
     pass: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Orders {
+struct Control {
     interval: Duration,
     /// End the pass that is under way.
-    hurry: bool,
+    end_pass: bool,
     stop: bool,
 }
 
-impl Bell {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+impl Signal {
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pass(&self) -> MutexGuard<'_, ()> {
@@ -62,48 +62,48 @@ impl Bell {
     }
 
     /// True if a pass should end.
-    fn is_pressed(&self) -> bool {
-        let orders = self.orders();
-        orders.stop || orders.hurry
+    fn should_stop(&self) -> bool {
+        let control = self.control();
+        control.stop || control.end_pass
     }
 
     /// Waits until the interval is over; false to stop. A changed interval begins anew.
     fn wait(&self) -> bool {
-        let mut orders = self.orders();
+        let mut control = self.control();
         loop {
-            if orders.stop {
+            if control.stop {
                 return false;
             }
-            let interval = orders.interval;
+            let interval = control.interval;
             let (woken, timeout) =
-                self.ring.wait_timeout(orders, interval).unwrap_or_else(PoisonError::into_inner);
-            orders = woken;
-            if timeout.timed_out() && !orders.stop {
+                self.condvar.wait_timeout(control, interval).unwrap_or_else(PoisonError::into_inner);
+            control = woken;
+            if timeout.timed_out() && !control.stop {
                 return true;
             }
         }
     }
 }
 
-impl Default for Reaper {
+impl Default for TtlMonitor {
     fn default() -> Self {
-        let orders = Mutex::new(Orders { interval: INTERVAL, hurry: false, stop: false });
-        Reaper {
-            bell: Arc::new(Bell { orders, ring: Condvar::new(), pass: Mutex::default() }),
+        let control = Mutex::new(Control { interval: INTERVAL, end_pass: false, stop: false });
+        TtlMonitor {
+            signal: Arc::new(Signal { control, condvar: Condvar::new(), pass: Mutex::default() }),
             thread: Mutex::default(),
         }
     }
 }
 
-impl Reaper {
+impl TtlMonitor {
     /// Begins to look after the documents of `db`, if nobody does yet.
     pub(crate) fn start(&self, db: &Database) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_some() || self.bell.orders().stop {
+        if thread.is_some() || self.signal.control().stop {
             return;
         }
-        let (bell, inner) = (Arc::clone(&self.bell), Arc::downgrade(&db.inner));
-        let work = move || watch(&bell, &inner);
+        let (signal, inner) = (Arc::clone(&self.signal), Arc::downgrade(&db.inner));
+        let work = move || run(&signal, &inner);
         // Without a thread documents stay until the next start.
         *thread = std::thread::Builder::new().name("treedb-expiry".into()).spawn(work).ok();
     }
@@ -111,13 +111,13 @@ impl Reaper {
     /// Ends the thread if there are no other handles of the database than the caller's and perhaps the thread's;
     /// `handles` tells how many there are.
     pub(crate) fn stop_if_last(&self, handles: &dyn Fn() -> usize) {
-        self.bell.orders().hurry = true;
-        let pass = self.bell.pass();
+        self.signal.control().end_pass = true;
+        let pass = self.signal.pass();
         let last = handles() == 1;
         {
-            let mut orders = self.bell.orders();
-            orders.hurry = false;
-            orders.stop |= last;
+            let mut control = self.signal.control();
+            control.end_pass = false;
+            control.stop |= last;
         }
         drop(pass);
         if last {
@@ -127,8 +127,8 @@ impl Reaper {
 
     /// Ends the thread, and waits for it.
     pub(crate) fn stop(&self) {
-        self.bell.orders().stop = true;
-        self.bell.ring.notify_all();
+        self.signal.control().stop = true;
+        self.signal.condvar.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The last handle may have been the thread's own.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
@@ -137,18 +137,18 @@ impl Reaper {
     }
 }
 
-impl Drop for Reaper {
+impl Drop for TtlMonitor {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-fn watch(bell: &Bell, inner: &Weak<Inner>) {
-    while bell.wait() {
-        let _pass = bell.pass();
+fn run(signal: &Signal, inner: &Weak<Inner>) {
+    while signal.wait() {
+        let _pass = signal.pass();
         let Some(inner) = inner.upgrade() else { return };
         // What cannot be deleted now, the disk being full perhaps, is tried again the next time.
-        let _ = Database { inner }.expire_before(now(), &|| bell.is_pressed());
+        let _ = Database { inner }.expire_before(now(), &|| signal.should_stop());
     }
 }
 
@@ -165,18 +165,18 @@ impl Database {
 
     /// Sets the time between two looks for expired documents; it is a minute until it is set.
     pub fn expire_every(&self, interval: Duration) {
-        self.inner.reaper.bell.orders().interval = interval;
-        self.inner.reaper.bell.ring.notify_all();
+        self.inner.ttl_monitor.signal.control().interval = interval;
+        self.inner.ttl_monitor.signal.condvar.notify_all();
     }
 
     /// Begins to look for expired documents if an index says that there may be some.
-    pub(crate) fn watch_expiry(&self) -> Result<()> {
+    pub(crate) fn start_ttl_monitor(&self) -> Result<()> {
         let reads = self.inner.store.begin_read()?;
         for namespace in self.inner.catalog.list(&reads, "")? {
             if let Some(meta) = self.inner.catalog.find(&reads, &namespace)?
                 && meta.infos.iter().any(|index| index.def.options.expire_after.is_some())
             {
-                self.inner.reaper.start(self);
+                self.inner.ttl_monitor.start(self);
                 return Ok(());
             }
         }
@@ -219,7 +219,7 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
     {
         let ready = |index: &&crate::catalog::meta::IndexMeta| index.id == id && index.building.is_none();
         let Some(index) = edit.meta.indexes.iter().find(ready) else { return Ok(0) };
-        let Some(range) = expired(&index.def, now) else { return Ok(0) };
+        let Some(range) = expired_range(&index.def, now) else { return Ok(0) };
         let view = View { reads: &*edit.txn, meta: &edit.meta };
         view.walk(index, &range, Direction::Forward, None, &mut |row, _, _| {
             if !rows.contains(&row) {
@@ -235,7 +235,7 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
 }
 
 /// The keys of what has expired at `now`; `None` if nothing ever does.
-fn expired(def: &IndexDef, now: i64) -> Option<KeyRange> {
+fn expired_range(def: &IndexDef, now: i64) -> Option<KeyRange> {
     let last = now.saturating_sub(def.options.expire_after?.saturating_mul(1000));
     let encoded = |millis: i64| {
         let mut key = Vec::new();

@@ -14,7 +14,7 @@ use treedb_query::index::ordered::IndexDef;
 use treedb_storage::kv::TableKind;
 
 use crate::catalog::index_spec::IndexSpec;
-use crate::catalog::meta::{Facts, IndexMeta, index_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::maintenance::backfill::{self, Progress};
@@ -57,21 +57,21 @@ impl Builds {
     }
 
     /// Adds a build; it is there until what is returned is dropped.
-    fn begin(&self, build: IndexBuild) -> Building<'_> {
+    fn begin(&self, build: IndexBuild) -> ListedBuild<'_> {
         let mut list = self.list();
         let number = list.last().map_or(0, |(last, _)| last + 1);
         list.push((number, build));
-        Building { builds: self, number }
+        ListedBuild { builds: self, number }
     }
 }
 
 /// A build that is listed.
-struct Building<'b> {
+struct ListedBuild<'b> {
     builds: &'b Builds,
     number: u64,
 }
 
-impl Building<'_> {
+impl ListedBuild<'_> {
     fn step(&self, rows: u64) {
         for (_, build) in self.builds.list().iter_mut().filter(|(number, _)| *number == self.number) {
             build.done = (build.done + rows).min(build.total);
@@ -79,7 +79,7 @@ impl Building<'_> {
     }
 }
 
-impl Drop for Building<'_> {
+impl Drop for ListedBuild<'_> {
     fn drop(&mut self) {
         self.builds.list().retain(|(number, _)| *number != self.number);
     }
@@ -129,7 +129,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
         }
     }
     if defs.iter().any(|def| def.options.expire_after.is_some()) {
-        db.inner.reaper.start(db);
+        db.inner.ttl_monitor.start(db);
     }
     Ok(IndexesCreated { before, after: before + new.len(), created_collection: !existed })
 }
@@ -160,12 +160,12 @@ pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &IndexDef) -> Result<i64> {
     meta.indexes.push(IndexMeta {
         id,
         def: def.clone(),
-        facts: Facts::default(),
+        flags: IndexFlags::default(),
         building: Some(0),
         sort_keys: KEY_VERSION,
         table,
     });
-    meta.arrange();
+    meta.sort_indexes();
     edit.catalog.write(edit.txn, meta)?;
     Ok(id)
 }
@@ -179,11 +179,11 @@ pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -
     let (name, total) = (name.to_owned(), collection.len()?);
     let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
-        match backfill::go_on(db, namespace, id, |rows| listed.step(rows))? {
+        match backfill::advance(db, namespace, id, |rows| listed.step(rows))? {
             Progress::More => {}
             // Acknowledged when it is as durable as the database's other writes.
             Progress::Ready => return Ok(db.inner.store.begin_write()?.commit()?),
-            Progress::Gone => {
+            Progress::Dropped => {
                 return Err(QueryError::new(
                     ErrorCode::IndexBuildAborted,
                     format!("{namespace}: the index was dropped while it was being built"),
@@ -236,16 +236,16 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
         }
         Ok(before)
     })?
-    .ok_or_else(|| Database::missing(namespace))
+    .ok_or_else(|| Database::namespace_not_found(namespace))
 }
 
 /// Removes an index and its entries. False if there is no such index.
 pub(crate) fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
     let Some(at) = edit.meta.indexes.iter().position(which) else { return Ok(false) };
     let meta = Arc::make_mut(&mut edit.meta);
-    let gone = meta.indexes.remove(at);
-    edit.txn.drop_table(&index_table(meta.id, gone.id))?;
-    meta.arrange();
+    let removed = meta.indexes.remove(at);
+    edit.txn.drop_table(&index_table(meta.id, removed.id))?;
+    meta.sort_indexes();
     edit.catalog.write(edit.txn, meta)?;
     Ok(true)
 }

@@ -25,7 +25,7 @@ use crate::read::by_key::Sought;
 use crate::read::parallel_scan::Cuts;
 use crate::read::top_k::first;
 use crate::read::view::View;
-use crate::transaction::{Overlay, Seen, seen};
+use crate::transaction::{CollectionSnapshot, Overlay, collection_snapshot};
 
 /// A pipeline to be run.
 #[derive(Debug, Clone)]
@@ -122,13 +122,13 @@ struct Native {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
     /// What a transaction has changed; `None` outside of one.
-    changed: Option<Changed>,
+    changed: Option<Overlays>,
     durability: Option<Durability>,
     work: Arc<Work>,
 }
 
 /// The collections that a transaction has changed.
-pub(crate) type Changed = BTreeMap<Namespace, Arc<Overlay>>;
+pub(crate) type Overlays = BTreeMap<Namespace, Arc<Overlay>>;
 
 fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
     reads.lock().unwrap_or_else(PoisonError::into_inner)
@@ -136,10 +136,10 @@ fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
 
 impl Native {
     /// The collection, if there is one.
-    fn seen(&self, namespace: &str) -> Result<Option<Seen>> {
-        let (nothing, namespace) = (Changed::new(), Namespace::parse(namespace)?);
+    fn seen(&self, namespace: &str) -> Result<Option<CollectionSnapshot>> {
+        let (nothing, namespace) = (Overlays::new(), Namespace::parse(namespace)?);
         let changed = self.changed.as_ref().unwrap_or(&nothing);
-        let seen = seen(&self.db, &*locked(&self.reads), changed, &namespace)?;
+        let seen = collection_snapshot(&self.db, &*locked(&self.reads), changed, &namespace)?;
         Ok((!seen.is_nothing()).then_some(seen))
     }
 
@@ -181,7 +181,7 @@ fn refused_inside(stage: &str) -> QueryError {
 /// The answer of a find, batch by batch, in a snapshot that other streams read too.
 struct Rows {
     reads: Arc<Mutex<ReadTxn>>,
-    seen: Seen,
+    seen: CollectionSnapshot,
     execution: Execution,
     batch: Batch,
     work: Arc<Work>,
@@ -191,7 +191,7 @@ struct Rows {
 
 impl Stream for Rows {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        while self.batch.is_wanting() {
+        while self.batch.needs_fetch() {
             let Rows { reads, seen, execution, batch, work, told } = self;
             let reads = locked(reads);
             batch.fetch(execution, &seen.through(&*reads))?;
@@ -248,7 +248,7 @@ impl World for Native {
         let execution = Execution::new(&seen.through(&*locked(&self.reads)), query)?;
         let (reads, work) = (Arc::clone(&self.reads), Arc::clone(&self.work));
         let told = Counters::default();
-        Ok(Box::new(Rows { reads, seen, execution, batch: Batch::begun(), work, told }))
+        Ok(Box::new(Rows { reads, seen, execution, batch: Batch::new(), work, told }))
     }
 
     fn parts(
@@ -261,7 +261,7 @@ impl World for Native {
         let whole = query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
         let seen = if whole && threads != Some(1) { self.seen(namespace)? } else { None };
         // What only a transaction sees is read by its own thread.
-        if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
+        if let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
             if Plan::choose(&view, &query)?.path == treedb_query::query::Path::Rows {
@@ -302,7 +302,9 @@ impl World for Native {
     fn equal(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn Equal>>> {
         let seen = self.seen(namespace)?;
         // What a transaction has changed is searched for.
-        let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
+        let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged).map(Arc::clone) else {
+            return Ok(None);
+        };
         let Some(index) = Sought::index_on(path.as_str().as_bytes(), &meta) else { return Ok(None) };
         let (name, reads, work) = (path.as_str().into(), Beside::new(&self.reads), Arc::clone(&self.work));
         Ok(Some(Box::new(ByValue { reads, meta, index, name, work })))
@@ -327,7 +329,7 @@ impl World for Native {
     fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
         self.outside("$collStats")?;
         let Some(seen) = self.seen(namespace)? else {
-            return Err(Database::missing(&Namespace::parse(namespace)?));
+            return Err(Database::namespace_not_found(&Namespace::parse(namespace)?));
         };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
@@ -346,7 +348,7 @@ impl World for Native {
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
         self.outside("$indexStats")?;
         let seen = self.seen(namespace)?;
-        let Some(meta) = seen.as_ref().and_then(Seen::unchanged) else { return Ok(Vec::new()) };
+        let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) else { return Ok(Vec::new()) };
         let shown = |def: &IndexDef, building: bool| {
             let mut stats =
                 rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": def.spec() };
@@ -378,7 +380,7 @@ impl Database {
     pub(crate) fn aggregate_in(
         &self,
         reads: Arc<Mutex<ReadTxn>>,
-        changed: Option<Changed>,
+        changed: Option<Overlays>,
         namespace: &str,
         request: &AggregateRequest,
     ) -> Result<Aggregation> {
@@ -410,7 +412,7 @@ impl Database {
     fn prepare(
         &self,
         reads: Arc<Mutex<ReadTxn>>,
-        changed: Option<Changed>,
+        changed: Option<Overlays>,
         namespace: &str,
         request: &AggregateRequest,
     ) -> Result<Prepared> {

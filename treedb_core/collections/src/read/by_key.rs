@@ -16,8 +16,8 @@ use treedb_query::query::{Counters, OnKeys, Path, Plan, Projection, project};
 use treedb_storage::kv::Reads;
 
 use crate::catalog::meta::{IndexMeta, Meta};
-use crate::read::batch::{Batch, Room};
-use crate::read::long_key::KEPT;
+use crate::read::batch::{Batch, BatchLimit};
+use crate::read::long_key::PREFIX_LEN;
 use crate::read::view::{View, split_entry};
 use crate::request::FindRequest;
 use crate::write::row::with_scratch;
@@ -113,7 +113,7 @@ impl<'f> Sought<'f> {
         if let Some(first) = index.def.keys.first() {
             first.encode(self.value, key);
         }
-        key.len() <= KEPT
+        key.len() <= PREFIX_LEN
     }
 
     /// The first document that has the value, by index number `index`; nothing of it is said (`None`) if the value is so long
@@ -293,7 +293,7 @@ impl ByKey {
                 if on && cursor.key()? == Some(last.as_slice()) { cursor.next()? } else { on }
             }
         };
-        let mut room = Room::default();
+        let mut room = BatchLimit::default();
         while on
             && let Some((entry, value)) = cursor.entry()?
             && entry.starts_with(key)
@@ -302,12 +302,12 @@ impl ByKey {
             counters.keys_examined += 1;
             let mut document = Ok(None);
             reads.visit_row(&meta.rows, row.0, &mut |row| {
-                document = meta.stored(row).map(|document| Some(document.into_owned()));
+                document = meta.decode_row(row).map(|document| Some(document.into_owned()));
             })?;
             if let Some(document) = document? {
                 counters.docs_examined += 1;
                 counters.returned += 1;
-                let full = room.is_full_with(&document);
+                let full = room.add(&document);
                 batch.ready.push_back(document);
                 if *limit > 0 && counters.returned >= *limit {
                     return Ok(());

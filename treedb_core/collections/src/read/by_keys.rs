@@ -11,7 +11,7 @@ use treedb_storage::kv::Reads;
 
 use crate::catalog::meta::Meta;
 use crate::read::by_key::{is_plain, is_valid, one};
-use crate::read::long_key::KEPT;
+use crate::read::long_key::PREFIX_LEN;
 
 /// Most fields of such an index.
 const MOST: usize = 4;
@@ -60,7 +60,7 @@ pub(crate) fn first(
             Some(())
         });
         // A longer key may not be all there.
-        if found.count() == fields && key.len() <= KEPT {
+        if found.count() == fields && key.len() <= PREFIX_LEN {
             return one(index, &key, reads, meta).map(Some);
         }
     }

@@ -14,13 +14,13 @@ use treedb_storage::kv::{Beside, ReadTxn};
 use crate::read::aggregate::Work;
 use crate::read::parallel_scan::{Cuts, Span};
 use crate::read::view::View;
-use crate::transaction::Seen;
+use crate::transaction::CollectionSnapshot;
 
 /// The documents that `query`, which has an order and a limit, finds; `None` if they take more than a stage may hold, or
 /// there is a better way to them.
 pub(crate) fn first(
     reads: &Arc<Mutex<ReadTxn>>,
-    seen: &Seen,
+    seen: &CollectionSnapshot,
     query: Query,
     context: &Context,
     work: &Arc<Work>,

@@ -5,7 +5,7 @@ use treedb_testing::Rng;
 
 use super::*;
 use crate::catalog::namespace::Namespace;
-use crate::maintenance::backfill::{Progress, go_on};
+use crate::maintenance::backfill::{Progress, advance};
 use crate::maintenance::index_build::add;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
@@ -50,14 +50,14 @@ impl Shop {
             .edit(&self.namespace, false, None, |edit| add(edit, &spec.definition(&edit.meta.collation)?))?;
         let (id, mut steps) = (id.flatten().unwrap(), 0);
         loop {
-            let progress = go_on(&self.db, &self.namespace, id, |_| {
+            let progress = advance(&self.db, &self.namespace, id, |_| {
                 steps += 1;
                 between();
             })?;
             match progress {
                 Progress::More => {}
                 Progress::Ready => return Ok(steps),
-                Progress::Gone => panic!("nobody has dropped it"),
+                Progress::Dropped => panic!("nobody has dropped it"),
             }
         }
     }

@@ -5,7 +5,7 @@ use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
 
 use super::*;
-use crate::read::long_key::{KEPT, LONGEST, is_shortened, stored};
+use crate::read::long_key::{MAX_STORED_LEN, PREFIX_LEN, is_shortened, stored};
 use crate::read::view::View;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
@@ -14,14 +14,21 @@ use treedb_storage::kv::Reads;
 
 /// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.
 fn text(rng: &mut Rng) -> String {
-    let around = [KEPT - 2, KEPT - 1, KEPT, LONGEST - 3, LONGEST - 2, LONGEST - 1];
+    let around = [
+        PREFIX_LEN - 2,
+        PREFIX_LEN - 1,
+        PREFIX_LEN,
+        MAX_STORED_LEN - 3,
+        MAX_STORED_LEN - 2,
+        MAX_STORED_LEN - 1,
+    ];
     let mut text = match rng.below(8) {
         0 => "x".repeat(rng.below(3)),
         1..4 => "x".repeat(*rng.pick(&around)),
         _ => "x".repeat(*rng.pick(&[1000, 1500, 5000])),
     };
     if !text.is_empty() && rng.below(3) > 0 {
-        let places = [1, KEPT - 3, KEPT, KEPT + 20, 990, text.len() - 1];
+        let places = [1, PREFIX_LEN - 3, PREFIX_LEN, PREFIX_LEN + 20, 990, text.len() - 1];
         let at = (*rng.pick(&places)).min(text.len() - 1);
         text.replace_range(at..=at, rng.pick::<&str>(&["y", "W", "\u{1}"]));
     }
@@ -34,7 +41,7 @@ fn value(rng: &mut Rng) -> Bson {
         1 => Bson::Int32(rng.below(3) as i32),
         2 => Bson::Binary(bson::Binary {
             subtype: bson::spec::BinarySubtype::Generic,
-            bytes: vec![7; *rng.pick(&[3, KEPT - 6, LONGEST - 6, 2000])],
+            bytes: vec![7; *rng.pick(&[3, PREFIX_LEN - 6, MAX_STORED_LEN - 6, 2000])],
         }),
         3 => doc! { "deep": text(rng) }.into(),
         _ => text(rng).into(),
@@ -111,7 +118,15 @@ fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
         for _ in 0..20 {
             let bound = |rng: &mut Rng| {
                 let key = &rng.pick(&all).0;
-                let cuts = [key.len(), key.len() - 1, KEPT - 1, KEPT, KEPT + 1, KEPT + 30, LONGEST];
+                let cuts = [
+                    key.len(),
+                    key.len() - 1,
+                    PREFIX_LEN - 1,
+                    PREFIX_LEN,
+                    PREFIX_LEN + 1,
+                    PREFIX_LEN + 30,
+                    MAX_STORED_LEN,
+                ];
                 key[..(*rng.pick(&cuts)).min(key.len())].to_vec()
             };
             let low = bound(&mut rng);
@@ -252,7 +267,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
                     assert!(all(&fast, request.clone()) == expected, "{filter}");
                     assert_eq!(fast.count(request.clone()).unwrap(), plain.count(request.clone()).unwrap());
                     let (plan, counters) = match fast.explain(request.clone()).unwrap() {
-                        Some(explained) => explained,
+                        Some(explain_find) => explain_find,
                         None => continue,
                     };
                     let by_index = matches!(plan.path, treedb_query::query::Path::Index { .. });
@@ -442,8 +457,8 @@ fn an_index_that_has_shortened_keys_says_so_for_good() {
     let says = |db: &Database| {
         let entry = entry(db);
         let indexes = entry.get_array("indexes").unwrap().iter();
-        let facts = indexes.map(|index| index.as_document().unwrap().get_bool("shortened").is_ok());
-        (entry.get_i32("v").unwrap(), facts.collect::<Vec<_>>())
+        let flags = indexes.map(|index| index.as_document().unwrap().get_bool("shortened").is_ok());
+        (entry.get_i32("v").unwrap(), flags.collect::<Vec<_>>())
     };
     collection.insert_one(rawdoc! { "_id": 1, "t": "x".repeat(900) }).unwrap();
     assert_eq!(says(&db), (1, vec![false, false]));

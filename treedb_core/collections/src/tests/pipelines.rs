@@ -12,7 +12,7 @@ use treedb_oracle::query::{document, pattern};
 
 /// How often what was tried.
 #[derive(Debug, Default)]
-struct Seen {
+struct CollectionSnapshot {
     pipelines: usize,
     documents: usize,
     refused: usize,
@@ -91,7 +91,7 @@ fn indexed(rng: &mut Rng, collection: &Collection) {
     }
 }
 
-fn one_database(rng: &mut Rng, seen: &mut Seen) {
+fn one_database(rng: &mut Rng, seen: &mut CollectionSnapshot) {
     let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &["b"], &[]]);
     let docs: Vec<Document> = (0..30).map(|number| document(rng, number, arrays)).collect();
     let other: Vec<Document> = (0..12).map(|number| document(rng, number, arrays)).collect();
@@ -147,7 +147,7 @@ fn one_database(rng: &mut Rng, seen: &mut Seen) {
 
 #[test]
 fn every_pipeline_gives_what_its_definition_gives() {
-    let mut seen = Seen::default();
+    let mut seen = CollectionSnapshot::default();
     for seed in seeds(0..60 * oracle_factor()) {
         one_database(&mut Rng::new(seed), &mut seen);
         if seen.wrong.len() > 5 {

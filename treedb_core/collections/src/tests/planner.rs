@@ -30,13 +30,13 @@ fn find(filter: Document) -> FindRequest {
     FindRequest::filter(raw(&filter))
 }
 
-fn explained(numbers: &Collection, request: FindRequest) -> (Plan, Counters) {
+fn explain_find(numbers: &Collection, request: FindRequest) -> (Plan, Counters) {
     numbers.explain(request).unwrap().unwrap()
 }
 
 /// The stages of the winning plan, outermost first.
 fn stages(numbers: &Collection, request: &FindRequest, counting: bool) -> Vec<String> {
-    let shown = Document::try_from(&*numbers.explained(request, counting, true).unwrap()).unwrap();
+    let shown = Document::try_from(&*numbers.explain_find(request, counting, true).unwrap()).unwrap();
     let mut next = shown.get_document("queryPlanner").unwrap().get_document("winningPlan");
     let mut found = Vec::new();
     while let Ok(stage) = next {
@@ -50,7 +50,7 @@ fn stages(numbers: &Collection, request: &FindRequest, counting: bool) -> Vec<St
 fn a_count_over_an_index_fetches_no_document() {
     let (_db, numbers) = numbers(&[doc! { "tens": 1, "last": 1 }]);
     let work = |filter: Document| {
-        let shown = numbers.explained(&find(filter), true, true).unwrap();
+        let shown = numbers.explain_find(&find(filter), true, true).unwrap();
         let stats = Document::try_from(&*shown).unwrap().get_document("executionStats").unwrap().clone();
         let of = |name: &str| stats.get_i32(name).unwrap();
         (of("nReturned"), of("totalKeysExamined"), of("totalDocsExamined"))
@@ -65,10 +65,10 @@ fn a_count_over_an_index_fetches_no_document() {
 #[test]
 fn a_pattern_without_a_prefix_is_looked_for_in_the_keys() {
     let (_db, numbers) = numbers(&[doc! { "text": 1 }]);
-    let (plan, counters) = explained(&numbers, find(doc! { "text": { "$regex": "77$" } }));
+    let (plan, counters) = explain_find(&numbers, find(doc! { "text": { "$regex": "77$" } }));
     assert!(matches!(plan.path, Path::Index { .. }), "{plan:?}");
     assert_eq!((counters.keys_examined, counters.docs_examined, counters.returned), (2000, 20, 20));
-    let (_, counters) = explained(&numbers, find(doc! { "text": { "$not": { "$regex": "^number 1" } } }));
+    let (_, counters) = explain_find(&numbers, find(doc! { "text": { "$not": { "$regex": "^number 1" } } }));
     assert_eq!((counters.docs_examined, counters.returned), (889, 889));
 }
 
@@ -117,17 +117,17 @@ fn an_index_that_holds_all_that_is_asked_answers_without_documents() {
 fn weak_conditions_are_intersected_and_an_or_of_two_fields_is_united() {
     let (_db, numbers) = numbers(&[doc! { "last": 1 }, doc! { "third": 1 }, doc! { "tens": 1 }]);
     let both = doc! { "last": 4, "tens": { "$gte": 50, "$lt": 65 } };
-    let (plan, counters) = explained(&numbers, find(both));
+    let (plan, counters) = explain_find(&numbers, find(both));
     assert!(matches!(plan.path, Path::Sets(RowSet::Intersection(_))), "{plan:?}");
     assert_eq!((counters.docs_examined, counters.returned), (15, 15));
     let either = || find(doc! { "$or": [{ "tens": 7 }, { "last": 3, "third": 0 }] });
-    let (plan, counters) = explained(&numbers, either());
+    let (plan, counters) = explain_find(&numbers, either());
     assert!(matches!(plan.path, Path::Sets(RowSet::Union(_))), "{plan:?}");
     assert_eq!(counters.returned, 77);
     assert_eq!(stages(&numbers, &either(), false), ["FETCH", "OR"]);
     let sure = find(doc! { "$or": [{ "tens": 7 }, { "third": 0 }] });
     assert_eq!(numbers.count(sure.clone()).unwrap(), 674);
-    let shown = Document::try_from(&*numbers.explained(&sure, true, true).unwrap()).unwrap();
+    let shown = Document::try_from(&*numbers.explain_find(&sure, true, true).unwrap()).unwrap();
     assert_eq!(shown.get_document("executionStats").unwrap().get_i32("totalDocsExamined").unwrap(), 0);
 }
 
@@ -135,7 +135,7 @@ fn weak_conditions_are_intersected_and_an_or_of_two_fields_is_united() {
 fn the_index_with_fewer_entries_is_chosen_and_the_choice_remembered_until_it_proves_wrong() {
     let (_db, numbers) = numbers(&[doc! { "half": 1 }, doc! { "n": 1 }]);
     let with = |n: i32| find(doc! { "half": 1, "n": { "$lt": n } });
-    let used = |request: FindRequest| match explained(&numbers, request) {
+    let used = |request: FindRequest| match explain_find(&numbers, request) {
         (Plan { path: Path::Index { name, .. }, .. }, counters) => (name, counters.keys_examined),
         (plan, _) => (format!("{:?}", plan.path).chars().take(20).collect(), 0),
     };
@@ -163,7 +163,7 @@ fn explain_shows_stages_bounds_and_the_plans_that_were_not_taken() {
     let sorted = find(doc! { "n": { "$lt": 100 } }).sort(raw(&doc! { "last": 1 })).limit(3);
     assert_eq!(stages(&numbers, &sorted, false), ["SORT", "FETCH", "IXSCAN"]);
     let request = find(doc! { "tens": { "$in": [1, 2] }, "n": { "$gt": 11.5, "$lte": 15 } });
-    let shown = Document::try_from(&*numbers.explained(&request, false, true).unwrap()).unwrap();
+    let shown = Document::try_from(&*numbers.explain_find(&request, false, true).unwrap()).unwrap();
     let planner = shown.get_document("queryPlanner").unwrap();
     assert_eq!(planner.get_str("namespace").unwrap(), "db.numbers");
     assert_eq!(planner.get_array("rejectedPlans").unwrap().len(), 1);
@@ -231,13 +231,13 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
 #[test]
 fn different_values_are_found_by_steps_through_an_index() {
     let (_db, numbers) = numbers(&[doc! { "last": 1, "n": 1 }, doc! { "third": -1 }, doc! { "n": -1 }]);
-    let odd = [
+    let deferred = [
         doc! { "_id": -1, "last": 3.0, "n": 9000.5 },
         doc! { "_id": -2, "last": Bson::Null },
         doc! { "_id": -3, "last": { "a": 1 }, "n": "text" },
         doc! { "_id": -4, "last": Bson::Symbol("s".into()), "third": -5_i64 },
     ];
-    for doc in odd {
+    for doc in deferred {
         numbers.insert_one(raw(&doc)).unwrap();
     }
     let values = |path: &str| -> Option<Vec<Bson>> {

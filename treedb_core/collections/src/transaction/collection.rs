@@ -8,7 +8,7 @@ use crate::read::batch::Batch;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
 };
-use crate::write::statement::{Deleting, FindingAndModifying, Updating, id_of, parse};
+use crate::write::statement::{DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
 use treedb_query::access::{Sink, Source};
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -67,13 +67,13 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
-        of_now(request)?;
+        reject_as_of(request)?;
         let query = parse(request)?;
-        let seen = self.txn.seen(&self.namespace)?;
-        let layer = seen.through(&self.txn.reads);
-        let execution = Execution::new(&layer, query.of(&layer)?)?;
+        let snapshot = self.txn.collection_snapshot(&self.namespace)?;
+        let layer = snapshot.through(&self.txn.reads);
+        let execution = Execution::new(&layer, query.for_source(&layer)?)?;
         let namespace = self.namespace.clone();
-        Ok(TransactionCursor { namespace, execution, batch: Batch::begun() })
+        Ok(TransactionCursor { namespace, execution, batch: Batch::new() })
     }
 
     /// The first document that matches.
@@ -89,17 +89,17 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn count(&self, request: FindRequest) -> Result<u64> {
-        of_now(&request)?;
+        reject_as_of(&request)?;
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        let seen = self.txn.seen(&self.namespace)?;
-        let layer = seen.through(&self.txn.reads);
-        count(&layer, &query.of(&layer)?)
+        let snapshot = self.txn.collection_snapshot(&self.namespace)?;
+        let layer = snapshot.through(&self.txn.reads);
+        count(&layer, &query.for_source(&layer)?)
     }
 
     /// How strings compare in what does not say it.
     pub(crate) fn collation(&self) -> Result<Collation> {
-        let seen = self.txn.seen(&self.namespace)?;
-        Ok(seen.through(&self.txn.reads).collation().clone())
+        let snapshot = self.txn.collection_snapshot(&self.namespace)?;
+        Ok(snapshot.through(&self.txn.reads).collation().clone())
     }
 
     /// Runs a pipeline over the collection. It sees what the transaction does, in other collections too; what the
@@ -109,7 +109,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregation> {
-        self.txn.going_on()?;
+        self.txn.check_active()?;
         self.txn.aggregate(&self.namespace, request)
     }
 
@@ -118,7 +118,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn update(&mut self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        self.txn.write(&self.namespace, |sink| Updating::read(request)?.run(sink))
+        self.txn.write(&self.namespace, |sink| UpdateStatement::parse(request)?.run(sink))
     }
 
     /// Deletes the documents that match and returns how many they were.
@@ -126,7 +126,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn delete(&mut self, request: DeleteRequest) -> Result<u64> {
-        self.txn.write(&self.namespace, |sink| Deleting::read(request)?.run(sink))
+        self.txn.write(&self.namespace, |sink| DeleteStatement::parse(request)?.run(sink))
     }
 
     /// Changes or deletes the first document that a search finds, and hands it out.
@@ -134,12 +134,12 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        self.txn.write(&self.namespace, |sink| FindingAndModifying::read(request)?.run(sink))
+        self.txn.write(&self.namespace, |sink| FindAndModifyStatement::parse(request)?.run(sink))
     }
 }
 
 /// A transaction sees its snapshot, and nothing before it.
-fn of_now(request: &FindRequest) -> Result<()> {
+fn reject_as_of(request: &FindRequest) -> Result<()> {
     match request.as_of {
         None => Ok(()),
         Some(_) => Err(QueryError::new(
@@ -164,9 +164,9 @@ impl TransactionCursor {
     /// # Errors
     /// Those of filters and expressions; nothing is handed out behind an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
-        while self.batch.is_wanting() {
-            let seen = txn.seen(&self.namespace)?;
-            self.batch.fetch(&mut self.execution, &seen.through(&txn.reads))?;
+        while self.batch.needs_fetch() {
+            let snapshot = txn.collection_snapshot(&self.namespace)?;
+            self.batch.fetch(&mut self.execution, &snapshot.through(&txn.reads))?;
         }
         Ok(self.batch.ready.pop_front())
     }

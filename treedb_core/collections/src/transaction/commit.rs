@@ -16,12 +16,12 @@ use treedb_query::access::{Change, RowId, Sink};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::kv::{Durability, Reads, WriteTxn};
 
-use super::overlay::{NEW, Op, Overlay};
+use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{Transaction, conflict};
 
 impl Transaction {
     pub(super) fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
-        self.going_on()?;
+        self.check_active()?;
         let ops = std::mem::take(&mut self.ops);
         if ops.is_empty() {
             return Ok(());
@@ -43,7 +43,7 @@ impl Transaction {
             let mut edit = self.db.edit_in(&mut txn, meta)?;
             for (_, op) in run {
                 let real = |row: &RowId| match row {
-                    RowId(NEW..) => rows.get(&(namespace, row.0)).copied(),
+                    RowId(FIRST_NEW_ROW..) => rows.get(&(namespace, row.0)).copied(),
                     old => Some(*old),
                 };
                 let done = match op {
@@ -66,7 +66,7 @@ impl Transaction {
                 match done {
                     Ok(true) => {}
                     Ok(false) => return Err(conflict(namespace)),
-                    Err(error) => return Err(self.second(namespace, error)),
+                    Err(error) => return Err(self.commit_error(namespace, error)),
                 }
             }
             let meta = Arc::clone(&edit.meta);
@@ -77,7 +77,7 @@ impl Transaction {
             Some(durability) => txn.commit_with(durability)?,
             None => txn.commit()?,
         }
-        self.db.changes_committed();
+        self.db.after_commit();
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Transaction {
         if base.id != now.id {
             return Err(lost());
         }
-        for &row in overlay.rows.keys().filter(|&&row| row < NEW) {
+        for &row in overlay.rows.keys().filter(|&&row| row < FIRST_NEW_ROW) {
             if txn.row(&now.rows, row)? != self.reads.row(&base.rows, row)? {
                 return Err(lost());
             }
@@ -106,7 +106,7 @@ impl Transaction {
     }
 
     /// `error` of a change that had succeeded in the snapshot.
-    fn second(&self, namespace: &Namespace, error: QueryError) -> QueryError {
+    fn commit_error(&self, namespace: &Namespace, error: QueryError) -> QueryError {
         let known = |name: &str| {
             let overlay = self.overlays.get(namespace);
             overlay.is_some_and(|overlay| overlay.infos.iter().any(|info| info.def.name == name))

@@ -17,23 +17,23 @@ use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::kv::{Beside, Reads};
 
-use super::overlay::{NEW, Op, Overlay};
+use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
 
 /// Entries of its own that a transaction counts for an estimate, at most.
-const COUNTED: usize = 1000;
+const MAX_COUNTED: usize = 1000;
 
 /// A collection in a snapshot, and what a transaction has changed of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct CollectionSnapshot {
     /// The collection in the snapshot, if it was there.
     meta: Option<Arc<Meta>>,
     overlay: Option<Arc<Overlay>>,
 }
 
-impl Seen {
+impl CollectionSnapshot {
     pub(crate) fn new(meta: Option<Arc<Meta>>, overlay: Option<Arc<Overlay>>) -> Self {
-        Seen { meta, overlay }
+        CollectionSnapshot { meta, overlay }
     }
 
     /// True if there is no such collection.
@@ -132,18 +132,20 @@ impl<R: Reads> Source for Layer<'_, R> {
             return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
         };
         // New rows have the greatest numbers: they come last, or first going backward.
-        let in_new = after.is_some_and(|RowId(row)| row >= NEW);
+        let in_new = after.is_some_and(|RowId(row)| row >= FIRST_NEW_ROW);
         match direction {
             Direction::Forward => {
                 if !in_new && self.old_rows(overlay, direction, after, visit)? == Flow::Break(()) {
                     return Ok(());
                 }
-                let from = after.filter(|_| in_new).map_or(NEW, |RowId(row)| row + 1);
+                let from = after.filter(|_| in_new).map_or(FIRST_NEW_ROW, |RowId(row)| row + 1);
                 new_rows(overlay.rows.range(from..), visit).map(drop)
             }
             Direction::Backward => {
                 let to = after.map_or(u64::MAX, |RowId(row)| row);
-                if to > NEW && new_rows(overlay.rows.range(NEW..to).rev(), visit)? == Flow::Break(()) {
+                if to > FIRST_NEW_ROW
+                    && new_rows(overlay.rows.range(FIRST_NEW_ROW..to).rev(), visit)? == Flow::Break(())
+                {
                     return Ok(());
                 }
                 self.old_rows(overlay, direction, after.filter(|_| !in_new), visit).map(drop)
@@ -222,7 +224,7 @@ impl<R: Reads> Source for Layer<'_, R> {
 
     fn estimated_rows(&self) -> u64 {
         let base = self.view().map_or(0, |view| view.estimated_rows());
-        base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
+        base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.row_delta))
     }
 
     fn scratch(&self) -> Result<Option<Box<dyn Scratch>>> {
@@ -235,14 +237,14 @@ impl<R: Reads> Source for Layer<'_, R> {
 
     fn known_rows(&self) -> Result<Option<u64>> {
         let base = self.view().map_or(Ok(Some(0)), |view| view.known_rows())?;
-        Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))))
+        Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.row_delta))))
     }
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         let base = self.view().map_or(Some(0), |view| view.estimate(index, range))?;
         let entries = self.overlay.and_then(|overlay| overlay.entries.get(index));
-        let own =
-            entries.map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(COUNTED).count());
+        let own = entries
+            .map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(MAX_COUNTED).count());
         Some(base.saturating_add(own as u64))
     }
 
@@ -256,7 +258,7 @@ impl<R: Reads> Source for Layer<'_, R> {
 }
 
 /// A collection that a transaction writes to.
-pub(super) struct Writing<'a> {
+pub(super) struct TransactionSink<'a> {
     pub(super) db: &'a Database,
     pub(super) reads: &'a Beside,
     pub(super) overlay: &'a mut Overlay,
@@ -266,7 +268,7 @@ pub(super) struct Writing<'a> {
     pub(super) replaces: bool,
 }
 
-impl Writing<'_> {
+impl TransactionSink<'_> {
     fn layer(&self) -> Layer<'_, Beside> {
         Layer { reads: self.reads, meta: self.overlay.base.as_deref(), overlay: Some(self.overlay) }
     }
@@ -295,11 +297,11 @@ impl Writing<'_> {
         Ok(found)
     }
 
-    fn validator_of(&self) -> Option<&crate::catalog::validator::Validator> {
+    fn validator(&self) -> Option<&crate::catalog::validator::Validator> {
         self.overlay.base.as_ref()?.validator.as_ref()
     }
 
-    fn note(&mut self, bytes: usize, op: Op) -> Result<()> {
+    fn push_op(&mut self, bytes: usize, op: Op) -> Result<()> {
         *self.bytes += bytes + size_of::<(Namespace, Op)>();
         self.ops.push((self.overlay.namespace.clone(), op));
         if *self.bytes > MAX_BYTES {
@@ -314,8 +316,8 @@ impl Writing<'_> {
     }
 
     /// `WriteConflict` if a row of the snapshot is no longer what it was there.
-    fn still_first(&self, row: RowId) -> Result<()> {
-        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < NEW) else { return Ok(()) };
+    fn check_conflict(&self, row: RowId) -> Result<()> {
+        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < FIRST_NEW_ROW) else { return Ok(()) };
         let now = self.db.inner.store.begin_read()?;
         if now.txn() == self.reads.txn() {
             return Ok(());
@@ -332,7 +334,7 @@ impl Writing<'_> {
     }
 }
 
-impl Source for Writing<'_> {
+impl Source for TransactionSink<'_> {
     fn indexes(&self) -> &[IndexInfo] {
         &self.overlay.infos
     }
@@ -348,9 +350,9 @@ impl Source for Writing<'_> {
     }
 }
 
-impl Sink for Writing<'_> {
+impl Sink for TransactionSink<'_> {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
-        check_document(self.validator_of(), None, doc)?;
+        check_document(self.validator(), None, doc)?;
         let defs = self.overlay.infos.iter().map(|info| &info.def);
         let changes = index_changes(&self.overlay.namespace, defs, None, None, Some(doc), &|index, key| {
             self.holder(index, key)
@@ -358,8 +360,8 @@ impl Sink for Writing<'_> {
         let row = self.overlay.new_row();
         let entries = self.overlay.apply(row, changes);
         self.overlay.rows.insert(row.0, Some(doc.to_owned()));
-        self.overlay.more += 1;
-        self.note(entries + 2 * doc.as_bytes().len(), Op::Insert(row, doc.to_owned()))?;
+        self.overlay.row_delta += 1;
+        self.push_op(entries + 2 * doc.as_bytes().len(), Op::Insert(row, doc.to_owned()))?;
         Ok(row)
     }
 
@@ -380,10 +382,10 @@ impl Sink for Writing<'_> {
             Change::Delete => None,
         };
         if !self.overlay.rows.contains_key(&id.0) {
-            self.still_first(id)?;
+            self.check_conflict(id)?;
         }
         if let Some(new) = &new {
-            check_document(self.validator_of(), Some(&old), new)?;
+            check_document(self.validator(), Some(&old), new)?;
         }
         let defs = self.overlay.infos.iter().map(|info| &info.def);
         let changes = index_changes(
@@ -399,11 +401,14 @@ impl Sink for Writing<'_> {
         match new {
             Some(new) => {
                 let whole = self.replaces;
-                self.note(entries + 2 * new.as_bytes().len(), Op::Replace { row: id, document: new, whole })?;
+                self.push_op(
+                    entries + 2 * new.as_bytes().len(),
+                    Op::Replace { row: id, document: new, whole },
+                )?;
             }
             None => {
-                self.overlay.more -= 1;
-                self.note(entries, Op::Delete(id))?;
+                self.overlay.row_delta -= 1;
+                self.push_op(entries, Op::Delete(id))?;
             }
         }
         Ok(true)

@@ -42,7 +42,7 @@ use crate::read::aggregate::{AggregateRequest, Aggregation};
 
 use overlay::Op;
 
-pub(crate) use layer::Seen;
+pub(crate) use layer::CollectionSnapshot;
 pub(crate) use overlay::Overlay;
 
 /// The most bytes of changes a transaction may hold: documents inserted, new versions, and index entries.
@@ -113,7 +113,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidNamespace`; `NoSuchTransaction` if a statement has failed.
     pub fn collection(&mut self, namespace: &str) -> Result<TransactionCollection<'_>> {
-        self.going_on()?;
+        self.check_active()?;
         Ok(TransactionCollection::new(self, Namespace::parse(namespace)?))
     }
 
@@ -152,7 +152,7 @@ impl Transaction {
         self.failed
     }
 
-    fn going_on(&self) -> Result<()> {
+    fn check_active(&self) -> Result<()> {
         if self.failed {
             return Err(QueryError::new(
                 ErrorCode::NoSuchTransaction,
@@ -163,8 +163,8 @@ impl Transaction {
     }
 
     /// What it sees of a collection.
-    fn seen(&self, namespace: &Namespace) -> Result<Seen> {
-        seen(&self.db, &self.reads, &self.overlays, namespace)
+    fn collection_snapshot(&self, namespace: &Namespace) -> Result<CollectionSnapshot> {
+        collection_snapshot(&self.db, &self.reads, &self.overlays, namespace)
     }
 
     /// Runs a pipeline over what it sees.
@@ -177,9 +177,9 @@ impl Transaction {
     fn write<T>(
         &mut self,
         namespace: &Namespace,
-        work: impl FnOnce(&mut layer::Writing<'_>) -> Result<T>,
+        work: impl FnOnce(&mut layer::TransactionSink<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.going_on()?;
+        self.check_active()?;
         // Until it has succeeded.
         self.failed = true;
         if !self.overlays.contains_key(namespace) {
@@ -188,10 +188,10 @@ impl Transaction {
         }
         let Transaction { db, reads, overlays, ops, bytes, .. } = self;
         let Some(overlay) = overlays.get_mut(namespace) else {
-            return Err(Database::missing(namespace));
+            return Err(Database::namespace_not_found(namespace));
         };
         let overlay = Arc::make_mut(overlay);
-        let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes, replaces: false })?;
+        let done = work(&mut layer::TransactionSink { db, reads, overlay, ops, bytes, replaces: false })?;
         self.failed = false;
         Ok(done)
     }
@@ -201,15 +201,15 @@ impl Transaction {
 ///
 /// # Errors
 /// Those of the catalog.
-pub(crate) fn seen(
+pub(crate) fn collection_snapshot(
     db: &Database,
     reads: &impl Reads,
     changed: &BTreeMap<Namespace, Arc<Overlay>>,
     namespace: &Namespace,
-) -> Result<Seen> {
+) -> Result<CollectionSnapshot> {
     Ok(match changed.get(namespace) {
-        Some(overlay) => Seen::new(overlay.base.clone(), Some(Arc::clone(overlay))),
-        None => Seen::new(db.inner.catalog.find(reads, namespace)?, None),
+        Some(overlay) => CollectionSnapshot::new(overlay.base.clone(), Some(Arc::clone(overlay))),
+        None => CollectionSnapshot::new(db.inner.catalog.find(reads, namespace)?, None),
     })
 }
 

@@ -14,7 +14,7 @@ use treedb_query::index::ordered::IndexDef;
 
 /// The least number of a row that the transaction inserted: above every row there can be. It gets its real number when
 /// the transaction commits.
-pub(super) const NEW: u64 = 1 << 62;
+pub(super) const FIRST_NEW_ROW: u64 = 1 << 62;
 
 /// A change of a document.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(crate) struct Overlay {
     pub(super) entries: Vec<Entries>,
     next: u64,
     /// Rows that came, less those that went.
-    pub(super) more: i64,
+    pub(super) row_delta: i64,
 }
 
 impl Overlay {
@@ -107,7 +107,7 @@ impl Overlay {
             None => vec![IndexInfo { def: IndexDef::id(), multikey: false, ordered: true }],
         };
         let entries = infos.iter().map(|_| Entries::default()).collect();
-        Overlay { namespace, base, infos, rows: BTreeMap::new(), entries, next: NEW, more: 0 }
+        Overlay { namespace, base, infos, rows: BTreeMap::new(), entries, next: FIRST_NEW_ROW, row_delta: 0 }
     }
 
     /// A number for a new row.

@@ -107,7 +107,7 @@ fn a_log_that_is_switched_off_is_forgotten_and_goes_on_behind_its_last_number() 
     db.drop_collection("a.x").unwrap();
     collection.insert_one(raw(&doc! { "_id": 1 })).unwrap();
     db.record_changes(None).unwrap();
-    assert!(db.change_log().unwrap().is_none() && db.change_log_is_decided().unwrap());
+    assert!(db.change_log().unwrap().is_none() && db.change_log_is_configured().unwrap());
     collection.insert_one(raw(&doc! { "_id": 2 })).unwrap();
     assert_eq!(tables(&db), ["catalog", "changes", "index/2/0", "rows/2"]);
     db.record_changes(Some(ChangeLogOptions::default())).unwrap();

@@ -65,7 +65,7 @@ fn a_stream_tells_every_kind_of_change_as_mongodb_does() {
     db.drop_collection("shop.orders").unwrap();
     collection.insert_one(raw(&doc! { "_id": 2 })).unwrap();
     let mut all = events(&mut stream);
-    assert!(stream.is_over());
+    assert!(stream.is_closed());
     let mut times = Vec::new();
     for event in &mut all {
         times.push(event.get_timestamp("clusterTime").unwrap());
@@ -162,10 +162,10 @@ fn a_database_and_everything_can_be_watched() {
     db.drop_collection("a.x").unwrap();
     db.drop_database("a").unwrap();
     assert_eq!(kinds(&mut one), ["insert", "insert", "drop", "drop", "dropDatabase", "invalidate"]);
-    assert!(one.is_over());
+    assert!(one.is_closed());
     let expected = ["insert", "insert", "insert", "drop", "dropDatabase", "drop", "drop", "dropDatabase"];
     assert_eq!(kinds(&mut all), expected);
-    assert!(!all.is_over());
+    assert!(!all.is_closed());
 }
 
 #[test]
@@ -252,9 +252,9 @@ fn a_place_that_is_not_kept_any_more_is_history_lost() {
     assert_eq!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(fourth))).unwrap()), ["insert"]);
     assert!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(last))).unwrap()).is_empty());
     // A place that a power cut took away, with another change in it now, or none yet.
-    let token = crate::changes::resume_token::Token { seq: 5, time: 999, invalidated: false };
+    let token = crate::changes::resume_token::ResumeToken { seq: 5, time: 999, invalidated: false };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
-    let token = crate::changes::resume_token::Token { seq: 6, ..token };
+    let token = crate::changes::resume_token::ResumeToken { seq: 6, ..token };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
     db.record_changes(None).unwrap();
     assert_eq!(lost(WatchFrom::Now), ErrorCode::Location40573);
