@@ -1,4 +1,4 @@
-//! Collections as they were: what has happened since is undone over the present snapshot.
+//! Reading collections as of an earlier change: the changes since are undone over the present snapshot.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,41 +23,41 @@ use crate::catalog::namespace::Namespace;
 use crate::read::view::View;
 use crate::request::FindRequest;
 
-/// A moment in the past of a database.
+/// An earlier state of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsOf {
-    /// Behind the change with this sequence number.
+    /// After the change with this sequence number.
     Change(u64),
-    /// At this time: behind the last change committed not later.
+    /// At this time: after the last change committed not later.
     Time(DateTime),
 }
 
 /// A version of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Revision {
-    /// The change that made it; 0 if that is not kept.
+    /// The change that made it; 0 if it is not kept.
     pub change: u64,
-    /// When that was committed; when changes began to be kept if it is not.
+    /// When that was committed; if it is not kept, when the log was switched on.
     pub time: DateTime,
     /// The document; `None` for its deletion.
     pub document: Option<RawDocumentBuf>,
 }
 
-/// What a collection's rows were, where that is something else than they are.
+/// The rows of a collection that were different after an earlier change.
 #[derive(Debug)]
 pub(crate) struct AsOfOverlay {
-    /// Rows that were changed or deleted since; `None` for those that were not there.
+    /// Rows that were changed or deleted since; `None` for those that did not exist.
     rows: BTreeMap<u64, Option<RawDocumentBuf>>,
-    /// Rows that were inserted since: first row and the one behind the last.
+    /// Rows that were inserted since: first row, and the row after the last.
     inserted: BTreeMap<u64, u64>,
 }
 
-/// The log, or the error that there is none.
+/// The log, or an error if it is off.
 fn find_log(reads: &impl Reads) -> Result<Log> {
     Log::find(reads)?.ok_or_else(|| {
         QueryError::new(
             ErrorCode::IllegalOperation,
-            "changes are not recorded, so that nothing is known of the past: switch the change log on",
+            "earlier states cannot be read, because changes are not recorded: switch the change log on",
         )
     })
 }
@@ -66,16 +66,16 @@ fn snapshot_too_old(why: String) -> QueryError {
     QueryError::new(ErrorCode::SnapshotTooOld, why)
 }
 
-/// The change behind which `at` lies.
+/// The last change before the state `at`.
 fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
     let (min_seq, end) = (log.min_seq(reads)?, log.end(reads)?);
     match at {
         AsOf::Change(seq) if seq >= end.next => {
-            Err(QueryError::bad_value(format!("as of change {seq}: the last one is {}", end.next - 1)))
+            Err(QueryError::bad_value(format!("as of change {seq}: the last change is {}", end.next - 1)))
         }
         AsOf::Change(seq) if seq + 1 >= min_seq => Ok(seq),
         AsOf::Change(seq) => {
-            Err(snapshot_too_old(format!("as of change {seq}: only those from {min_seq} on are kept")))
+            Err(snapshot_too_old(format!("as of change {seq}: only changes from {min_seq} on are kept")))
         }
         AsOf::Time(time) => {
             let seq = log.at_time(reads, time.timestamp_millis())?;
@@ -84,15 +84,14 @@ fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
             if known {
                 Ok(seq)
             } else {
-                Err(snapshot_too_old(format!("as of {time}: changes are not kept for as long")))
+                Err(snapshot_too_old(format!("as of {time}: changes are not kept that long")))
             }
         }
     }
 }
 
 impl AsOfOverlay {
-    /// The collection that was called `namespace` at the moment `at`, and what its rows were; `None` if there is
-    /// no trace of one.
+    /// The collection that was called `namespace` at `at`, and its rows that were different; `None` if there was none.
     ///
     /// # Errors
     /// `SnapshotTooOld` if the changes since are not all kept.
@@ -106,7 +105,7 @@ impl AsOfOverlay {
         let seq = resolve_as_of(reads, &log, at)?;
         let mut names = HashMap::new();
         let mut collections = CollectionsById::new(catalog, &mut names);
-        // The first to be dropped since had the name then, if one had.
+        // Of the dropped collections of this name, the first to be dropped since was the one at that time.
         let dropped = log
             .dropped_collections(reads)?
             .into_iter()
@@ -120,7 +119,7 @@ impl AsOfOverlay {
             Some(dropped) => match collections.meta(reads, &log, dropped.id)? {
                 RetainedRows::Available(meta) => meta,
                 RetainedRows::Discarded => {
-                    let why = format!("{namespace} was dropped since, and its documents are not kept");
+                    let why = format!("{namespace} was dropped since, and its documents are no longer kept");
                     return Err(snapshot_too_old(why));
                 }
             },
@@ -175,7 +174,7 @@ impl AsOfOverlay {
     }
 }
 
-/// A past state over the snapshot it was found in. It has no indexes: what they hold is the present.
+/// A collection as of an earlier change. It has no indexes, because their entries are those of the present.
 pub(crate) struct AsOfView<'a> {
     pub(crate) reads: &'a ReadTxn,
     pub(crate) meta: &'a Meta,
@@ -209,7 +208,7 @@ impl Source for AsOfView<'_> {
         };
         let changed = RefCell::new(changed.by_ref().peekable());
         let visit = RefCell::new(visit);
-        // The changed rows in front of `row`, and at it; tells whether to go on.
+        // Visits the changed rows up to `row`; breaks if `visit` does.
         let catch_up = |row: Option<u64>| -> Result<Flow> {
             let mut changed = changed.borrow_mut();
             let before = |other: u64| match (row, direction) {
@@ -252,7 +251,10 @@ impl Source for AsOfView<'_> {
         _: Option<(&[u8], RowId)>,
         _: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index} in the past")))
+        Err(QueryError::new(
+            ErrorCode::IndexNotFound,
+            format!("no index number {index} as of an earlier change"),
+        ))
     }
 
     fn estimated_rows(&self) -> u64 {
@@ -261,16 +263,17 @@ impl Source for AsOfView<'_> {
 }
 
 impl Collection {
-    /// The first document that matched `filter` at the moment `at`.
+    /// The first document that matched `filter` at `at`.
     ///
     /// # Errors
-    /// `SnapshotTooOld` if the changes since are not kept, `IllegalOperation` if none are; those of [`Self::find`].
+    /// `SnapshotTooOld` if the changes since are not all kept, `IllegalOperation` if changes are not recorded; those of
+    /// [`Self::find`].
     pub fn find_one_as_of(&self, filter: RawDocumentBuf, at: AsOf) -> Result<Option<RawDocumentBuf>> {
         self.find(FindRequest::filter(filter).as_of(at).limit(1))?.next().transpose()
     }
 
-    /// The versions of the documents with this `_id` that are known, the oldest first: every change of theirs that is kept, and
-    /// in front of them the version they began from. A dropped collection's are not among them.
+    /// The versions of the documents with this `_id`, the oldest first: one for each change that is kept, preceded by the version
+    /// before the first of them. Those of dropped collections are not included.
     ///
     /// # Errors
     /// `IllegalOperation` if changes are not recorded.
@@ -294,7 +297,7 @@ impl Collection {
         let mut revisions = Vec::new();
         let mut names = HashMap::new();
         let mut collections = CollectionsById::new(&db.inner.catalog, &mut names);
-        // First the rows that had the `_id` and are gone, then what happened to them all.
+        // First find the deleted rows that had the `_id`, then the changes of all its rows.
         for_each_change(&reads, &log, meta.id, &mut |_, change| {
             if let Operation::Delete(old) = &change.operation
                 && query.filter.matches(RawDocument::from_bytes(old)?)?
@@ -327,7 +330,7 @@ impl Collection {
     }
 }
 
-/// Shows every change of a collection's rows with its time.
+/// Visits every change of a collection's rows with its time.
 fn for_each_change(
     reads: &ReadTxn,
     log: &Log,

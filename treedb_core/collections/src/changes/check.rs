@@ -1,4 +1,4 @@
-//! The change log against itself: records behind one another, and the trail against the records, both ways.
+//! Consistency checks of the change log: the order of its records, and the row history against the records, both ways.
 
 use treedb_query::doc;
 use treedb_query::error::Result;
@@ -8,7 +8,7 @@ use super::log::Log;
 use super::record::{EarlierVersion, Operation, damaged};
 use super::row_history;
 
-/// Looks at all that is kept and returns how many changes that is; 0 if the log is switched off.
+/// Checks all changes that are kept and returns their number; 0 if the log is off.
 pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
     let Some(log) = Log::find(reads)? else { return Ok(0) };
     let min_seq = log.min_seq(reads)?;
@@ -17,7 +17,7 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
     log.walk(reads, min_seq, &mut |record| {
         let head = record.head;
         if head.first != next || head.time < time || head.total < total {
-            return Err(damaged("its records are out of order"));
+            return Err(damaged("records are out of order"));
         }
         (next, time, total) = (head.first + head.count, head.time, head.total);
         let mut seen = 0;
@@ -28,7 +28,7 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
                 expected_entries += 1;
                 let key = row_history::key(head.collection, change.row, change.seq);
                 if reads.get(&log.row_history, &key)?.is_none() {
-                    return Err(damaged("a change that the trail does not know"));
+                    return Err(damaged("a change is missing in the row history"));
                 }
             }
             if let Operation::Delete(old)
@@ -39,21 +39,22 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
             }
         }
         if seen != head.count {
-            return Err(damaged("a record does not have the changes it says"));
+            return Err(damaged("a record with a wrong number of changes"));
         }
         changes += seen;
         Ok(true)
     })?;
-    // Entries of the first epoch may be left of changes that were cut off.
+    // The first epoch may still have entries of changes that were removed.
     for entry in reads.range(&log.row_history, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))? {
         let (_, _, seq) = row_history::decode_key(&entry?.0)?;
         if seq >= min_seq {
-            expected_entries =
-                expected_entries.checked_sub(1).ok_or_else(|| damaged("the trail has too much"))?;
+            expected_entries = expected_entries
+                .checked_sub(1)
+                .ok_or_else(|| damaged("the row history has too many entries"))?;
         }
     }
     if expected_entries != 0 {
-        return Err(damaged("the trail has too little"));
+        return Err(damaged("the row history has too few entries"));
     }
     for dropped in log.dropped_collections(reads)? {
         dropped.meta(reads)?;

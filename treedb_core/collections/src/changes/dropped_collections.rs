@@ -1,5 +1,4 @@
-//! Collections that records speak of: those that are there, and dropped ones whose rows are kept for as long as the
-//! log may ask for them.
+//! The collections that records refer to: existing ones, and dropped ones whose rows are kept while the log may need them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +20,13 @@ use crate::catalog::namespace::Namespace;
 pub(super) struct DroppedCollection {
     pub(super) id: i64,
     pub(super) namespace: Namespace,
-    /// The change that says so.
+    /// The change that dropped it.
     pub(super) seq: u64,
-    /// When: milliseconds since 1970.
+    /// When it was dropped: milliseconds since 1970.
     pub(super) time: i64,
     /// Bytes of its rows, while they are kept.
     pub(super) bytes: u64,
-    /// The catalog entry, without indexes; `None` once the rows are gone.
+    /// The catalog entry without indexes; `None` once the rows are removed.
     pub(super) entry: Option<Vec<u8>>,
 }
 
@@ -67,7 +66,7 @@ impl DroppedCollection {
 }
 
 impl Log {
-    /// All dropped collections that are remembered, by id.
+    /// The dropped collections in the log, by id.
     pub(super) fn dropped_collections(&self, reads: &impl Reads) -> Result<Vec<DroppedCollection>> {
         reads
             .range(&self.dropped, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?
@@ -85,11 +84,11 @@ pub(crate) enum RetainedRows {
     Discarded,
 }
 
-/// The collections of one snapshot by their id.
+/// The collections of a snapshot by id.
 #[derive(Debug)]
 pub(crate) struct CollectionsById<'c> {
     catalog: &'c Catalog,
-    /// Names never change, so they may be kept from one snapshot to the next.
+    /// Names never change, so they are kept from one snapshot to the next.
     names: &'c mut HashMap<i64, Namespace>,
     found: HashMap<i64, RetainedRows>,
 }
@@ -99,7 +98,7 @@ impl<'c> CollectionsById<'c> {
         CollectionsById { catalog, names, found: HashMap::new() }
     }
 
-    /// The name of a collection that the log speaks of.
+    /// The name of a collection that the log refers to.
     pub(crate) fn name(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<&Namespace> {
         if !self.names.contains_key(&id) {
             for namespace in self.catalog.list(reads, "")? {
@@ -114,7 +113,7 @@ impl<'c> CollectionsById<'c> {
         self.names.get(&id).ok_or_else(|| damaged("changes of an unknown collection"))
     }
 
-    /// Where the rows of a collection are.
+    /// The entry of a collection whose rows are still available.
     pub(crate) fn meta(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<RetainedRows> {
         if let Some(kept) = self.found.get(&id) {
             return Ok(kept.clone());

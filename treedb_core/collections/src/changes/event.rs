@@ -1,4 +1,4 @@
-//! A change as the document that a stream hands out.
+//! Events: changes as the documents that a change stream returns.
 
 use bson::raw::{RawBsonRef, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
@@ -16,13 +16,13 @@ use super::watch::{FullDocument, FullDocumentBeforeChange};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 
-/// MongoDB's time of a change: seconds, and within them the change's number.
+/// The cluster time of a change, as MongoDB has it: seconds, and the lower half of the change's sequence number.
 pub(super) fn cluster_time(time: i64, seq: u64) -> Timestamp {
     let seconds = u32::try_from(time.max(0) / 1000).unwrap_or(u32::MAX);
     Timestamp { time: seconds, increment: seq as u32 }
 }
 
-/// What the events of a stream are made from.
+/// Builds the events of a stream.
 pub(super) struct EventBuilder<'a, R> {
     pub(super) db: &'a Database,
     pub(super) reads: &'a R,
@@ -31,7 +31,7 @@ pub(super) struct EventBuilder<'a, R> {
     pub(super) before: FullDocumentBeforeChange,
 }
 
-/// The stream's place cannot be read from any more.
+/// The error of a position from which the log can no longer be read.
 pub(super) fn history_lost(why: &str) -> QueryError {
     QueryError::new(
         ErrorCode::ChangeStreamHistoryLost,
@@ -151,7 +151,7 @@ impl<R: Reads> EventBuilder<'_, R> {
         Ok(())
     }
 
-    /// Whether the collection's documents may be asked for as they were around a change.
+    /// Whether the collection provides documents as they were before and after a change.
     fn has_images(&self, collections: &mut CollectionsById<'_>, id: i64) -> Result<bool> {
         Ok(match collections.meta(self.reads, self.log, id)? {
             RetainedRows::Available(meta) => meta

@@ -1,4 +1,4 @@
-//! The log's tables, found in a transaction, and reading them.
+//! The tables of the change log in a transaction, and reading them.
 
 use bson::RawDocumentBuf;
 
@@ -12,7 +12,7 @@ use super::row_history;
 use super::settings::Settings;
 use crate::read::view::View;
 
-/// Names of the log's tables.
+/// Names of the tables.
 pub(super) const CHANGES: &str = "changes";
 pub(super) const ROW_HISTORY: &str = "changes/trail";
 pub(super) const DROPPED: &str = "changes/dropped";
@@ -26,12 +26,12 @@ pub(crate) struct Log {
     pub(super) dropped: Table,
 }
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
     /// Sequence number of the next change.
     pub(crate) next: u64,
-    /// When the last one was committed.
+    /// When the last change was committed.
     pub(crate) time: i64,
     /// Bytes of all records so far.
     pub(crate) total: u64,
@@ -50,13 +50,13 @@ impl Log {
         Ok(Some(Log { settings, row_history: table(ROW_HISTORY)?, dropped: table(DROPPED)?, changes }))
     }
 
-    /// The first record that is kept, if there is one.
+    /// The header of the first record that is kept, if there is one.
     pub(crate) fn first(&self, reads: &impl Reads) -> Result<Option<Head>> {
         let mut cursor = reads.cursor(&self.changes)?;
         if cursor.seek(&key(0))? { head(&mut cursor) } else { Ok(None) }
     }
 
-    /// Where the log ends.
+    /// The end of the log.
     pub(crate) fn end(&self, reads: &impl Reads) -> Result<End> {
         let mut cursor = reads.cursor(&self.changes)?;
         let last = if cursor.last()? && !cursor.key()?.is_some_and(<[u8]>::is_empty) {
@@ -70,7 +70,7 @@ impl Log {
         })
     }
 
-    /// The least sequence number whose change is kept, or would be.
+    /// The least sequence number that is kept; that of the next change if none is.
     pub(crate) fn min_seq(&self, reads: &impl Reads) -> Result<u64> {
         match self.first(reads)? {
             Some(first) => Ok(first.first),
@@ -78,7 +78,7 @@ impl Log {
         }
     }
 
-    /// Shows the records from the one with change `seq` on, or the first behind it, until `visit` says false.
+    /// Visits the records from the one with change `seq` on, or else the first one after it, until `visit` returns false.
     pub(crate) fn walk(
         &self,
         reads: &impl Reads,
@@ -101,7 +101,7 @@ impl Log {
         Ok(())
     }
 
-    /// Shows change number `seq` to `visit`.
+    /// Calls `visit` with the change `seq`.
     fn change<T>(
         &self,
         reads: &impl Reads,
@@ -110,17 +110,16 @@ impl Log {
     ) -> Result<T> {
         let mut cursor = reads.cursor(&self.changes)?;
         if !cursor.seek_back(&key(seq))? {
-            return Err(damaged("a change that is not there"));
+            return Err(damaged("a missing change"));
         }
-        let Some((key, value)) = cursor.entry()? else { return Err(damaged("a change that is not there")) };
+        let Some((key, value)) = cursor.entry()? else { return Err(damaged("a missing change")) };
         match Record::parse(key, value)?.changes_from(seq).next() {
             Some(change) => visit(change?),
-            None => Err(damaged("a change that is not there")),
+            None => Err(damaged("a missing change")),
         }
     }
 
-    /// The document of a row as it was behind change `seq`: undoes what happened to the row since. `None` if there
-    /// was none then, or (`RetainedRows::Discarded`) none is kept any more.
+    /// The version of a row after change `seq`: undoes the later changes of the row.
     pub(crate) fn version(
         &self,
         reads: &impl Reads,
@@ -137,7 +136,7 @@ impl Log {
         {
             self.change(reads, later, |change| {
                 if change.row != row || !change.operation.is_in_row_history() {
-                    return Err(damaged("a trail that leads elsewhere"));
+                    return Err(damaged("the row history has another row's change"));
                 }
                 match change.operation {
                     Operation::Update(EarlierVersion::Patch { prefix, suffix, middle })
@@ -181,7 +180,7 @@ impl Log {
     pub(crate) fn at_time(&self, reads: &impl Reads, time: i64) -> Result<u64> {
         let first = self.first(reads)?;
         let Some(first) = first else { return Ok(self.settings.from.saturating_sub(1)) };
-        // Times never go back, so halving finds the place.
+        // Times never decrease, so a binary search finds the record.
         let (mut low, mut high) = (first.first, self.end(reads)?.next);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -200,16 +199,16 @@ impl Log {
     }
 }
 
-/// What a row was at some change.
+/// The version of a row at some change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Version {
     Document(RawDocumentBuf),
     Absent,
-    /// It went with its collection, and is not kept any more.
+    /// The collection was dropped, and its rows are no longer kept.
     Discarded,
 }
 
-/// The head of the record under the cursor.
+/// The header of the record at the cursor.
 fn head(cursor: &mut Cursor<'_>) -> Result<Option<Head>> {
     match cursor.entry()? {
         Some((key, value)) => Ok(Some(Record::parse(key, value)?.head)),

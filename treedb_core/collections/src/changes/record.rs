@@ -1,4 +1,4 @@
-//! A record of the change log: its bytes, and the changes in it. The bytes are in the header of [`super`].
+//! A record of the change log: its bytes, and the changes in it. The format is described in the header of [`super`].
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -14,18 +14,18 @@ const DELETE: u8 = 3;
 const DROP: u8 = 4;
 const DROP_DATABASE: u8 = 5;
 
-/// What a record says of all its changes.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Sequence number of its first change.
     pub(crate) first: u64,
     /// Changes in it, at least one.
     pub(crate) count: u64,
-    /// When it was committed: milliseconds since 1970, never less than the record before it has.
+    /// Time of the commit: milliseconds since 1970, not before that of the previous record.
     pub(crate) time: i64,
-    /// Bytes of all records up to this one, itself and what leads to it included.
+    /// Bytes of all records up to this one, including the row history.
     pub(crate) total: u64,
-    /// The collection's id; 0 if it is about a database.
+    /// The collection's id; 0 for a database.
     pub(crate) collection: i64,
 }
 
@@ -40,22 +40,22 @@ pub(crate) struct Change<'a> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Operation<'a> {
-    /// The row is there from now on.
+    /// The row was inserted.
     Insert,
-    /// It was changed.
+    /// It was updated.
     Update(EarlierVersion<'a>),
-    /// It was changed, by a whole new document.
+    /// It was replaced by a new document.
     Replace(EarlierVersion<'a>),
-    /// It was removed; the document that was there.
+    /// It was deleted; this was its document.
     Delete(&'a [u8]),
     /// The collection was dropped.
     Drop(&'a str),
-    /// The database was dropped, behind its collections.
+    /// The database was dropped, after its collections.
     DropDatabase(&'a str),
 }
 
 impl Operation<'_> {
-    /// True if the change can be found by its row.
+    /// True if the change is in the row history.
     pub(crate) fn is_in_row_history(&self) -> bool {
         matches!(self, Operation::Update(_) | Operation::Replace(_) | Operation::Delete(_))
     }
@@ -65,8 +65,8 @@ impl Operation<'_> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EarlierVersion<'a> {
     Whole(&'a [u8]),
-    /// What the version after the change has from byte 4 on, `middle`, and what it has at its end; the four bytes of the length
-    /// in front.
+    /// `prefix` bytes of the later version from byte 4 on, `middle`, and the last `suffix` bytes of the later version; before
+    /// them four bytes of length.
     Patch {
         prefix: usize,
         suffix: usize,
@@ -75,14 +75,15 @@ pub(crate) enum EarlierVersion<'a> {
 }
 
 impl EarlierVersion<'_> {
-    /// The earlier version of the document that became `after`.
+    /// The earlier version of the document, given the later one.
     pub(crate) fn restore(&self, after: Option<&RawDocument>) -> Result<RawDocumentBuf> {
         let (prefix, suffix, middle) = match self {
             EarlierVersion::Whole(bytes) => return document(bytes),
             EarlierVersion::Patch { prefix, suffix, middle } => (*prefix, *suffix, *middle),
         };
-        let after = after.map(RawDocument::as_bytes).ok_or_else(|| damaged("a change of no document"))?;
-        let wrong = || damaged("a difference against another document");
+        let after =
+            after.map(RawDocument::as_bytes).ok_or_else(|| damaged("a change of a missing document"))?;
+        let wrong = || damaged("a difference to another document");
         let front = prefix.checked_add(4).and_then(|end| after.get(4..end)).ok_or_else(wrong)?;
         let back = after.len().checked_sub(suffix).and_then(|start| after.get(start..)).ok_or_else(wrong)?;
         let len = 4 + front.len() + middle.len() + back.len();
@@ -95,12 +96,12 @@ impl EarlierVersion<'_> {
     }
 }
 
-/// A stored document's bytes.
+/// A document in a record.
 pub(crate) fn document(bytes: &[u8]) -> Result<RawDocumentBuf> {
-    RawDocumentBuf::from_bytes(bytes.to_vec()).map_err(|_| damaged("an earlier version is no document"))
+    RawDocumentBuf::from_bytes(bytes.to_vec()).map_err(|_| damaged("an earlier version is not a document"))
 }
 
-/// The error of bytes that should not be there.
+/// The error of a damaged change log.
 pub(crate) fn damaged(what: &str) -> QueryError {
     QueryError::new(
         ErrorCode::InternalError,
@@ -110,7 +111,7 @@ pub(crate) fn damaged(what: &str) -> QueryError {
     )
 }
 
-/// A record as it lies in the table.
+/// A record in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub(crate) head: Head,
@@ -148,7 +149,7 @@ impl<'a> Record<'a> {
         Changes { rest: self.body, seq: first, end: first + count, row: 0, left: 0 }
     }
 
-    /// The changes from number `seq` on. Inserts before it are passed over at once.
+    /// The changes from number `seq` on. Spans of inserts before it are skipped.
     pub(crate) fn changes_from(&self, seq: u64) -> Changes<'a> {
         let mut changes = self.changes();
         while changes.seq < seq {
@@ -171,7 +172,7 @@ pub(crate) struct Changes<'a> {
     rest: &'a [u8],
     seq: u64,
     end: u64,
-    /// The next row of a span of inserts, and how many are left of it.
+    /// The next row of a span of inserts, and the number of rows left in it.
     row: u64,
     left: u64,
 }
@@ -248,22 +249,22 @@ impl<'a> Iterator for Changes<'a> {
     }
 }
 
-/// Puts a record together.
+/// Builds a record.
 #[derive(Debug, Default)]
 pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
     count: u64,
-    /// Inserts that are not in `bytes` yet: first row and how many.
+    /// Inserts that are not in `bytes` yet: first row and number of rows.
     span: Option<(u64, u64)>,
 }
 
 impl RecordBuilder {
-    /// Changes in it.
+    /// The number of changes.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes so far.
+    /// The number of bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -280,7 +281,7 @@ impl RecordBuilder {
         }
     }
 
-    /// A change of `old` to `new`; with `whole` the earlier version is kept as it is, however little has changed.
+    /// A change from `old` to `new`; with `whole` the whole earlier version is kept, even if little has changed.
     pub(crate) fn update(&mut self, row: u64, old: &[u8], new: &[u8], replaced: bool, whole: bool) {
         self.begin(if replaced { REPLACE } else { UPDATE });
         put_number(&mut self.bytes, row);
@@ -328,15 +329,15 @@ impl RecordBuilder {
         }
     }
 
-    /// The record's value, and an empty body again. `before` is the sum of bytes up to this record, `more` what it
-    /// takes elsewhere.
+    /// Returns the value of the record, and starts a new one. `before` is the number of bytes before this record, `more` the
+    /// bytes that it takes in the row history.
     pub(crate) fn finish(&mut self, time: i64, collection: i64, before: u64, more: u64) -> Vec<u8> {
         self.end_span();
         let mut value = Vec::with_capacity(self.bytes.len() + 32);
         value.push(VERSION);
         put_number(&mut value, self.count);
         put_number(&mut value, u64::try_from(time).unwrap_or(0));
-        // The head's own length is left out of the sum but for its usual size.
+        // The length of the header is estimated: it depends on this number.
         put_number(&mut value, before.saturating_add(self.bytes.len() as u64 + 24).saturating_add(more));
         put_number(&mut value, u64::try_from(collection).unwrap_or(0));
         value.extend_from_slice(&self.bytes);
@@ -346,8 +347,7 @@ impl RecordBuilder {
     }
 }
 
-/// How many bytes behind the length `old` and `new` have in common, and how many at their ends; `None` if that saves
-/// nothing.
+/// How many bytes after the length `old` and `new` have in common, and how many at their ends; `None` if that saves nothing.
 fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
     let (old, new) = (old.get(4..)?, new.get(4..)?);
     let prefix = common(old.as_chunks::<8>().0, new.as_chunks::<8>().0) * 8;
@@ -375,7 +375,7 @@ fn common_back(a: &[[u8; 8]], b: &[[u8; 8]]) -> usize {
     a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends a number, seven bits a byte, the lowest first; all but the last byte have the highest bit.
+/// Appends a number, seven bits per byte, the lowest first; all bytes but the last have the highest bit set.
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_records_are_errors_and_no_more() {
+    fn damaged_records_are_errors_and_do_not_panic() {
         let a = rawdoc! { "_id": 1, "n": 5, "t": "xyz" };
         let b = rawdoc! { "_id": 1, "n": 5, "t": "xyzzy" };
         let mut body = RecordBuilder::default();

@@ -1,7 +1,7 @@
-//! Cutting off what is too old, or too much.
+//! Retention: removing changes that are too old or exceed the size limit.
 //!
-//! Records go from the oldest on, in short transactions; the last one always stays, because it tells where the log
-//! ends. Rows of dropped collections go with the record of their drop, or earlier if they are what takes the room.
+//! Records are removed from the oldest on, in short transactions. The last one always stays, because it marks the end of the log. The
+//! rows of a dropped collection are removed together with the record of its drop, or earlier if their size exceeds the limit.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -15,22 +15,22 @@ use super::{dropped_collections, row_history};
 use crate::catalog::meta::rows_table;
 use crate::database::Database;
 
-/// Milliseconds between two looks at the log by those who commit.
+/// The least milliseconds between two checks of the log by committing transactions.
 const TRIM_INTERVAL_MS: i64 = 1000;
-/// Records cut off in one transaction.
+/// Records removed in one transaction.
 const TRIM_RECORDS: usize = 512;
-/// Milliseconds for which the rows of a dropped collection are kept, however many bytes they have: streams that are not
-/// behind get to see what was in them.
+/// Milliseconds for which the rows of a dropped collection are kept regardless of their size, so that streams that keep up can
+/// still read its documents.
 const DROPPED_GRACE_MS: i64 = 60_000;
 
-/// What there is to cut off.
+/// What to remove.
 #[derive(Debug, Default)]
 struct TrimPlan {
-    /// Records before this one go.
+    /// Records before this change are removed.
     to: Option<u64>,
-    /// Dropped collections whose rows go.
+    /// Dropped collections whose rows are removed.
     rows: Vec<dropped_collections::DroppedCollection>,
-    /// There is more.
+    /// There is more to remove.
     more: bool,
 }
 
@@ -50,7 +50,7 @@ fn make_plan(reads: &impl Reads, log: &Log, now: i64) -> Result<TrimPlan> {
     let before = bytes_before(reads, log, first)?;
     let bytes = end.total.saturating_sub(before);
     let rows: u64 = kept.iter().filter(|dropped| dropped.entry.is_some()).map(|dropped| dropped.bytes).sum();
-    // Dropped rows are the first to go where room is short.
+    // Rows of dropped collections are removed first if the size limit is exceeded.
     let mut over = (bytes + rows).saturating_sub(options.bytes);
     kept.sort_by_key(|dropped| dropped.seq);
     for dropped in &kept {
@@ -79,15 +79,15 @@ fn make_plan(reads: &impl Reads, log: &Log, now: i64) -> Result<TrimPlan> {
 }
 
 impl Database {
-    /// Cuts off recorded changes that are older than they need be kept, or more. Commits do that now and then; a database
-    /// that nobody writes to needs the call to forget in time.
+    /// Removes recorded changes that are too old or exceed the size limit. Commits do this from time to time; a database without
+    /// writes needs this call.
     pub fn trim_changes(&self) -> Result<()> {
         let changes = &self.inner.changes;
         let now = changes.now();
         changes.last_trim.store(now, Ordering::Relaxed);
         loop {
             {
-                // Most of the time there is nothing to do, and no reason to become the writer.
+                // Usually there is nothing to do, and no need for the write lock.
                 let reads = self.inner.store.begin_read()?;
                 let Some(log) = Log::find(&reads)? else { return Ok(()) };
                 let plan = make_plan(&reads, &log, now)?;
@@ -118,12 +118,13 @@ impl Database {
         }
     }
 
-    /// What is to be done when changes have been committed.
+    /// Must be called after changes were committed: wakes change streams, and trims the log from time to time.
     pub(crate) fn after_commit(&self) {
         let changes = &self.inner.changes;
         changes.notify();
         let (now, last) = (changes.now(), changes.last_trim.load(Ordering::Relaxed));
-        // One of those who commit at this time looks after the log. If it cannot, the next one will: the commit is done.
+        // One of the concurrent committers trims the log. An error does not matter to its commit, which is done: a later
+        // committer tries again.
         if (last.saturating_add(TRIM_INTERVAL_MS) < now || now < last)
             && changes.last_trim.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {

@@ -1,11 +1,12 @@
-//! Which changes a row has seen: the table `changes/trail`. The bytes of its keys are in the header of [`super`].
+//! The row history, which lists the changes of each row: the table `changes/trail`. The format of its keys is described in the header
+//! of [`super`].
 
 use treedb_query::error::Result;
 use treedb_storage::kv::{Cursor, Reads, Table, WriteTxn};
 
 use super::record::damaged;
 
-/// Bits of a sequence number that tell changes of one epoch apart.
+/// Low bits of a sequence number, which are not part of its epoch.
 const EPOCH_BITS: u32 = 16;
 /// Bytes of a key.
 const KEY_LEN: usize = 24;
@@ -21,9 +22,9 @@ pub(super) fn key(collection: i64, row: u64, seq: u64) -> [u8; KEY_LEN] {
     key
 }
 
-/// Collection, row and change of a key.
+/// The collection, row and change of a key.
 pub(super) fn decode_key(key: &[u8]) -> Result<(i64, u64, u64)> {
-    let key: &[u8; KEY_LEN] = key.try_into().map_err(|_| damaged("a key of the trail"))?;
+    let key: &[u8; KEY_LEN] = key.try_into().map_err(|_| damaged("a key of the row history"))?;
     let word =
         |from: usize| key.get(from..from + 8).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 8]);
     let epoch = u64::from_be_bytes(word(0)) >> EPOCH_BITS;
@@ -36,7 +37,7 @@ pub(super) fn add(txn: &mut WriteTxn, table: &Table, collection: i64, row: u64, 
     Ok(txn.put(table, &key(collection, row, seq), &[])?)
 }
 
-/// Removes the epochs that lie wholly before change `seq`.
+/// Removes the epochs that end before change `seq`.
 pub(super) fn trim(txn: &mut WriteTxn, table: &Table, seq: u64) -> Result<()> {
     use std::ops::Bound;
     let epoch = seq.to_be_bytes();
@@ -45,12 +46,12 @@ pub(super) fn trim(txn: &mut WriteTxn, table: &Table, seq: u64) -> Result<()> {
     Ok(())
 }
 
-/// The changes of a row behind one of them, in order.
+/// The changes of a row after a given one, in order.
 pub(super) struct LaterChanges<'a> {
     cursor: Cursor<'a>,
     collection: i64,
     row: u64,
-    /// The least change that may come next.
+    /// The least change that may be next.
     from: u64,
 }
 
@@ -65,7 +66,7 @@ impl<'a> LaterChanges<'a> {
         Ok(LaterChanges { cursor: reads.cursor(table)?, collection, row, from: seq.saturating_add(1) })
     }
 
-    /// The next one. Epochs in which the row did not change are passed over one by one, those without any change at once.
+    /// The next change. Epochs without changes of the row are skipped one by one, those without any changes all at once.
     pub(super) fn next(&mut self) -> Result<Option<u64>> {
         while self.cursor.seek(&key(self.collection, self.row, self.from))? {
             let Some(found) = self.cursor.key()? else { return Ok(None) };
@@ -76,7 +77,7 @@ impl<'a> LaterChanges<'a> {
             }
             let epoch = self.from >> EPOCH_BITS;
             let next = (seq >> EPOCH_BITS).max(epoch);
-            // In the epoch found the row may come before the key found only if that epoch is a later one.
+            // If the epoch found is a later one, the row may have entries in it before the key found.
             self.from = if next > epoch { next << EPOCH_BITS } else { (epoch + 1) << EPOCH_BITS };
         }
         Ok(None)
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_tells_collection_row_and_change_and_epochs_come_first() {
+    fn keys_decode_to_collection_row_and_change_and_sort_by_epoch_first() {
         for seq in [0, 1, 0xffff, 0x10000, 0x1_0001, u64::MAX >> 1] {
             assert_eq!(decode_key(&key(5, 9, seq)).unwrap(), (5, 9, seq));
         }

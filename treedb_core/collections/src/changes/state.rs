@@ -1,4 +1,4 @@
-//! What an open database knows of its change log; switching it on and off; the bell.
+//! The change log of an open database: its cached settings, switching it on and off, and notifying those who wait for changes.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,17 +19,17 @@ use crate::database::Database;
 /// A database's change log.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog {
-    /// As the newest transaction has it; `None` if nobody has looked, or it is just being changed.
+    /// The log in the newest transaction; `None` if it was not read yet or is being changed.
     cached: Mutex<Option<Option<Arc<Log>>>>,
     notifier: Notifier,
     sampling_seed: AtomicU64,
-    /// When somebody last looked whether there is something to cut off: milliseconds since 1970.
+    /// When the log was last trimmed: milliseconds since 1970.
     pub(super) last_trim: AtomicI64,
-    /// The time that tests set; 0 for the system's.
+    /// The time that tests set; 0 for the system's clock.
     clock: AtomicI64,
 }
 
-/// Wakes those who wait for changes.
+/// Wakes threads that wait for changes.
 #[derive(Debug, Default)]
 struct Notifier {
     waiters: AtomicU64,
@@ -59,9 +59,9 @@ impl ChangeLog {
         self.clock.store(now, Ordering::Relaxed);
     }
 
-    /// The log as the writer finds it; `None` if it is switched off. `txn` has not changed its settings.
+    /// The log for the writer; `None` if it is off. `txn` must not have changed its settings.
     fn current(&self, txn: &WriteTxn) -> Result<Option<Arc<Log>>> {
-        // Only the writer asks, and a change of the settings forgets them before it is committed.
+        // Only the writer calls this, and a change of the settings clears the cache before it is committed.
         if let Some(cached) = &*lock(&self.cached) {
             return Ok(cached.clone());
         }
@@ -70,14 +70,14 @@ impl ChangeLog {
         Ok(found)
     }
 
-    /// Where the writer notes the changes it makes to a collection; `None` if they are not recorded.
+    /// A recorder for the changes of a collection; `None` if they are not recorded.
     pub(crate) fn begin(&self, txn: &WriteTxn, collection: i64) -> Result<Option<Recorder>> {
         let Some(log) = self.current(txn)? else { return Ok(None) };
         let sampling_seed = self.sampling_seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         Ok(Some(Recorder::new(log, collection, self.now(), sampling_seed)))
     }
 
-    /// Tells that a collection has been dropped; its rows, whose table is still there, are kept or go.
+    /// Records that a collection was dropped. Keeps its rows, whose table still exists, if the log needs them, or drops the table.
     pub(crate) fn collection_dropped(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
         let log = if meta.namespace.is_recorded() { self.current(txn)? } else { None };
         let Some(log) = log else {
@@ -101,7 +101,7 @@ impl ChangeLog {
         dropped.store(txn, &log)
     }
 
-    /// Tells that a database has been dropped, behind its collections.
+    /// Records that a database was dropped, after its collections.
     pub(crate) fn database_dropped(&self, txn: &mut WriteTxn, name: &str) -> Result<()> {
         if let Some(mut recorder) = self.begin(txn, 0)? {
             recorder.drop(name, true);
@@ -110,10 +110,11 @@ impl ChangeLog {
         Ok(())
     }
 
-    /// To be called when changes have been committed.
+    /// Must be called after changes were committed.
     #[inline]
     pub(crate) fn notify(&self) {
-        // The commit comes before the look at the waiters, as theirs at the log comes behind their counting in.
+        // The commit happens before this load of the counter; a waiter increments the counter before it reads the log. So either
+        // the waiter sees the commit, or this thread sees the waiter.
         fence(Ordering::SeqCst);
         if self.notifier.waiters.load(Ordering::Relaxed) > 0 {
             *lock(&self.notifier.notified) += 1;
@@ -121,7 +122,7 @@ impl ChangeLog {
         }
     }
 
-    /// Calls `check` again and again, whenever something was committed, until it finds something or the time is up.
+    /// Calls `check` after each commit until it returns something or the timeout is over.
     pub(super) fn wait<T>(
         &self,
         timeout: Duration,
@@ -139,7 +140,7 @@ impl ChangeLog {
                 Ok(None) => {}
                 found => break found,
             }
-            // Wakes now and then without the bell too: a long timeout must not overflow.
+            // Also wakes without a notification after an hour, because a long timeout could overflow.
             let left = until.map_or(Duration::from_secs(3600), |until| {
                 until.saturating_duration_since(std::time::Instant::now())
             });
@@ -155,19 +156,18 @@ impl ChangeLog {
         found
     }
 
-    /// The settings are about to change, or to stay after all.
+    /// Clears the cached settings, which are about to change.
     fn invalidate(&self) {
         *lock(&self.cached) = None;
     }
 }
 
 impl Database {
-    /// Records every change of a collection from now on, or with `None` no longer: what was recorded is forgotten then.
-    /// With a log that is switched on already, only the limits change. The setting is part of the database: it holds
-    /// for whoever opens it.
+    /// Switches the change log on or, with `None`, off, which deletes the recorded changes. If the log is on already, only its
+    /// limits change. The setting is stored in the database.
     ///
-    /// A log costs inserts in batches next to nothing, a change in a transaction of its own about a quarter of its
-    /// processor time: an update or delete writes its row's earlier version too.
+    /// The log costs little for inserts in batches. A change in a transaction of its own takes about a quarter more processor
+    /// time: an update or delete also writes the earlier version of its row.
     pub fn record_changes(&self, options: Option<ChangeLogOptions>) -> Result<()> {
         let changes = &self.inner.changes;
         let mut txn = self.inner.store.begin_write()?;
@@ -198,7 +198,7 @@ impl Database {
                 txn.clear(&table)?;
                 settings = Settings { on: false, from: end.next, since: end.time, ..settings };
             }
-            // Written down, so that it was decided.
+            // Stored anyway: see `change_log_is_configured`.
             (None, None) => {}
         }
         txn.put(&table, b"", &settings.encode()?)?;
@@ -208,7 +208,7 @@ impl Database {
         Ok(())
     }
 
-    /// Whether changes are recorded, and what is there of them; `None` if they are not.
+    /// The state of the change log; `None` if it is off.
     pub fn change_log(&self) -> Result<Option<ChangeLogStatus>> {
         let reads = self.inner.store.begin_read()?;
         let Some(log) = Log::find(&reads)? else { return Ok(None) };
@@ -223,8 +223,8 @@ impl Database {
         }))
     }
 
-    /// MongoDB's time of the last change there was; `None` if changes are not recorded. A change stream that begins at it
-    /// shows that change first.
+    /// The cluster time of the last change, as MongoDB has it; `None` if changes are not recorded. A change stream that starts at
+    /// this time returns that change first.
     ///
     /// # Errors
     /// Those of the storage engine.
@@ -235,27 +235,27 @@ impl Database {
         Ok(Some(cluster_time(end.time, end.next.saturating_sub(1))))
     }
 
-    /// The moment behind the change whose time [`Self::operation_time`] told.
+    /// The state after the change with this [`Self::operation_time`].
     ///
     /// # Errors
-    /// `SnapshotUnavailable` for a time that there has not been, or if changes are not recorded.
+    /// `SnapshotUnavailable` if there is no such change, or changes are not recorded.
     pub fn at_operation_time(&self, time: bson::Timestamp) -> Result<AsOf> {
         let reads = self.inner.store.begin_read()?;
         let unavailable = || {
             QueryError::new(
                 ErrorCode::SnapshotUnavailable,
-                format!("nothing is known of the time ({}, {}): no change has it", time.time, time.increment),
+                format!("there is no change with the operation time ({}, {})", time.time, time.increment),
             )
         };
         let log = Log::find(&reads)?.ok_or_else(unavailable)?;
         let last = log.end(&reads)?.next.saturating_sub(1);
-        // A time holds the lower half of its change's number.
+        // The increment is the lower half of the change's sequence number.
         let behind = (last as u32).wrapping_sub(time.increment);
         let seq = last.checked_sub(u64::from(behind)).ok_or_else(unavailable)?;
         Ok(AsOf::Change(seq))
     }
 
-    /// True if somebody has decided whether changes are recorded: [`Self::record_changes`] was called once.
+    /// True if [`Self::record_changes`] was ever called, be it to switch the log off.
     pub fn change_log_is_configured(&self) -> Result<bool> {
         let reads = self.inner.store.begin_read()?;
         match reads.table(CHANGES)? {

@@ -1,4 +1,4 @@
-//! Change streams: the log, read as it grows.
+//! Change streams: reading the log as it grows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::Collection;
 use crate::catalog::namespace::{Namespace, check_database};
 use crate::database::Database;
 
-/// Events made at a time.
+/// The most events in a batch.
 const MAX_EVENTS: usize = 256;
-/// Bytes of events after which a batch is long enough.
+/// Bytes of events after which a batch is full.
 const MAX_BATCH_BYTES: usize = 1 << 20;
-/// Records looked at in one snapshot.
+/// The most records read in one snapshot.
 const MAX_RECORDS: usize = 4096;
 
-/// The changes of a collection, a database or everything, as they are committed: documents as MongoDB's change streams give
-/// them (`_id`, `operationType`, `fullDocument`, ...).
+/// The changes of a collection, a database or all databases, as they are committed: events as in MongoDB's change streams
+/// (`_id`, `operationType`, `fullDocument`, ...).
 ///
-/// A stream that is not asked for events holds nothing but its place, and can be opened again there
-/// ([`Self::resume_token`]) for as long as changes are kept. An event is there as soon as a reader of the collection
+/// An idle stream holds only its position and no snapshot. Another stream can be opened at that position
+/// ([`Self::resume_token`]) for as long as changes are kept. An event is available as soon as a reader of the collection
 /// would see its change.
 pub struct ChangeStream {
     db: Database,
@@ -41,20 +41,20 @@ pub struct ChangeStream {
     request: WatchRequest,
     pipeline: Option<(Pipeline, Context)>,
     names: HashMap<i64, Namespace>,
-    /// The next change to look at.
+    /// The next change to read.
     next: u64,
-    /// When the one before it was committed.
+    /// When the change before it was committed.
     time: i64,
     ready: VecDeque<RawDocumentBuf>,
-    /// A place in front of what is ready.
+    /// The position before the events in `ready`.
     before: ResumeToken,
-    /// The `_id` of the event handed out last.
+    /// The `_id` of the event returned last.
     last: Option<RawDocumentBuf>,
-    /// There is nothing behind what is ready.
+    /// The resume token of the stream's end, once it is reached: there are no events after those in `ready`.
     ended: Option<RawDocumentBuf>,
 }
 
-/// What a batch was made of.
+/// The events of some records, and the position after them.
 struct Batch {
     events: Vec<RawDocumentBuf>,
     next: u64,
@@ -65,11 +65,11 @@ struct Batch {
 }
 
 impl Database {
-    /// Watches the changes of `watched` from `request`'s place on.
+    /// Opens a change stream.
     ///
     /// # Errors
-    /// `Location40573` if changes are not recorded ([`Database::record_changes`]), `ChangeStreamHistoryLost` if
-    /// those of the place are not kept any more, `InvalidResumeToken` and others for what is wrong with the request.
+    /// `Location40573` if changes are not recorded ([`Database::record_changes`]), `ChangeStreamHistoryLost` if changes after the
+    /// starting position are no longer kept, `InvalidResumeToken` and others for an invalid request.
     pub fn watch(&self, watched: Watched, request: WatchRequest) -> Result<ChangeStream> {
         if let Watched::Database(name) = &watched {
             check_database(name)?;
@@ -122,7 +122,7 @@ impl Database {
 }
 
 impl Collection {
-    /// Watches the collection's changes: see [`Database::watch`].
+    /// Opens a change stream of the collection: see [`Database::watch`].
     ///
     /// # Errors
     /// As there.
@@ -131,14 +131,14 @@ impl Collection {
     }
 }
 
-/// The stages that events go through.
+/// Parses the stages after `$changeStream`.
 fn pipeline(stages: &RawArray) -> Result<Pipeline> {
     let stages = RawDocument::from_bytes(stages.as_bytes())?;
     treedb_query::doc::validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
     Pipeline::parse(Value::Array(Doc::from(stages)), &Names::default())
 }
 
-/// The next change of a stream that begins at `from`, and when the one before it was committed.
+/// The next change of a stream that starts at `from`, and when the change before it was committed.
 fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
     let end = log.end(reads)?;
     let (token, resumed) = match from {
@@ -155,11 +155,11 @@ fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, 
         ));
     }
     if token.seq >= end.next {
-        return Err(history_lost("the changes up to it were lost with the power"));
+        return Err(history_lost("its change was lost in a power loss"));
     }
     let min_seq = log.min_seq(reads)?;
     if token.seq + 1 < min_seq {
-        return Err(history_lost("it has been cut off"));
+        return Err(history_lost("the changes after it are no longer kept"));
     }
     if token.seq >= min_seq {
         let mut same = false;
@@ -168,7 +168,7 @@ fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, 
             Ok(false)
         })?;
         if !same {
-            return Err(history_lost("its change was lost with the power"));
+            return Err(history_lost("its change was lost in a power loss"));
         }
     }
     Ok((token.seq + 1, token.time))
@@ -178,7 +178,7 @@ fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, 
     let before = i64::from(at.time).saturating_mul(1000).saturating_sub(1);
     let seq = log.at_time(reads, before)?;
     let min_seq = log.min_seq(reads)?;
-    // Nothing that is kept is older: something that is not kept may be younger than the time asked for.
+    // No older change is kept: a change that is not kept may be later than the time given.
     let cut = min_seq > log.settings.from;
     if seq < min_seq && (cut || before.saturating_add(1000) < log.settings.since) {
         return Err(history_lost("changes of that time are not kept"));
@@ -204,12 +204,12 @@ fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, 
 }
 
 impl ChangeStream {
-    /// The next event, waiting for one as long as `timeout`. `None` if there was none; [`Self::is_closed`] tells whether
-    /// there can be one later.
+    /// The next event, waiting for it until `timeout`. `None` if there was none; [`Self::is_closed`] tells whether there can be
+    /// one later.
     ///
     /// # Errors
-    /// `ChangeStreamHistoryLost` if the stream was so slow that its changes have been cut off; `NoMatchingDocument` if
-    /// a document that is required is not there; those of the pipeline.
+    /// `ChangeStreamHistoryLost` if the stream was so slow that its next changes are no longer kept; `NoMatchingDocument` if a
+    /// required document is missing; those of the pipeline.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<RawDocumentBuf>> {
         self.wait(timeout)?;
         let Some(event) = self.ready.pop_front() else { return Ok(None) };
@@ -232,7 +232,7 @@ impl ChangeStream {
         Ok(self.ready.front().map(|event| &**event))
     }
 
-    /// The next event that is there already.
+    /// The next event, if there is one already.
     ///
     /// # Errors
     /// As [`Self::next_timeout`].
@@ -240,13 +240,13 @@ impl ChangeStream {
         self.next_timeout(Duration::ZERO)
     }
 
-    /// True if what was watched has been dropped, and the event that says so handed out.
+    /// True if the watched collection or database was dropped, and all events were returned.
     pub fn is_closed(&self) -> bool {
         self.ready.is_empty() && self.ended.is_some()
     }
 
-    /// Where a stream that is to go on behind this one begins: behind the event handed out last, or, if that was the
-    /// last there is, behind all that was looked at.
+    /// The position from which another stream can continue: after the event returned last or, if there are no more events yet,
+    /// after all changes that were read.
     pub fn resume_token(&self) -> RawDocumentBuf {
         match (self.ready.is_empty(), &self.ended, &self.last) {
             (true, Some(end), _) => end.clone(),
@@ -256,12 +256,12 @@ impl ChangeStream {
         }
     }
 
-    /// The place behind all that was looked at.
+    /// The position after all changes that were read.
     fn resume_position(&self) -> ResumeToken {
         ResumeToken { seq: self.next.saturating_sub(1), time: self.time, invalidated: false }
     }
 
-    /// Reads on until some events are ready, or the log's end is reached.
+    /// Reads until some events are ready or the end of the log is reached.
     fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() && self.ended.is_none() {
             (self.before, self.last) = (self.resume_position(), None);
@@ -288,7 +288,7 @@ impl ChangeStream {
             return Err(history_lost("changes are no longer recorded"));
         };
         if self.next < log.min_seq(&reads)? {
-            return Err(history_lost("the stream is too far behind, and its changes have been cut off"));
+            return Err(history_lost("the stream was too slow, and its next changes are no longer kept"));
         }
         let mut batch =
             Batch { events: Vec::new(), next: self.next, time: self.time, ended: None, all: true };
@@ -362,7 +362,7 @@ impl ChangeStream {
     }
 }
 
-/// Events sent through a pipeline, which must leave their `_id`s alone.
+/// Applies a pipeline to events. It must not change their `_id`s.
 fn apply_pipeline(
     pipeline: &Pipeline,
     context: &Context,
@@ -374,7 +374,7 @@ fn apply_pipeline(
     let mut docs = pipeline.open_over(Box::new(List::new(events)), context)?;
     let mut passed = Vec::new();
     while let Some(event) = docs.next()? {
-        // They come in order, some left out.
+        // They are in order, possibly with some missing.
         if !event.get_document("_id").is_ok_and(|id| left.any(|known| **known == *id)) {
             return Err(QueryError::new(
                 ErrorCode::ChangeStreamFatalError,

@@ -1,15 +1,14 @@
-//! The entries of an index that is built: read in a snapshot, put in order, written.
+//! The entries of an index build: read from a snapshot, sorted, written.
 //!
-//! A build goes by slices: as many rows as have [`MEMORY`] bytes of entries. A slice is read in a snapshot that was begun
-//! when the catalog had the index already, so whoever changes a row from then on maintains the index. Blocks of rows make
-//! sorted runs, several threads one each; the runs are merged, and the entries go into the tree in the order of their keys
-//! and leaf by leaf, in short transactions. The last of these tells how far the build has come; if it is cut short before,
-//! the slice is read again, and entries that are there already are put once more.
+//! A build proceeds in slices of as many rows as have [`MEMORY`] bytes of entries. The snapshot of a slice already has the index in
+//! the catalog, so every later change of a row maintains the index. Blocks of rows become sorted runs, read by several threads in
+//! parallel. The runs are merged, and the entries are written in key order, leaf by leaf, in short transactions. The last of these
+//! stores the progress of the build. After a crash before that the slice is read again, and entries that exist are written again.
 //!
-//! An entry of the snapshot is right as long as its row is what it was. That is so for all while the root of the rows'
-//! tree is the one of the snapshot: a row never changes without its root. Otherwise each row is compared with what it
-//! was, and that of another content is asked for its keys again. The entry goes in if it has the key still; keys it has got
-//! since were put by who gave them to it.
+//! An entry of the snapshot is correct as long as its row is unchanged. That holds for all rows while the root page of their tree is
+//! the snapshot's, because a row cannot change without it. Otherwise each row is compared with the snapshot's, and the keys of a
+//! changed row are computed again: the entry is written if the row still has its key. Keys that the row got since were written by
+//! the transaction that changed it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -35,24 +34,24 @@ use crate::write::bulk::{Entries, EntryBatch};
 use crate::write::change::{check_key, type_bits};
 use crate::write::edit::{Edit, holder, holder_of};
 
-/// Bytes of entries that a build holds.
+/// Bytes of entries in a slice.
 #[cfg(not(test))]
 const MEMORY: usize = 200 << 20;
-/// Bytes of entries, as they are collected, after which a block of rows ends.
+/// Bytes of unsorted entries after which a block ends.
 #[cfg(not(test))]
 const BLOCK_MEMORY: usize = 32 << 20;
-/// Row ids of a block.
+/// Row ids in a block.
 #[cfg(not(test))]
 const BLOCK_ROWS: u64 = 1 << 17;
-/// Entries that are written between two chances for other writers.
+/// Entries written in one transaction.
 #[cfg(not(test))]
 const STEP_ENTRIES: usize = 16_384;
-/// Rows that a thread must have to read to be worth its beginning.
+/// Rows per thread that make another thread worth its start.
 #[cfg(not(test))]
 const MIN_ROWS_PER_THREAD: u64 = 40_000;
 
-/// In tests a build has several slices, a slice several blocks, and each is written in several steps, so that power can
-/// go between any two of them.
+/// In tests a build has several slices of several blocks, and each is written in several steps, so that a simulated power
+/// loss can happen between any two of them.
 #[cfg(test)]
 const MEMORY: usize = 1200;
 #[cfg(test)]
@@ -64,29 +63,29 @@ const STEP_ENTRIES: usize = 9;
 #[cfg(test)]
 const MIN_ROWS_PER_THREAD: u64 = 30;
 
-/// How a build goes on.
+/// The state of a build after a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There are rows that it has not looked at.
+    /// There are more rows to read.
     More,
     /// The index is ready.
     Ready,
-    /// The index is no longer there.
+    /// The index was dropped meanwhile.
     Dropped,
 }
 
-/// The next entry of a run, and what is behind it.
+/// The next entry of a run, and the rest of the run.
 #[derive(Clone, Copy)]
 struct RunEntry<'r> {
-    /// As it is stored.
+    /// The stored key.
     key: &'r [u8],
     row: RowId,
     type_bits: &'r [u8],
     rest: &'r [u8],
 }
 
-/// Entries in the order of their keys, one behind the other: `row (8 bytes, little endian), length of the key (4 bytes),
-/// length of the marks (4 bytes), key, marks`.
+/// Entries in key order, one after the other: `row (8 bytes, little endian), length of the key (4 bytes), length of the type
+/// bits (4 bytes), key, type bits`.
 #[derive(Default)]
 struct Run(Vec<u8>);
 
@@ -106,7 +105,7 @@ impl Run {
 }
 
 impl<'r> RunEntry<'r> {
-    /// The first entry of these; `None` at the end.
+    /// The first entry of `run`; `None` at its end.
     fn of(run: &'r [u8]) -> Option<RunEntry<'r>> {
         let (row, run) = run.split_first_chunk()?;
         let (key, run) = run.split_first_chunk()?;
@@ -117,7 +116,7 @@ impl<'r> RunEntry<'r> {
     }
 }
 
-/// The least is the greatest, as a heap wants it.
+/// Reversed, because `BinaryHeap` pops the greatest first.
 impl Ord for RunEntry<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key.cmp(self.key).then_with(|| other.row.cmp(&self.row))
@@ -138,7 +137,7 @@ impl PartialEq for RunEntry<'_> {
 
 impl Eq for RunEntry<'_> {}
 
-/// Several runs as one.
+/// The merge of several runs.
 struct Merge<'r>(BinaryHeap<RunEntry<'r>>);
 
 impl<'r> Merge<'r> {
@@ -146,7 +145,7 @@ impl<'r> Merge<'r> {
         Merge(runs.iter().filter_map(|run| RunEntry::of(&run.0)).collect())
     }
 
-    /// The entry that comes next.
+    /// The next entry.
     fn peek(&self) -> Option<&RunEntry<'r>> {
         self.0.peek()
     }
@@ -160,25 +159,25 @@ impl<'r> Merge<'r> {
     }
 }
 
-/// What one thread reads at a time.
+/// The entries of the rows that one thread reads at a time.
 struct Block {
     run: Run,
     entries: usize,
     rows: u64,
     flags: IndexFlags,
-    /// Rows that are looked at one by one: their keys cannot be had.
+    /// Rows whose keys could not be computed in the snapshot; they are indexed one by one when the slice is written.
     deferred: Vec<RowId>,
-    /// True if it ended for want of memory.
+    /// True if the block ended because of [`BLOCK_MEMORY`].
     full: bool,
-    /// The first row behind it.
+    /// The first row after it.
     next: Option<u64>,
 }
 
-/// The rows of a block.
+/// Reads blocks.
 struct BlockReader<'s> {
     meta: &'s Meta,
     def: &'s IndexDef,
-    /// The fields that the keys are made of; `None` for any.
+    /// The fields that the keys are made of; `None` for all.
     fields: Option<Fields>,
 }
 
@@ -210,7 +209,7 @@ impl BlockReader<'_> {
     }
 }
 
-/// The entries of some rows, as a snapshot has them.
+/// The entries of a range of rows in a snapshot.
 struct Slice {
     reads: Beside,
     meta: Arc<Meta>,
@@ -219,12 +218,12 @@ struct Slice {
     rows: u64,
     flags: IndexFlags,
     deferred: Vec<RowId>,
-    /// The first row behind it; `None` if there is none.
+    /// The first row after it; `None` if there is none.
     next: Option<u64>,
 }
 
 impl Slice {
-    /// Reads the rows from `from` on that the memory is enough for.
+    /// Reads rows from `from` on, as many as [`MEMORY`] allows.
     fn read(reads: Arc<Mutex<ReadTxn>>, meta: Arc<Meta>, index: usize, from: u64) -> Result<Slice> {
         let reads_of = || Beside::new(&reads);
         let mut slice = Slice {
@@ -256,7 +255,7 @@ impl Slice {
                 slice.flags = slice.flags.union(block.flags);
                 slice.deferred.extend(block.deferred);
                 slice.next = block.next;
-                // Those behind a full one begin where it did not come to.
+                // Blocks after a full one begin too late: its remaining rows come first.
                 if block.full || block.next.is_none() {
                     break;
                 }
@@ -266,7 +265,7 @@ impl Slice {
     }
 }
 
-/// Takes the build of the index `id` a slice further, and calls `on_progress` with numbers of rows that are done.
+/// Builds the next slice of the index `id` and calls `on_progress` with the number of rows done in each step.
 ///
 /// # Errors
 /// Those of its keys; `NamespaceNotFound`.
@@ -320,12 +319,13 @@ pub(crate) fn advance(
 }
 
 impl Edit<'_> {
-    /// Writes entries of `slice` to the index number `at`, [`STEP_ENTRIES`] at most, and returns how many were looked at.
+    /// Writes at most [`STEP_ENTRIES`] entries of `slice` to the index at position `at`; returns how many it took from
+    /// `entries`.
     fn put_entries(&mut self, at: usize, slice: &Slice, entries: &mut Merge<'_>) -> Result<usize> {
         let Some(target) = self.meta.indexes.get(at) else { return Ok(0) };
         let unique = target.def.unique;
         let same_rows = self.txn.find(&self.meta.rows)?.is_same(&slice.reads.find(&slice.meta.rows)?);
-        // Above all that the index has, keys need not be looked for one by one; only the last of them may come again.
+        // Keys above all those in the index need no duplicate check, except against the previous entry.
         let all_above = match (self.txn.last(&target.table)?, entries.peek()) {
             (Some((last, _)), Some(first)) => *last < *first.key,
             _ => true,
@@ -369,7 +369,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Whether a row is what it was in the snapshot of `slice`; `scratch` is for what it was.
+    /// Whether a row is the same as in the snapshot of `slice`; `scratch` is a buffer for the latter.
     fn is_unchanged(&self, slice: &Slice, row: RowId, scratch: &mut Vec<u8>) -> Result<bool> {
         scratch.clear();
         let was =
@@ -379,7 +379,7 @@ impl Edit<'_> {
         Ok(same)
     }
 
-    /// The marks of an entry if its row has the key now; `None` if it has not.
+    /// The type bits of an entry if its row still has the key; `None` if it does not.
     fn current_type_bits(&self, index: &IndexMeta, entry: &RunEntry<'_>) -> Result<Option<Vec<u8>>> {
         let Some(document) = self.view().document(entry.row)? else { return Ok(None) };
         let keys = index.def.keys(&document)?;
@@ -387,7 +387,7 @@ impl Edit<'_> {
         Ok(find_stored_key(keys.keys, entry.key).map(|_| type_bits))
     }
 
-    /// Writes the entries of odd rows, and returns whether some are left.
+    /// Writes the entries of deferred rows, and returns whether any rows are left.
     fn put_deferred(&mut self, at: usize, rows: &mut std::slice::Iter<'_, RowId>) -> Result<bool> {
         let (mut batch, mut flags) = (EntryBatch::default(), IndexFlags::default());
         for row in rows.by_ref().take(STEP_ENTRIES) {
@@ -412,7 +412,7 @@ impl Edit<'_> {
         Ok(!rows.as_slice().is_empty())
     }
 
-    /// Notes that the index number `at` has the entries of `slice`.
+    /// Stores in the catalog that the index at position `at` has the entries of `slice`.
     fn finish_slice(&mut self, at: usize, slice: &Slice) -> Result<()> {
         let meta = Arc::make_mut(&mut self.meta);
         if let Some(target) = meta.indexes.get_mut(at) {

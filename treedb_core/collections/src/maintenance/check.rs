@@ -1,4 +1,4 @@
-//! Compares a collection's rows with its indexes, both ways.
+//! Checks a collection: rows against indexes, and indexes against rows.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,18 @@ use crate::catalog::meta::{IndexFlags, Meta};
 use crate::read::long_key::is_long;
 use crate::read::view::View;
 
-/// What was looked at in one collection.
+/// What [`Database::check`](crate::Database::check) has checked in one collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectionCheck {
     /// Its name.
     pub namespace: String,
-    /// Rows, each decoded and validated.
+    /// The number of rows, each decoded and validated.
     pub rows: u64,
-    /// Each index by name, with the entries that were compared with their rows.
+    /// The name of each index, and the number of its entries, each compared with its row.
     pub indexes: Vec<(String, u64)>,
 }
 
-/// Checks one collection in a snapshot. An index that is still being built must hold no entry that its row does not
-/// have, but may lack some.
+/// Checks one collection in a snapshot. An index that is being built must not have wrong entries, but may lack some.
 pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck> {
     let view = View { reads, meta };
     let inconsistent = |what: String| {
@@ -33,7 +32,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
         )
     };
     let mut rows = 0;
-    // Entries that the rows call for, by index: counted here, and found again one by one below.
+    // The number of entries that each index should have. The entries are compared with their rows below.
     let mut expected = vec![0_u64; meta.indexes.len()];
     view.scan(Direction::Forward, None, &mut |row, document| {
         rows += 1;
@@ -44,7 +43,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                 IndexFlags { multikey: keys.multikey, shortened: keys.keys.iter().any(|key| is_long(key)) };
             if index.flags.added_by(flags).is_some() && index.building.is_none() {
                 return Err(inconsistent(format!(
-                    "of index {} is known {:?}, of row {row:?} is {flags:?}",
+                    "index {} has {:?}, but row {row:?} requires {flags:?}",
                     index.def.name, index.flags
                 )));
             }
@@ -55,7 +54,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
     let mut indexes = Vec::new();
     for (index, expected) in meta.indexes.iter().zip(expected) {
         let mut entries = 0;
-        // The keys of the rows met lately, so that an index in row order does not decode each row again.
+        // The keys of recent rows, so that a multikey index does not decode a row for each of its entries.
         let mut recent: HashMap<RowId, (Vec<Vec<u8>>, Vec<u8>)> = HashMap::new();
         view.walk(index, &KeyRange::ALL, Direction::Forward, None, &mut |row, key, type_bits| {
             entries += 1;
@@ -71,7 +70,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
                     }
                     None => {
                         return Err(inconsistent(format!(
-                            "index {} leads to row {row:?}, which is not there",
+                            "index {} has an entry for row {row:?}, which does not exist",
                             index.def.name
                         )));
                     }
@@ -81,7 +80,7 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
             let found = recent.get(&row);
             if !type_bits.is_empty() && found.is_some_and(|(_, expected)| type_bits != expected) {
                 return Err(inconsistent(format!(
-                    "index {} has other type bits for row {row:?} than the row calls for",
+                    "index {} has wrong type bits for row {row:?}",
                     index.def.name
                 )));
             }
@@ -93,10 +92,10 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
             }
             Ok(Flow::Continue(()))
         })?;
-        // Every entry belongs to its row and entries are distinct, so equal counts mean that none is missing.
+        // Entries are distinct and each belongs to its row, so equal counts mean that none is missing.
         if entries != expected && index.building.is_none() {
             return Err(inconsistent(format!(
-                "index {} has {entries} entries, its rows have {expected} keys",
+                "index {} has {entries} entries, but the rows have {expected} keys",
                 index.def.name
             )));
         }

@@ -1,8 +1,8 @@
-//! Documents that expire: those whose date, in the field of an index with `expireAfterSeconds`, is so long past.
+//! Expiry of documents: those whose date, in the field of an index with `expireAfterSeconds`, is that long past.
 //!
-//! They are found through that index and deleted in short transactions, so that other writers get their turn. An
-//! array counts with its earliest date; what is no date never expires. A thread looks every so often while there is
-//! such an index: a document may stay a while longer than it must.
+//! They are found through the index and deleted in short transactions, so that other writers can proceed. Of an array the earliest
+//! date counts; values that are not dates never expire. While such an index exists, a thread deletes expired documents in regular
+//! intervals, so a document may live somewhat longer than its time.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -22,32 +22,32 @@ use crate::write::edit::Edit;
 /// Documents deleted in one transaction.
 #[cfg(not(test))]
 const BATCH: usize = 512;
-/// In tests it takes several.
+/// Small in tests, so that several transactions are needed.
 #[cfg(test)]
 const BATCH: usize = 5;
-/// Time between two looks, unless it is set otherwise.
+/// The default interval between two passes.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The thread that deletes what has expired, once there is need for one.
+/// The thread that deletes expired documents, started with the first index that needs it.
 #[derive(Debug)]
 pub(crate) struct TtlMonitor {
     signal: Arc<Signal>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread is told.
+/// Controls the thread.
 #[derive(Debug)]
 struct Signal {
     control: Mutex<Control>,
     condvar: Condvar,
-    /// Held by the thread as long as it has a handle of the database.
+    /// Locked by the thread while it has a handle of the database.
     pass: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Control {
     interval: Duration,
-    /// End the pass that is under way.
+    /// End the current pass early.
     end_pass: bool,
     stop: bool,
 }
@@ -61,13 +61,13 @@ impl Signal {
         self.pass.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a pass should end.
+    /// True if the current pass should end.
     fn should_stop(&self) -> bool {
         let control = self.control();
         control.stop || control.end_pass
     }
 
-    /// Waits until the interval is over; false to stop. A changed interval begins anew.
+    /// Waits for the interval; false if the thread is to stop. A changed interval starts again.
     fn wait(&self) -> bool {
         let mut control = self.control();
         loop {
@@ -96,7 +96,7 @@ impl Default for TtlMonitor {
 }
 
 impl TtlMonitor {
-    /// Begins to look after the documents of `db`, if nobody does yet.
+    /// Starts the thread for `db`, if it is not running.
     pub(crate) fn start(&self, db: &Database) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_some() || self.signal.control().stop {
@@ -104,12 +104,11 @@ impl TtlMonitor {
         }
         let (signal, inner) = (Arc::clone(&self.signal), Arc::downgrade(&db.inner));
         let work = move || run(&signal, &inner);
-        // Without a thread documents stay until the next start.
+        // If the thread cannot be started, the next index or opening of the database tries again.
         *thread = std::thread::Builder::new().name("treedb-expiry".into()).spawn(work).ok();
     }
 
-    /// Ends the thread if there are no other handles of the database than the caller's and perhaps the thread's;
-    /// `handles` tells how many there are.
+    /// Ends the thread if the caller has the last handle of the database, the thread's aside; `handles` counts them.
     pub(crate) fn stop_if_last(&self, handles: &dyn Fn() -> usize) {
         self.signal.control().end_pass = true;
         let pass = self.signal.pass();
@@ -125,12 +124,12 @@ impl TtlMonitor {
         }
     }
 
-    /// Ends the thread, and waits for it.
+    /// Ends the thread and waits for it.
     pub(crate) fn stop(&self) {
         self.signal.control().stop = true;
         self.signal.condvar.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The last handle may have been the thread's own.
+        // The last handle may be the thread's own: it cannot wait for itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }
@@ -147,7 +146,7 @@ fn run(signal: &Signal, inner: &Weak<Inner>) {
     while signal.wait() {
         let _pass = signal.pass();
         let Some(inner) = inner.upgrade() else { return };
-        // What cannot be deleted now, the disk being full perhaps, is tried again the next time.
+        // After an error, such as a full disk, the next pass tries again.
         let _ = Database { inner }.expire_before(now(), &|| signal.should_stop());
     }
 }
@@ -157,19 +156,19 @@ fn now() -> i64 {
 }
 
 impl Database {
-    /// Deletes the documents that have expired at `now`, through the indexes with `expireAfterSeconds`. Returns how
-    /// many they were. This is what happens by itself every minute, or as often as [`Self::expire_every`] says.
+    /// Deletes the documents that have expired at `now`, by the indexes with `expireAfterSeconds`, and returns their number.
+    /// The database does this by itself every minute, or as often as [`Self::expire_every`] says.
     pub fn expire_now(&self, now: bson::DateTime) -> Result<u64> {
         self.expire_before(now.timestamp_millis(), &|| false)
     }
 
-    /// Sets the time between two looks for expired documents; it is a minute until it is set.
+    /// Sets the interval between two passes that delete expired documents; the default is a minute.
     pub fn expire_every(&self, interval: Duration) {
         self.inner.ttl_monitor.signal.control().interval = interval;
         self.inner.ttl_monitor.signal.condvar.notify_all();
     }
 
-    /// Begins to look for expired documents if an index says that there may be some.
+    /// Starts the thread if there is an index with `expireAfterSeconds`.
     pub(crate) fn start_ttl_monitor(&self) -> Result<()> {
         let reads = self.inner.store.begin_read()?;
         for namespace in self.inner.catalog.list(&reads, "")? {
@@ -199,7 +198,7 @@ impl Database {
                 if stop() {
                     return Ok(deleted);
                 }
-                // A deletion that is lost with the power is made again.
+                // A deletion that a power loss undoes is repeated.
                 let relaxed = Some(Durability::Relaxed);
                 let batch = self.edit(&namespace, false, relaxed, |edit| expire(edit, index, now))?;
                 let batch = batch.unwrap_or(0);
@@ -234,7 +233,7 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
     Ok(rows.len())
 }
 
-/// The keys of what has expired at `now`; `None` if nothing ever does.
+/// The keys of the documents that have expired at `now`; `None` if the index has no expiry.
 fn expired_range(def: &IndexDef, now: i64) -> Option<KeyRange> {
     let last = now.saturating_sub(def.options.expire_after?.saturating_mul(1000));
     let encoded = |millis: i64| {

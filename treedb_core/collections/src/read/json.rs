@@ -55,9 +55,9 @@ impl Collection {
 
 /// `text`, an object without `_id`, with `id` as its first field.
 fn with_id_in_front<'t>(text: &'t str, id: &Bson) -> Cow<'t, str> {
-    let Some((before, behind)) = text.split_once('{') else { return Cow::Borrowed(text) };
-    let comma = if behind.trim_start().starts_with('}') { "" } else { "," };
-    Cow::Owned(format!("{before}{{\"_id\":{}{comma}{behind}", id.clone().into_relaxed_extjson()))
+    let Some((before, after)) = text.split_once('{') else { return Cow::Borrowed(text) };
+    let comma = if after.trim_start().starts_with('}') { "" } else { "," };
+    Cow::Owned(format!("{before}{{\"_id\":{}{comma}{after}", id.clone().into_relaxed_extjson()))
 }
 
 /// The documents of [`Collection::find_json`].

@@ -1,4 +1,4 @@
-//! A collection as a transaction has it.
+//! A collection in a transaction.
 
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
@@ -16,9 +16,9 @@ use treedb_query::query::{Counters, Execution, Plan, count};
 
 use super::Transaction;
 
-/// A collection in a transaction: see [`Transaction::collection`]. What the calls do and which errors they have, the
-/// methods of [`Collection`](crate::Collection) of the same names tell; besides, those that write have
-/// `WriteConflict`, `TransactionTooLarge`, and `NoSuchTransaction` once one has failed.
+/// A collection in a transaction: see [`Transaction::collection`]. The methods and their errors are those of
+/// [`Collection`](crate::Collection). Methods that write also return `WriteConflict`, `TransactionTooLarge` and, after a statement
+/// has failed, `NoSuchTransaction`.
 #[derive(Debug)]
 pub struct TransactionCollection<'t> {
     txn: &'t mut Transaction,
@@ -35,7 +35,7 @@ impl<'t> TransactionCollection<'t> {
         self.txn
     }
 
-    /// Inserts a document and returns its `_id`, which is made if it has none.
+    /// Inserts a document and returns its `_id`, which is generated if it has none.
     ///
     /// # Errors
     /// See the type.
@@ -47,7 +47,7 @@ impl<'t> TransactionCollection<'t> {
         })
     }
 
-    /// Inserts documents: all of them, or the transaction has failed. Returns how many they were.
+    /// Inserts documents and returns their number. If one is refused, the transaction is aborted.
     ///
     /// # Errors
     /// See the type.
@@ -61,8 +61,7 @@ impl<'t> TransactionCollection<'t> {
         })
     }
 
-    /// The documents that match. The cursor is independent of the borrow of the transaction, which it is given again
-    /// for each step.
+    /// The documents that match. The cursor does not borrow the transaction, which is passed to it for each step.
     ///
     /// # Errors
     /// See the type.
@@ -96,15 +95,15 @@ impl<'t> TransactionCollection<'t> {
         count(&layer, &query.for_source(&layer)?)
     }
 
-    /// How strings compare in what does not say it.
+    /// The default collation.
     pub(crate) fn collation(&self) -> Result<Collation> {
         let snapshot = self.txn.collection_snapshot(&self.namespace)?;
         Ok(snapshot.through(&self.txn.reads).collation().clone())
     }
 
-    /// Runs a pipeline over the collection. It sees what the transaction does, in other collections too; what the
-    /// transaction changes later does not show. Stages that write (`$out`, `$merge`) and those that tell of the
-    /// collection itself (`$collStats`, `$indexStats`) are refused with `OperationNotSupportedInTransaction`.
+    /// Runs a pipeline over the collection, with the changes that the transaction has made so far, also in other collections.
+    /// Later changes are not visible to it. The stages `$out`, `$merge`, `$collStats` and `$indexStats` are refused with
+    /// `OperationNotSupportedInTransaction`.
     ///
     /// # Errors
     /// See the type.
@@ -113,7 +112,7 @@ impl<'t> TransactionCollection<'t> {
         self.txn.aggregate(&self.namespace, request)
     }
 
-    /// Changes the documents that match.
+    /// Updates the documents that match.
     ///
     /// # Errors
     /// See the type.
@@ -121,7 +120,7 @@ impl<'t> TransactionCollection<'t> {
         self.txn.write(&self.namespace, |sink| UpdateStatement::parse(request)?.run(sink))
     }
 
-    /// Deletes the documents that match and returns how many they were.
+    /// Deletes the documents that match and returns their number.
     ///
     /// # Errors
     /// See the type.
@@ -129,7 +128,7 @@ impl<'t> TransactionCollection<'t> {
         self.txn.write(&self.namespace, |sink| DeleteStatement::parse(request)?.run(sink))
     }
 
-    /// Changes or deletes the first document that a search finds, and hands it out.
+    /// Updates or deletes the first document found, and returns it.
     ///
     /// # Errors
     /// See the type.
@@ -138,18 +137,18 @@ impl<'t> TransactionCollection<'t> {
     }
 }
 
-/// A transaction sees its snapshot, and nothing before it.
+/// Refuses `as_of`: a transaction reads its snapshot only.
 fn reject_as_of(request: &FindRequest) -> Result<()> {
     match request.as_of {
         None => Ok(()),
         Some(_) => Err(QueryError::new(
             ErrorCode::OperationNotSupportedInTransaction,
-            "the past cannot be read in a transaction: ask the collection itself",
+            "as_of cannot be used in a transaction: read the collection outside of it",
         )),
     }
 }
 
-/// The answer of a find in a transaction.
+/// The cursor of a find in a transaction.
 #[derive(Debug)]
 pub struct TransactionCursor {
     namespace: Namespace,
@@ -158,11 +157,11 @@ pub struct TransactionCursor {
 }
 
 impl TransactionCursor {
-    /// The next document, `None` behind the last. `txn` is the transaction the find was made in; what it has changed
-    /// since may show or not.
+    /// The next document, `None` after the last. `txn` is the transaction of the find; changes that it has made since may or may
+    /// not be visible.
     ///
     /// # Errors
-    /// Those of filters and expressions; nothing is handed out behind an error.
+    /// Those of filters and expressions; no documents are returned after an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
         while self.batch.needs_fetch() {
             let snapshot = txn.collection_snapshot(&self.namespace)?;
@@ -171,7 +170,7 @@ impl TransactionCursor {
         Ok(self.batch.ready.pop_front())
     }
 
-    /// All the documents that are left.
+    /// All remaining documents.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -183,7 +182,7 @@ impl TransactionCursor {
         Ok(all)
     }
 
-    /// How the documents are found.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         self.execution.plan()
     }

@@ -1,9 +1,9 @@
-//! First committer wins.
+//! Commit: first committer wins.
 //!
-//! The transaction becomes the writer and looks whether each row of its snapshot that it changes is still what it was
-//! there. Then it does what it did once more, in order, by the way of all writes: indexes that came meanwhile, validators
-//! and everything else that watches changes have their say. What was unique in the snapshot and is not any more is a
-//! conflict, too. All of it is one transaction of the store's, so one frame of the log.
+//! The transaction takes the write lock and checks that each row of its snapshot that it changes is still the same. Then it applies
+//! its changes in order like any other write: indexes and validators that were added meanwhile, and the change log, take effect. A
+//! duplicate key that did not exist in the snapshot is a conflict as well. All of this is one transaction of the store, and so one
+//! frame of the log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ impl Transaction {
         let mut txn = self.db.inner.store.begin_write()?;
         let mut metas = BTreeMap::new();
         for (namespace, overlay) in &self.overlays {
-            // One that a statement looked at and did not change.
+            // A statement used the collection without changing it.
             if overlay.rows.is_empty() {
                 continue;
             }
             metas.insert(namespace.clone(), self.collection_now(&mut txn, overlay)?);
         }
-        // The numbers that new rows get.
+        // The real ids of new rows.
         let mut rows: HashMap<(&Namespace, u64), RowId> = HashMap::new();
         for run in ops.chunk_by(|(one, _), (next, _)| one == next) {
             let Some((namespace, _)) = run.first() else { continue };
@@ -81,8 +81,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The collection as it is now, made if it was not there; `WriteConflict` if it is another, or if a row that the
-    /// transaction changes is not what it was.
+    /// The collection in its present state, created if it did not exist; `WriteConflict` if it is not the one in the snapshot, or
+    /// if a row that the transaction changes was changed.
     fn collection_now(&self, txn: &mut WriteTxn, overlay: &Overlay) -> Result<Arc<Meta>> {
         let catalog = &self.db.inner.catalog;
         let lost = || conflict(&overlay.namespace);
@@ -105,7 +105,7 @@ impl Transaction {
         Ok(now)
     }
 
-    /// `error` of a change that had succeeded in the snapshot.
+    /// The error of the commit if a change that had succeeded in the snapshot fails with `error`.
     fn commit_error(&self, namespace: &Namespace, error: QueryError) -> QueryError {
         let known = |name: &str| {
             let overlay = self.overlays.get(namespace);

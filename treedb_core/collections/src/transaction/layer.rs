@@ -1,4 +1,4 @@
-//! A snapshot of a collection and a transaction's changes of it, as one [`Source`] and [`Sink`].
+//! A collection in a snapshot combined with a transaction's changes, as one [`Source`] and [`Sink`].
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use treedb_storage::kv::{Beside, Reads};
 use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
 
-/// Entries of its own that a transaction counts for an estimate, at most.
+/// The most entries of the transaction that are counted for an estimate.
 const MAX_COUNTED: usize = 1000;
 
-/// A collection in a snapshot, and what a transaction has changed of it.
+/// A collection in a snapshot, and the changes of a transaction, if any.
 #[derive(Debug, Clone)]
 pub(crate) struct CollectionSnapshot {
-    /// The collection in the snapshot, if it was there.
+    /// The collection in the snapshot, if it exists there.
     meta: Option<Arc<Meta>>,
     overlay: Option<Arc<Overlay>>,
 }
@@ -36,7 +36,7 @@ impl CollectionSnapshot {
         CollectionSnapshot { meta, overlay }
     }
 
-    /// True if there is no such collection.
+    /// True if the collection does not exist.
     pub(crate) fn is_nothing(&self) -> bool {
         self.meta.is_none() && self.overlay.is_none()
     }
@@ -46,13 +46,13 @@ impl CollectionSnapshot {
         self.meta.as_ref().filter(|_| self.overlay.is_none())
     }
 
-    /// The collection as one, read by `reads`.
+    /// The combined collection, read by `reads`.
     pub(crate) fn through<'a, R: Reads>(&'a self, reads: &'a R) -> Layer<'a, R> {
         Layer { reads, meta: self.meta.as_deref(), overlay: self.overlay.as_deref() }
     }
 }
 
-/// What a transaction sees of a collection.
+/// A collection as a transaction sees it.
 pub(crate) struct Layer<'a, R> {
     reads: &'a R,
     meta: Option<&'a Meta>,
@@ -64,7 +64,7 @@ impl<R: Reads> Layer<'_, R> {
         self.meta.map(|meta| View { reads: self.reads, meta })
     }
 
-    /// The rows of the snapshot that are left, as they are now.
+    /// Visits the rows of the snapshot that were not deleted, in their present version.
     fn old_rows(
         &self,
         overlay: &Overlay,
@@ -87,7 +87,7 @@ impl<R: Reads> Layer<'_, R> {
     }
 }
 
-/// Shows rows that the transaction inserted.
+/// Visits rows that the transaction inserted.
 fn new_rows<'r>(
     rows: impl Iterator<Item = (&'r u64, &'r Option<RawDocumentBuf>)>,
     visit: &mut VisitLent<'_>,
@@ -131,7 +131,7 @@ impl<R: Reads> Source for Layer<'_, R> {
         let Some(overlay) = self.overlay else {
             return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
         };
-        // New rows have the greatest numbers: they come last, or first going backward.
+        // New rows have the greatest ids: they come last, or first in a backward scan.
         let in_new = after.is_some_and(|RowId(row)| row >= FIRST_NEW_ROW);
         match direction {
             Direction::Forward => {
@@ -182,7 +182,7 @@ impl<R: Reads> Source for Layer<'_, R> {
         let mut stopped = false;
         if let Some(view) = self.view() {
             view.index_range_typed(index, range, direction, after, &mut |row, key, type_bits| {
-                // Entries of the transaction's that come first.
+                // Entries that the transaction added and that come before this one.
                 while let Some((own_key, own_row)) = own.peek() {
                     let first = (own_key.as_slice(), *own_row);
                     let comes = match direction {
@@ -200,11 +200,11 @@ impl<R: Reads> Source for Layer<'_, R> {
                         return Ok(flow);
                     }
                 }
-                // A look-up by what would be a copy of the key, only where something was removed at all.
+                // The look-up copies the key, so it is only done if any entry was removed.
                 if !entries.removed.is_empty() && entries.removed.contains(&(key.to_vec(), row)) {
                     return Ok(Flow::Continue(()));
                 }
-                // An entry that stayed when its row was changed may have had its marks changed.
+                // The type bits may be outdated if the row was changed and the entry stayed.
                 let type_bits = if overlay.rows.contains_key(&row.0) { &[] } else { type_bits };
                 let flow = visit(row, key, type_bits)?;
                 stopped = flow == Flow::Break(());
@@ -308,14 +308,14 @@ impl TransactionSink<'_> {
             return Err(QueryError::new(
                 ErrorCode::TransactionTooLarge,
                 format!(
-                    "the transaction's changes take more than {MAX_BYTES} bytes: cut it into smaller ones"
+                    "the transaction's changes take more than {MAX_BYTES} bytes: split it into smaller transactions"
                 ),
             ));
         }
         Ok(())
     }
 
-    /// `WriteConflict` if a row of the snapshot is no longer what it was there.
+    /// `WriteConflict` if a row was changed since the snapshot.
     fn check_conflict(&self, row: RowId) -> Result<()> {
         let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < FIRST_NEW_ROW) else { return Ok(()) };
         let now = self.db.inner.store.begin_read()?;
