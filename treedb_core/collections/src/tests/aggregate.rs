@@ -116,7 +116,7 @@ fn groups_accumulate_and_buckets_divide() {
 }
 
 #[test]
-fn arrays_are_unwound_and_collections_joined() {
+fn arrays_are_unwound_and_collections_are_joined() {
     check(&[
         (
             r#"[{"$unwind":{"path":"$tags","includeArrayIndex":"i"}},{"$match":{"_id":1}},{"$project":{"tags":1,"i":1}}]"#,
@@ -155,7 +155,7 @@ fn arrays_are_unwound_and_collections_joined() {
 }
 
 #[test]
-fn answers_are_written_in_place_of_a_collection_or_merged_into_it() {
+fn results_replace_a_collection_or_are_merged_into_it() {
     let db = films();
     let all = |name: &str| -> Vec<String> {
         let found = db.collection(name).unwrap().find(FindRequest::default()).unwrap();
@@ -187,7 +187,7 @@ fn answers_are_written_in_place_of_a_collection_or_merged_into_it() {
 }
 
 #[test]
-fn the_front_of_a_pipeline_uses_indexes() {
+fn leading_stages_of_a_pipeline_use_indexes() {
     let db = films();
     let films = db.collection("db.films").unwrap();
     films.create_index(IndexSpec::new(from_json(r#"{"year":1}"#).unwrap())).unwrap();
@@ -204,7 +204,7 @@ fn the_front_of_a_pipeline_uses_indexes() {
 }
 
 #[test]
-fn sorts_and_groups_beyond_their_memory_go_on_in_scratch_files_or_refuse() {
+fn sorts_and_groups_beyond_the_memory_limit_spill_to_disk_or_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -243,7 +243,7 @@ fn sorts_and_groups_beyond_their_memory_go_on_in_scratch_files_or_refuse() {
 }
 
 #[test]
-fn groups_made_by_several_threads_are_those_of_one() {
+fn groups_by_several_threads_equal_those_of_one() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -294,7 +294,7 @@ fn groups_made_by_several_threads_are_those_of_one() {
 }
 
 #[test]
-fn dates_beyond_the_calendar_have_parts_and_what_is_no_number_has_no_percentile() {
+fn dates_beyond_the_calendar_have_parts_and_non_numbers_have_no_percentile() {
     check(&[
         (
             r#"[{"$match":{"_id":1}},{"$project":{"_id":0,"y":{"$year":{"$date":"9999-12-31T12:00:00Z"}},
@@ -316,7 +316,7 @@ fn dates_beyond_the_calendar_have_parts_and_what_is_no_number_has_no_percentile(
 }
 
 #[test]
-fn what_a_pipeline_cannot_be_is_refused_by_name() {
+fn invalid_pipelines_are_refused_with_an_error_that_names_the_stage() {
     for (pipeline, code, word) in [
         (r#"[{"$nonsense":1}]"#, ErrorCode::Location40324, "$nonsense"),
         (r#"[{}]"#, ErrorCode::Location40323, "one field"),

@@ -1,5 +1,5 @@
-//! Values that are longer than keys are stored: what a walk shows, what operations do with and without indexes, what a
-//! unique index refuses, at lengths on both sides of every limit.
+//! Values longer than stored keys, at lengths on both sides of every limit: index scans, operations with and without indexes, and
+//! duplicates in unique indexes.
 
 use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
@@ -83,7 +83,7 @@ fn specs() -> Vec<Document> {
 type Shown = (Vec<u8>, RowId);
 
 #[test]
-fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
+fn a_scan_returns_whole_keys_in_order_from_any_start() {
     let (mut rng, db) = (Rng::new(5), open(&SimDisk::new()).unwrap());
     let collection = db.collection("t.c").unwrap();
     for spec in specs() {
@@ -190,7 +190,7 @@ fn contents(collection: &Collection) -> Vec<Document> {
 }
 
 #[test]
-fn indexes_of_long_values_never_change_what_an_operation_does() {
+fn indexes_of_long_values_do_not_change_the_result_of_operations() {
     let (mut used, mut covered) = (0, 0);
     for seed in seeds(0..6) {
         let mut rng = Rng::new(seed);
@@ -249,7 +249,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
                     if rng.below(4) == 0 {
                         request = request.collation(rawdoc! { "locale": "en", "strength": 2 });
                     }
-                    // A collation ignores control characters, so that other texts than the same are equal.
+                    // A collation ignores control characters, so that different strings can be equal.
                     let ordered = |mut sort: Document| {
                         if request.collation.is_some() {
                             sort.insert("_id", 1);
@@ -305,7 +305,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
 }
 
 #[test]
-fn a_long_id_is_as_good_as_any() {
+fn long_ids_are_found_updated_and_unique() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     let id = |end: &str| format!("{}{end}", "i".repeat(5000));
@@ -338,7 +338,7 @@ fn a_long_id_is_as_good_as_any() {
 }
 
 #[test]
-fn a_unique_index_tells_long_values_apart_by_all_of_them() {
+fn a_unique_index_distinguishes_long_values_by_all_their_bytes() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     collection.create_index(IndexSpec::new(rawdoc! { "n": 1, "t": -1 }).unique()).unwrap();
@@ -356,7 +356,7 @@ fn a_unique_index_tells_long_values_apart_by_all_of_them() {
     refused(collection.update(UpdateRequest::one(rawdoc! { "_id": 1 }, change("b"))).unwrap_err());
     collection.update(UpdateRequest::one(rawdoc! { "_id": 1 }, change("c"))).unwrap();
     collection.insert_one(doc(5, 1, "a")).unwrap();
-    // Many at once: some are there already, some come twice.
+    // Many in one insert: some exist already, some are duplicates of each other.
     let many: Vec<_> = ["d", "e", "b", "f", "e", "g", "h", "i", "c"]
         .iter()
         .zip(10..)
@@ -378,7 +378,7 @@ fn a_unique_index_tells_long_values_apart_by_all_of_them() {
 }
 
 #[test]
-fn a_build_meets_long_keys_half_way_and_a_unique_one_finds_duplicates_among_them() {
+fn an_index_build_handles_long_keys_and_finds_duplicates_among_them() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     let long = |n: i32| format!("{}{n}", "x".repeat(if n < 20 { 10 } else { 3000 }));
@@ -399,7 +399,7 @@ fn a_build_meets_long_keys_half_way_and_a_unique_one_finds_duplicates_among_them
 }
 
 #[test]
-fn joins_and_merges_find_long_values() {
+fn joins_and_merges_match_long_values() {
     let db = open(&SimDisk::new()).unwrap();
     let (left, right) = (db.collection("t.left").unwrap(), db.collection("t.right").unwrap());
     let long = |n: i32| format!("{}{n}", "x".repeat(3000));
@@ -444,7 +444,7 @@ fn joins_and_merges_find_long_values() {
 }
 
 #[test]
-fn an_index_that_has_shortened_keys_says_so_for_good() {
+fn the_shortened_flag_of_an_index_is_permanent() {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
     let collection = db.collection("t.c").unwrap();

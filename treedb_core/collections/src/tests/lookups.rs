@@ -1,4 +1,4 @@
-//! Look-ups whose arrays are taken apart at once, beside look-ups that make the arrays.
+//! `$lookup` fused with a following `$unwind`, compared with the two stages.
 
 use treedb_testing::Rng;
 
@@ -43,7 +43,7 @@ fn collections() -> Database {
 }
 
 #[test]
-fn an_array_taken_apart_at_once_gives_what_it_gives_later() {
+fn a_lookup_fused_with_unwind_equals_the_two_stages() {
     let db = collections();
     let unwinds = [
         rawdoc! { "$unwind": "$found" },

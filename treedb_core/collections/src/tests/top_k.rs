@@ -1,4 +1,4 @@
-//! The first documents of an order beside the beginning of all of them.
+//! The first documents of a sort order, compared with the beginning of the full sort.
 
 use treedb_testing::{Rng, random_document};
 
@@ -53,7 +53,7 @@ fn documents(rng: &mut Rng, count: i32) -> Vec<RawDocumentBuf> {
 }
 
 #[test]
-fn the_first_documents_are_those_that_all_of_them_begin_with() {
+fn the_top_k_equal_the_beginning_of_the_full_sort() {
     let mut rng = Rng::new(77);
     for format in [Format::Template, Format::Bson, Format::Json] {
         let db = open(&SimDisk::default()).unwrap();
@@ -131,7 +131,7 @@ fn a_sort_by_fields_that_are_both_arrays_is_refused_with_a_limit_as_without() {
 }
 
 #[test]
-fn a_search_for_the_first_documents_ends_when_its_time_is_up() {
+fn a_top_k_query_ends_at_its_deadline() {
     let db = open(&SimDisk::default()).unwrap();
     let docs: Vec<_> = (0..300).map(|n| rawdoc! { "_id": n, "a": n }).collect();
     db.collection("db.all").unwrap().insert_many(&docs, true).unwrap();

@@ -1,4 +1,4 @@
-//! The change log against models, and beyond what it keeps.
+//! Tests of the change log against models, and of its limits.
 
 mod as_of;
 mod model;
