@@ -143,7 +143,7 @@ impl<'c, T> Find<'c, T> {
     /// As [`Self::run`]; `OperationNotSupportedInTransaction` in a transaction.
     pub fn explain(self) -> Result<Document> {
         let (target, request) = self.search.ready()?;
-        decode(&target.outside("explain")?.explained(&request, false, true)?)
+        decode(&target.outside("explain")?.explain_find(&request, false, true)?)
     }
 }
 

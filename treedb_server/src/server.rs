@@ -63,7 +63,7 @@ impl Server {
         let open = move || {
             let database = Database::open_with(dir, options)?;
             let wanted = match changes {
-                Changes::Unsaid if database.change_log_is_decided()? => None,
+                Changes::Unsaid if database.change_log_is_configured()? => None,
                 Changes::Unsaid => Some(Some(ChangeLogOptions::default())),
                 Changes::Off => Some(None),
                 Changes::On(options) => Some(Some(options)),

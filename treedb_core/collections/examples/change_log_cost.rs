@@ -1,5 +1,5 @@
-//! What recording changes costs: inserts, updates and deletes of documents with two secondary indexes, with and without a
-//! change log, interleaved in one process, in thread CPU time; and reading the log.
+//! The cost of recording changes: inserts, updates and deletes of documents with two secondary indexes, with and without a change
+//! log, interleaved in one process, in thread CPU time; and the cost of reading the log.
 //! `cargo run --release -p treedb_collections --example change_log_cost`
 
 use std::error::Error;

@@ -1,8 +1,8 @@
-//! Writes the databases that `tests/fixtures` opens, in the format of the day:
+//! Writes the databases that `tests/fixtures` opens, in the present format:
 //! `cargo run -p treedb_collections --example fixtures -- treedb_core/collections/tests/fixtures/vN`
 //!
-//! Each is written in part before a checkpoint and in part after it, and packed while it is open: what a process
-//! leaves that dies. What it holds is read again and compared with what was written before it is put beside it.
+//! Each is written in part before a checkpoint and in part after it, and packed while it is open, as a process that dies leaves
+//! it. Its contents are read again and compared with the expected ones before they are stored next to it.
 
 #[path = "../tests/fixtures/archive.rs"]
 #[expect(dead_code, reason = "the test unpacks")]

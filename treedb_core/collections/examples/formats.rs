@@ -1,6 +1,6 @@
-//! What the formats of rows cost: bytes on the disk, and time to insert, to find by `_id`, to count by a scan.
+//! The cost of the row formats: bytes on disk, and time to insert, to find by `_id`, and to count by a scan.
 //!
-//! `cargo run --release --example formats`. The formats take turns; a figure is the best of the rounds.
+//! `cargo run --release --example formats`. The formats take turns; each figure is the best of the rounds.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! A collection's handle: insert, find, update, delete, count, indexes.
+//! A handle of a collection: insert, find, update, delete, count, indexes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use treedb_storage::{Durability, ReadTxn};
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
-use crate::changes::Past;
+use crate::changes::AsOfOverlay;
 use crate::database::Database;
 use crate::maintenance::index_build::{self, IndexesCreated};
 use crate::read::cursor::Cursor;
@@ -27,13 +27,13 @@ use crate::request::{
     UpdateRequest,
 };
 use crate::write::edit::Edit;
-use crate::write::statement::{self, Deleting, FindingAndModifying, Updating, id_of, parse};
+use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
 
 /// A collection of documents, by name. Cheap to clone; may be used from any number of threads.
 ///
-/// Readers never wait for writers nor writers for readers; writers of one database take turns. Each call is one
-/// transaction: it happens as a whole or not at all, except that an insert of several documents goes on behind a refused one
-/// if it is not ordered, and keeps those before it if it is.
+/// Readers and writers do not block each other; writers of one database take turns. Each call is one transaction, which
+/// takes effect completely or not at all. The exception is an insert of several documents, which keeps those that were
+/// accepted: ordered, it stops at the first refused document; unordered, it continues with the next.
 #[derive(Clone)]
 pub struct Collection {
     db: Database,
@@ -46,7 +46,7 @@ impl Collection {
         Collection { db, namespace, durability: None }
     }
 
-    /// The same collection, its writes acknowledged as `durability` says instead of as the database does.
+    /// The same collection, with this durability of its writes instead of the database's.
     pub fn with_durability(&self, durability: Durability) -> Self {
         Collection { durability: Some(durability), ..self.clone() }
     }
@@ -61,8 +61,8 @@ impl Collection {
         &self.namespace
     }
 
-    /// Inserts a document and returns its `_id`, which is made if it has none. The collection is created with its first
-    /// document.
+    /// Inserts a document and returns its `_id`, which is generated if it has none. The collection is created with its
+    /// first document.
     ///
     /// # Errors
     /// `DuplicateKey`, `BSONObjectTooLarge` (16 MiB), `InvalidIdField`, `CannotIndexParallelArrays`.
@@ -73,11 +73,11 @@ impl Collection {
         Ok(id)
     }
 
-    /// Inserts documents, in one transaction. What is refused is told in the outcome; with `ordered` the first
-    /// refusal ends the insert, and the documents before it stay.
+    /// Inserts documents in one transaction. The outcome reports refused documents; with `ordered` the first one ends the
+    /// insert, and the documents before it stay.
     ///
     /// # Errors
-    /// Only those of the storage engine: nothing was inserted then.
+    /// Only those of the storage engine; nothing was inserted then.
     pub fn insert_many<D: AsRef<RawDocument>>(
         &self,
         documents: &[D],
@@ -98,7 +98,7 @@ impl Collection {
             return match PointFind::new(&point, &request, &meta)? {
                 Some(find) => Cursor::by_point_lookup(reads, meta, find),
                 None => {
-                    let query = parse(&request)?.under(&meta.collation)?;
+                    let query = parse(&request)?.with_default_collation(&meta.collation)?;
                     Cursor::open(reads, meta, query)
                 }
             };
@@ -111,17 +111,17 @@ impl Collection {
         let query = parse(&request)?;
         if let Some(at) = request.as_of {
             let reads = self.db.inner.store.begin_read()?;
-            return match Past::find(&self.db.inner.catalog, &reads, &self.namespace, at)? {
+            return match AsOfOverlay::find(&self.db.inner.catalog, &reads, &self.namespace, at)? {
                 Some((meta, past)) => {
-                    let query = query.under(&meta.collation)?;
-                    Cursor::open_past(reads, meta, past, query)
+                    let query = query.with_default_collation(&meta.collation)?;
+                    Cursor::open_as_of(reads, meta, past, query)
                 }
                 None => Ok(Cursor::empty()),
             };
         }
         match self.snapshot()? {
             Some((reads, meta)) => {
-                let query = query.under(&meta.collation)?;
+                let query = query.with_default_collation(&meta.collation)?;
                 Cursor::open(reads, meta, query)
             }
             None => Ok(Cursor::empty()),
@@ -132,7 +132,7 @@ impl Collection {
     pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
         if let Some(point) = PointQuery::of_filter(&filter)? {
             let reads = self.db.inner.store.snapshot()?;
-            let found = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, |meta| {
+            let found = self.db.inner.catalog.with_meta(&reads, reads.txn(), &self.namespace, |meta| {
                 point_lookup::first(&point, &reads, meta)
             })?;
             if let Some(found) = found
@@ -153,14 +153,14 @@ impl Collection {
         match self.snapshot()? {
             Some((reads, meta)) => {
                 let view = View { reads: &reads, meta: &meta };
-                count(&view, &view.context(), &query.under(&meta.collation)?)
+                count(&view, &view.context(), &query.with_default_collation(&meta.collation)?)
             }
             None => Ok(0),
         }
     }
 
-    /// The different values of a field among all documents, if an index tells them; `None` if the documents have to be
-    /// looked at. Values that compare equal are one, and a field that is not there has none.
+    /// The distinct values of a field in all documents, if an index has them; `None` if the documents have to be read.
+    /// Values that compare equal are one; a missing field has none.
     pub fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
         match self.snapshot()? {
             Some((_, meta)) if !meta.collation.is_simple() => Ok(None),
@@ -169,12 +169,12 @@ impl Collection {
         }
     }
 
-    /// How texts compare in what is asked of the collection without saying it; by their bytes if it does not exist.
+    /// The default collation of the collection; the simple one if it does not exist.
     pub fn collation(&self) -> Result<Collation> {
         Ok(self.snapshot()?.map(|(_, meta)| meta.collation.clone()).unwrap_or_default())
     }
 
-    /// Rows in the collection, without looking at them.
+    /// The number of rows, without reading them.
     pub fn len(&self) -> Result<u64> {
         use treedb_storage::Reads;
         match self.snapshot()? {
@@ -188,8 +188,7 @@ impl Collection {
         Ok(self.len()? == 0)
     }
 
-    /// How `request` would be carried out, and the work it takes: the query is run to its end. `None` if the
-    /// collection does not exist.
+    /// The plan of `request`, and the work it takes: the query is run to its end. `None` if the collection does not exist.
     pub fn explain(&self, request: FindRequest) -> Result<Option<(Plan, Counters)>> {
         let mut cursor = self.find(request)?;
         for document in cursor.by_ref() {
@@ -199,19 +198,24 @@ impl Collection {
         Ok(cursor.plan().cloned().map(|plan| (plan, counters)))
     }
 
-    /// What `explain` shows of a find, or with `counting` of a count: the plan, those it was preferred to and, if it is to be
-    /// executed, the work it takes.
+    /// The document that `explain` returns for a find, or with `counting` for a count: the winning and rejected plans and,
+    /// with `execute`, the execution statistics.
     ///
     /// # Errors
     /// Those of [`Collection::find`].
-    pub fn explained(&self, request: &FindRequest, counting: bool, execute: bool) -> Result<RawDocumentBuf> {
+    pub fn explain_find(
+        &self,
+        request: &FindRequest,
+        counting: bool,
+        execute: bool,
+    ) -> Result<RawDocumentBuf> {
         let started = Instant::now();
         let query = parse(request)?;
         let Some((reads, meta)) = self.snapshot()? else {
-            let query = query.under(&Collation::Simple)?;
+            let query = query.with_default_collation(&Collation::Simple)?;
             return Ok(explain::of_nothing(self.namespace.as_str(), &query, execute));
         };
-        let mut query = query.under(&meta.collation)?;
+        let mut query = query.with_default_collation(&meta.collation)?;
         let view = View { reads: &reads, meta: &meta };
         let wanted = if counting { Wanted::Count } else { Wanted::Documents };
         if counting {
@@ -238,48 +242,48 @@ impl Collection {
         Ok(shown)
     }
 
-    /// Changes the documents that match.
+    /// Updates the documents that match.
     ///
     /// # Errors
-    /// Those of the update's parts, each naming the field; the first error undoes the whole request.
+    /// Those of the update's operators, each naming the field; the first error undoes the whole request.
     pub fn update(&self, request: UpdateRequest) -> Result<UpdateOutcome> {
         let upsert = request.upsert;
-        let update = Updating::read(request)?;
+        let update = UpdateStatement::parse(request)?;
         let done = self.edit(upsert, |edit| update.run(edit))?;
         Ok(done.unwrap_or_default())
     }
 
-    /// Deletes the documents that match and returns how many they were.
+    /// Deletes the documents that match and returns their number.
     pub fn delete(&self, request: DeleteRequest) -> Result<u64> {
-        let delete = Deleting::read(request)?;
+        let delete = DeleteStatement::parse(request)?;
         let done = self.edit(false, |edit| delete.run(edit))?;
         Ok(done.unwrap_or_default())
     }
 
-    /// Changes or deletes the first document that a search finds, and hands it out: nobody can come in between.
+    /// Atomically updates or deletes the first document found, and returns it.
     ///
     /// # Errors
     /// Those of [`Collection::find`] and [`Collection::update`].
     pub fn find_and_modify(&self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        let change = FindingAndModifying::read(request)?;
+        let change = FindAndModifyStatement::parse(request)?;
         let done = self.edit(change.may_insert(), |edit| change.run(edit))?;
         Ok(done.unwrap_or_default())
     }
 
     /// Creates an index and returns its name, once it is ready. An index that exists already is no error.
     ///
-    /// Other writers get their turn while it is built. Nothing is left of it if it cannot be built.
+    /// Other writers can proceed while it is built. If it cannot be built, it is removed.
     ///
     /// # Errors
-    /// `DuplicateKey` if it is to be unique and is not, `CannotCreateIndex` naming the field,
-    /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it clashes with another.
+    /// `DuplicateKey` if a unique index would have duplicate keys, `CannotCreateIndex` naming the field,
+    /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it conflicts with another index.
     pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
         let spec = spec.into();
         index_build::create(&self.db, &self.namespace, std::slice::from_ref(&spec))?;
         Ok(spec.definition(&Collation::Simple)?.name)
     }
 
-    /// Creates several indexes: all of them, or none that was not there before.
+    /// Creates several indexes: all of them, or no new one.
     pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
         index_build::create(&self.db, &self.namespace, specs)
     }
@@ -292,7 +296,7 @@ impl Collection {
         self.drop_indexes(&[name.to_owned()]).map(drop)
     }
 
-    /// Drops the indexes of these names, all or none. Returns how many indexes there were before.
+    /// Drops the indexes of these names, all or none. Returns the number of indexes before.
     pub fn drop_indexes(&self, names: &[String]) -> Result<usize> {
         index_build::drop_indexes(&self.db, &self.namespace, names)
     }
@@ -305,7 +309,7 @@ impl Collection {
 
     pub(crate) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
         let reads = self.db.inner.store.begin_read()?;
-        let meta = self.db.inner.catalog.lend(&reads, reads.txn(), &self.namespace, Arc::clone)?;
+        let meta = self.db.inner.catalog.with_meta(&reads, reads.txn(), &self.namespace, Arc::clone)?;
         Ok(meta.map(|meta| (reads, meta)))
     }
 

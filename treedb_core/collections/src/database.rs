@@ -1,4 +1,4 @@
-//! The front door: a directory with collections in it.
+//! A database: a directory of collections.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::catalog::namespace::{Namespace, check_database};
 use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
 use crate::maintenance::check::{self, CollectionCheck};
-use crate::maintenance::expiry::Reaper;
+use crate::maintenance::expiry::TtlMonitor;
 use crate::maintenance::index_build::{self, Builds};
 use crate::maintenance::index_rebuild;
 use crate::write::edit::Edit;
@@ -32,9 +32,9 @@ pub struct Database {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all handles share.
+/// The state that all handles share.
 pub(crate) struct Inner {
-    pub(crate) reaper: Reaper,
+    pub(crate) ttl_monitor: TtlMonitor,
     pub(crate) builds: Builds,
     pub(crate) store: Store,
     pub(crate) catalog: Catalog,
@@ -48,18 +48,18 @@ pub struct CollectionInfo {
     pub namespace: Namespace,
     /// The options it was created with.
     pub options: Document,
-    /// Its identity, which survives everything but dropping it.
+    /// Its identity, which only dropping it ends.
     pub uuid: bson::Uuid,
 }
 
-/// What [`Database::check`] has looked at.
+/// What [`Database::check`] has checked.
 #[derive(Debug, Clone)]
 pub struct DatabaseCheck {
     /// Pages, trees, the value log.
     pub store: CheckReport,
     /// Each collection: rows and index entries compared with each other.
     pub collections: Vec<CollectionCheck>,
-    /// Changes in the change log, each compared with what leads to it.
+    /// Changes in the change log, each compared with its entry in the row history.
     pub changes: u64,
 }
 
@@ -67,9 +67,9 @@ impl Database {
     /// Opens the database in `dir`, creating it if there is none, and recovers it if it was not closed.
     ///
     /// # Errors
-    /// `Error::InUse` (as the error's source) names the process that has it open; damaged files are
-    /// `Error::Corrupt`, with file, offset, expected and found. An index with a collation whose keys were made by other
-    /// rules than this version's is rebuilt; the error of one that cannot be says what to do.
+    /// `Error::InUse` (as the error's source) names the process that has the database open; damaged files are
+    /// `Error::Corrupt`, with file, offset, and the expected and actual contents. An index whose collation has changed
+    /// with this version is rebuilt; if that fails, the error says what to do.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, Options::default())
     }
@@ -82,7 +82,7 @@ impl Database {
         txn.commit()?;
         let database = Database {
             inner: Arc::new(Inner {
-                reaper: Reaper::default(),
+                ttl_monitor: TtlMonitor::default(),
                 builds: Builds::default(),
                 store,
                 catalog,
@@ -91,7 +91,7 @@ impl Database {
         };
         index_rebuild::rebuild_outdated(&database)?;
         index_build::resume_all(&database)?;
-        database.watch_expiry()?;
+        database.start_ttl_monitor()?;
         Ok(database)
     }
 
@@ -100,8 +100,8 @@ impl Database {
         &self.inner.store
     }
 
-    /// A handle on the collection of this name (`database.collection`). The collection itself comes to be with its
-    /// first document or index, or by [`Self::create_collection`].
+    /// A handle of the collection of this name (`database.collection`). The collection itself is created with its first
+    /// document or index, or by [`Self::create_collection`].
     ///
     /// # Errors
     /// `InvalidNamespace`.
@@ -109,8 +109,8 @@ impl Database {
         Ok(Collection::new(self.clone(), Namespace::parse(namespace)?))
     }
 
-    /// Creates an empty collection. What is asked of a collection that has the option `collation`, and its indexes,
-    /// compare texts so unless they say otherwise; its `_id`s are different if they are so under it.
+    /// Creates an empty collection. The option `collation` is the default of its queries and indexes, and decides which
+    /// `_id`s are equal.
     ///
     /// # Errors
     /// `NamespaceExists`, `InvalidNamespace`; those of the options.
@@ -122,16 +122,16 @@ impl Database {
         Ok(Collection::new(self.clone(), namespace))
     }
 
-    /// Changes options of a collection, as `collMod` does: those in `options` come in the place of the old ones.
-    /// `validator`, `validationLevel` and `validationAction` decide about documents written from then on.
+    /// Changes options of a collection, as `collMod` does: those in `options` replace the old ones. `validator`,
+    /// `validationLevel` and `validationAction` apply to documents written from then on.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which stays as it is.
+    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which cannot be changed.
     pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
         let Some(mut meta) = self.inner.catalog.read(&txn, &namespace)? else {
-            return Err(Self::missing(&namespace));
+            return Err(Self::namespace_not_found(&namespace));
         };
         if options.contains_key("collation") {
             return Err(QueryError::new(
@@ -140,20 +140,20 @@ impl Database {
             ));
         }
         meta.options.extend(options);
-        meta.validator = Validator::of(&meta.namespace, &meta.options, &meta.collation)?;
+        meta.validator = Validator::from_options(&meta.namespace, &meta.options, &meta.collation)?;
         self.inner.catalog.write(&mut txn, &meta)?;
         Ok(txn.commit()?)
     }
 
-    /// Drops a collection with its rows and indexes. False if there is none of that name. Cursors that are open on
-    /// it go on, over their own snapshot.
+    /// Drops a collection with its rows and indexes. False if there is none of that name. Open cursors keep their
+    /// snapshots and remain usable.
     pub fn drop_collection(&self, namespace: &str) -> Result<bool> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
         let Some(meta) = self.inner.catalog.drop(&mut txn, &namespace)? else { return Ok(false) };
-        self.inner.changes.dropped(&mut txn, &meta)?;
+        self.inner.changes.collection_dropped(&mut txn, &meta)?;
         txn.commit()?;
-        self.changes_committed();
+        self.after_commit();
         Ok(true)
     }
 
@@ -164,13 +164,13 @@ impl Database {
         let all = self.inner.catalog.list(&txn, &format!("{database}."))?;
         for namespace in &all {
             if let Some(meta) = self.inner.catalog.drop(&mut txn, namespace)? {
-                self.inner.changes.dropped(&mut txn, &meta)?;
+                self.inner.changes.collection_dropped(&mut txn, &meta)?;
             }
         }
         if !all.is_empty() {
-            self.inner.changes.dropped_database(&mut txn, database)?;
+            self.inner.changes.database_dropped(&mut txn, database)?;
             txn.commit()?;
-            self.changes_committed();
+            self.after_commit();
         }
         Ok(all.len())
     }
@@ -197,7 +197,7 @@ impl Database {
         Ok(names)
     }
 
-    /// Makes everything written so far durable in the page file and cuts the log.
+    /// Writes all changes to the page file, durably, and truncates the log.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(self.inner.store.checkpoint()?)
     }
@@ -206,7 +206,7 @@ impl Database {
     /// entry against its row and every row against its indexes.
     ///
     /// # Errors
-    /// The first disagreement found, saying where.
+    /// The first inconsistency found, and where it is.
     pub fn check(&self) -> Result<DatabaseCheck> {
         let store = self.inner.store.check()?;
         let reads = self.inner.store.begin_read()?;
@@ -226,15 +226,15 @@ impl Database {
 
     /// Checkpoints and closes. Other handles and open cursors keep the files open until they are dropped.
     pub fn close(self) -> Result<()> {
-        self.inner.reaper.stop_if_last(&|| Arc::strong_count(&self.inner));
+        self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),
             Err(shared) => Ok(shared.store.checkpoint()?),
         }
     }
 
-    /// Runs `work` on a collection in a write transaction and commits it if `work` succeeds. `create` tells what to
-    /// do when there is no such collection: make it, or return `None` without calling `work`.
+    /// Runs `work` on a collection in a write transaction and commits it if `work` succeeds. If there is no such
+    /// collection, `create` decides whether to create it or to return `None` without calling `work`.
     pub(crate) fn edit<T>(
         &self,
         namespace: &Namespace,
@@ -250,7 +250,7 @@ impl Database {
             None => return Ok(None),
         };
         let mut edit = self.edit_in(&mut txn, meta)?;
-        let recorded = edit.pending.is_some();
+        let recorded = edit.recorder.is_some();
         let done = work(&mut edit)?;
         edit.finish()?;
         match durability {
@@ -258,22 +258,22 @@ impl Database {
             None => txn.commit()?,
         }
         if recorded {
-            self.changes_committed();
+            self.after_commit();
         }
         Ok(Some(done))
     }
 
-    /// A collection inside a write transaction, its changes to be recorded if the database records any.
+    /// A collection inside a write transaction. Its changes are recorded if the change log is on.
     pub(crate) fn edit_in<'t>(&'t self, txn: &'t mut WriteTxn, meta: Arc<Meta>) -> Result<Edit<'t>> {
-        let pending = match meta.namespace.is_recorded() {
+        let recorder = match meta.namespace.is_recorded() {
             true => self.inner.changes.begin(txn, meta.id)?,
             false => None,
         };
-        Ok(Edit { txn, catalog: &self.inner.catalog, meta, pending })
+        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder })
     }
 
     /// The error of an operation that needs the collection to exist.
-    pub(crate) fn missing(namespace: &Namespace) -> QueryError {
+    pub(crate) fn namespace_not_found(namespace: &Namespace) -> QueryError {
         QueryError::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {namespace}"))
     }
 }

@@ -39,7 +39,7 @@ pub use maintenance::check::CollectionCheck;
 pub use maintenance::index_build::{IndexBuild, IndexesCreated};
 pub use read::aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use read::cursor::Cursor;
-pub use read::json::Texts;
+pub use read::json::JsonCursor;
 pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest,

@@ -1,4 +1,4 @@
-//! What the calls of a [`Collection`](crate::Collection) take and return.
+//! Arguments and results of the methods of a [`Collection`](crate::Collection).
 
 use bson::{Bson, RawDocumentBuf, rawdoc};
 
@@ -7,69 +7,67 @@ use treedb_query::query::{Changes, Hint};
 
 use crate::changes::AsOf;
 
-/// A search: which documents, in what order, how many, and which of their fields.
+/// A query: filter, sort order, skip, limit, projection.
 #[derive(Debug, Clone, Default)]
 pub struct FindRequest {
     /// The filter; `None` for every document.
     pub filter: Option<RawDocumentBuf>,
-    /// The order; `None` for whatever is quickest.
+    /// The sort order; `None` for any.
     pub sort: Option<RawDocumentBuf>,
-    /// Documents left out at the front.
+    /// Documents to skip.
     pub skip: u64,
-    /// Documents handed out at most; 0 for no limit.
+    /// The most documents to return; 0 for no limit.
     pub limit: u64,
-    /// The fields handed out; `None` for all.
+    /// The fields to return; `None` for all.
     pub projection: Option<RawDocumentBuf>,
     /// The index to use; `None` lets the planner choose.
     pub hint: Option<Hint>,
     /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection.
     pub as_of: Option<AsOf>,
-    /// How texts compare in filter and sort: `{ locale: "en", strength: 2 }`; `None` as the collection says, or by their
-    /// bytes.
+    /// The collation of filter and sort: `{ locale: "en", strength: 2 }`; `None` for the collection's default.
     pub collation: Option<RawDocumentBuf>,
-    /// A sort that needs more than 100 MiB is refused instead of going on in scratch files.
+    /// Refuses a sort that needs more than 100 MiB, instead of using temporary files.
     pub in_memory: bool,
 }
 
 impl FindRequest {
-    /// Every document that `filter` matches.
+    /// The documents that match `filter`.
     pub fn filter(filter: RawDocumentBuf) -> Self {
         FindRequest { filter: Some(filter), ..Self::default() }
     }
 
-    /// The same, in the order of `sort`.
+    /// Sets the sort order.
     pub fn sort(self, sort: RawDocumentBuf) -> Self {
         FindRequest { sort: Some(sort), ..self }
     }
 
-    /// The same, `limit` documents at most.
+    /// Sets the limit.
     pub fn limit(self, limit: u64) -> Self {
         FindRequest { limit, ..self }
     }
 
-    /// The same, without the first `skip` documents.
+    /// Sets the number of documents to skip.
     pub fn skip(self, skip: u64) -> Self {
         FindRequest { skip, ..self }
     }
 
-    /// The same, handing out the fields `projection` names.
+    /// Sets the projection.
     pub fn projection(self, projection: RawDocumentBuf) -> Self {
         FindRequest { projection: Some(projection), ..self }
     }
 
-    /// The same, among the documents as they were at this moment: see
+    /// Reads the collection as of an earlier change or time: see
     /// [`Database::record_changes`](crate::Database::record_changes).
     pub fn as_of(self, at: AsOf) -> Self {
         FindRequest { as_of: Some(at), ..self }
     }
 
-    /// The same, texts compared as `collation` says.
+    /// Sets the collation.
     pub fn collation(self, collation: RawDocumentBuf) -> Self {
         FindRequest { collation: Some(collation), ..self }
     }
 
-    /// The same, refused with `QueryExceededMemoryLimitNoDiskUseAllowed` if a sort takes more than the memory there is
-    /// for it.
+    /// Refuses a sort that exceeds the memory limit with `QueryExceededMemoryLimitNoDiskUseAllowed`.
     pub fn in_memory(self) -> Self {
         FindRequest { in_memory: true, ..self }
     }
@@ -80,18 +78,18 @@ impl FindRequest {
     }
 }
 
-/// A change of the documents that a filter matches.
+/// An update of the documents that match a filter.
 #[derive(Debug, Clone)]
 pub struct UpdateRequest {
-    /// Which documents.
+    /// The filter.
     pub filter: RawDocumentBuf,
-    /// Operators, the new document, or the stages of a pipeline.
+    /// Update operators, a replacement document or a pipeline.
     pub update: Changes,
-    /// The filters of the `$[id]`s in the update's paths.
+    /// The filters for `$[identifier]` in the update's paths.
     pub array_filters: Vec<RawDocumentBuf>,
-    /// All of them, or the first found.
+    /// Update all documents that match, not only the first found.
     pub multi: bool,
-    /// Insert a document made of filter and update when none matches.
+    /// Insert a document made from filter and update if none matches.
     pub upsert: bool,
     /// The index to find them by; `None` lets the planner choose.
     pub hint: Option<Hint>,
@@ -101,7 +99,7 @@ pub struct UpdateRequest {
 }
 
 impl UpdateRequest {
-    /// Changes the first document found.
+    /// Updates the first document found.
     pub fn one(filter: RawDocumentBuf, update: impl Into<Changes>) -> Self {
         let update = update.into();
         let array_filters = Vec::new();
@@ -116,44 +114,44 @@ impl UpdateRequest {
         }
     }
 
-    /// Changes every document found.
+    /// Updates all documents that match.
     pub fn many(filter: RawDocumentBuf, update: impl Into<Changes>) -> Self {
         UpdateRequest { multi: true, ..Self::one(filter, update) }
     }
 
-    /// The same, its `$[id]`s meaning the elements that `filters` match.
+    /// Sets the filters for `$[identifier]`.
     pub fn array_filters(self, filters: Vec<RawDocumentBuf>) -> Self {
         UpdateRequest { array_filters: filters, ..self }
     }
 
-    /// The same, inserting when none is found.
+    /// Inserts a document if none matches.
     pub fn upsert(self) -> Self {
         UpdateRequest { upsert: true, ..self }
     }
 
-    /// The same, texts of the filter and of operators that compare them compared as `collation` says.
+    /// Sets the collation.
     pub fn collation(self, collation: RawDocumentBuf) -> Self {
         UpdateRequest { collation: Some(collation), ..self }
     }
 }
 
-/// What an update did.
+/// The result of an update.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UpdateOutcome {
-    /// Documents the filter matched.
+    /// Documents that matched.
     pub matched: u64,
-    /// Documents that are different now.
+    /// Documents that were changed.
     pub modified: u64,
-    /// `_id` of the document an upsert inserted.
+    /// The `_id` of the document that an upsert inserted.
     pub upserted: Option<Bson>,
 }
 
-/// A deletion of the documents that a filter matches.
+/// A deletion of the documents that match a filter.
 #[derive(Debug, Clone)]
 pub struct DeleteRequest {
-    /// Which documents.
+    /// The filter.
     pub filter: RawDocumentBuf,
-    /// Documents deleted at most; 0 for all.
+    /// The most documents to delete; 0 for all.
     pub limit: u64,
     /// The index to find them by; `None` lets the planner choose.
     pub hint: Option<Hint>,
@@ -167,54 +165,54 @@ impl DeleteRequest {
         DeleteRequest { filter, limit: 1, hint: None, collation: None }
     }
 
-    /// Deletes every document found.
+    /// Deletes all documents that match.
     pub fn many(filter: RawDocumentBuf) -> Self {
         DeleteRequest { filter, limit: 0, hint: None, collation: None }
     }
 
-    /// The same, texts of the filter compared as `collation` says.
+    /// Sets the collation.
     pub fn collation(self, collation: RawDocumentBuf) -> Self {
         DeleteRequest { collation: Some(collation), ..self }
     }
 }
 
-/// A change of the first document that a search finds, which is handed out as it was before or is after.
+/// An update or deletion of the first document found, which is returned as it was before or as it is after.
 #[derive(Debug, Clone, Default)]
 pub struct FindAndModifyRequest {
-    /// Which document, and which part of it to hand out. The first in the search's order; skip and limit say nothing.
+    /// The query that finds the document, and the projection of the result. Skip and limit are ignored.
     pub find: FindRequest,
-    /// Operators, a replacement or a pipeline; `None` deletes the document.
+    /// Update operators, a replacement document or a pipeline; `None` deletes the document.
     pub update: Option<Changes>,
-    /// The filters of the `$[id]`s in the update's paths.
+    /// The filters for `$[identifier]` in the update's paths.
     pub array_filters: Vec<RawDocumentBuf>,
-    /// Insert a document made of filter and update if none matches.
+    /// Insert a document made from filter and update if none matches.
     pub upsert: bool,
-    /// Hand out the document as it is after the change.
+    /// Return the document as it is after the change.
     pub after: bool,
 }
 
-/// What such a change did.
+/// The result of a [`FindAndModifyRequest`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FindAndModifyOutcome {
-    /// The document, if there was one to hand out.
+    /// The document, if there is one to return.
     pub document: Option<RawDocumentBuf>,
     /// A document matched.
     pub matched: bool,
-    /// `_id` of the document an upsert inserted.
+    /// The `_id` of the document that an upsert inserted.
     pub upserted: Option<Bson>,
 }
 
-/// What an insert of several documents did.
+/// The result of an insert of several documents.
 #[derive(Debug, Default)]
 pub struct InsertOutcome {
     /// Documents inserted.
     pub inserted: u64,
-    /// Documents refused: their position in the request and why. At most one if the insert was ordered, the
-    /// documents behind it not having been tried.
+    /// Refused documents: position in the request, and error. At most one if the insert was ordered, because the
+    /// documents after it were not tried.
     pub errors: Vec<(usize, QueryError)>,
 }
 
-/// The filter that matches everything.
-pub(crate) fn everything() -> RawDocumentBuf {
+/// The filter that matches all documents.
+pub(crate) fn empty_filter() -> RawDocumentBuf {
     rawdoc! {}
 }

@@ -1,4 +1,4 @@
-//! What reading costs the allocator: nothing.
+//! Reading allocates no memory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,7 +63,7 @@ fn snapshots_gets_rows_and_cursor_steps_allocate_nothing() {
     let key = |n: u64| [&b"some/prefix/"[..], &n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat();
     let keys: Vec<Vec<u8>> = (0..20_000).map(key).collect();
     for (n, key) in keys.iter().enumerate() {
-        // Every hundredth lies in the value log.
+        // Every hundredth is in the value log.
         txn.put(&table, key, &vec![n as u8; if n % 100 == 0 { 5000 } else { 100 }]).unwrap();
         txn.append_row(&rows, &[n as u8; 50]).unwrap();
     }
@@ -108,7 +108,7 @@ fn snapshots_gets_rows_and_cursor_steps_allocate_nothing() {
 }
 
 #[test]
-fn asking_a_document_whether_it_matches_allocates_nothing() {
+fn matching_a_document_allocates_nothing() {
     let film = rawdoc! {
         "_id": 7, "title": "Alien", "year": 1979, "by": { "name": "Scott", "born": 1937_i64 },
         "cast": [{ "name": "Weaver", "role": "Ripley" }, { "name": "Holm", "role": "Ash" }], "tags": ["space", "fear"],
@@ -139,7 +139,7 @@ fn asking_a_document_whether_it_matches_allocates_nothing() {
 }
 
 #[test]
-fn looking_through_rows_of_any_format_that_is_not_text_allocates_nothing_for_a_row() {
+fn scanning_rows_of_binary_formats_allocates_nothing_per_row() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     for format in [Format::Template, Format::Bson] {
@@ -164,7 +164,7 @@ fn looking_through_rows_of_any_format_that_is_not_text_allocates_nothing_for_a_r
 }
 
 #[test]
-fn finding_a_document_by_an_indexed_value_allocates_the_document_alone() {
+fn finding_a_document_by_an_indexed_value_allocates_only_the_document() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let people = db.collection("test.people").unwrap();

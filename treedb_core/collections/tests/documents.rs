@@ -1,4 +1,4 @@
-//! The document API from outside, on a real directory.
+//! The document API from outside, in a real directory.
 
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -29,7 +29,7 @@ fn films(db: &Database, n: i32) -> Collection {
 }
 
 #[test]
-fn what_goes_in_comes_out_after_a_restart() {
+fn documents_survive_a_restart() {
     let (dir, db) = open();
     films(&db, 3000).create_index(rawdoc! { "year": 1 }).unwrap();
     db.close().unwrap();
@@ -47,7 +47,7 @@ fn what_goes_in_comes_out_after_a_restart() {
 }
 
 #[test]
-fn an_index_is_used_and_gives_the_same_answer_as_a_scan() {
+fn an_index_is_used_and_equals_a_scan() {
     let (_dir, db) = open();
     let films = films(&db, 2000);
     let requests = [
@@ -76,7 +76,7 @@ fn an_index_is_used_and_gives_the_same_answer_as_a_scan() {
 }
 
 #[test]
-fn a_duplicate_key_is_refused_with_mongodbs_message_and_nothing_half_done() {
+fn a_duplicate_key_is_refused_with_mongodbs_message_and_changes_nothing() {
     let (_dir, db) = open();
     let users = db.collection("app.users").unwrap();
     users.create_index(IndexSpec::new(rawdoc! { "mail": 1 }).unique()).unwrap();
@@ -109,7 +109,7 @@ fn a_duplicate_key_is_refused_with_mongodbs_message_and_nothing_half_done() {
 }
 
 #[test]
-fn an_index_that_cannot_be_unique_is_gone_again() {
+fn a_unique_index_over_duplicates_is_removed_again() {
     let (_dir, db) = open();
     let films = films(&db, 500);
     let error = films.create_index(IndexSpec::new(rawdoc! { "year": 1 }).unique()).unwrap_err();
@@ -120,7 +120,7 @@ fn an_index_that_cannot_be_unique_is_gone_again() {
 }
 
 #[test]
-fn updates_and_deletes_keep_every_index_in_step() {
+fn updates_and_deletes_maintain_every_index() {
     let (_dir, db) = open();
     let films = films(&db, 1500);
     films.create_index(rawdoc! { "year": 1, "title": -1 }).unwrap();
@@ -153,7 +153,7 @@ fn films_deleted() -> u64 {
 }
 
 #[test]
-fn an_upsert_inserts_once_and_updates_then() {
+fn an_upsert_inserts_first_and_updates_afterwards() {
     let (_dir, db) = open();
     let counters = db.collection("app.counters").unwrap();
     for turn in 0..3 {
@@ -167,7 +167,7 @@ fn an_upsert_inserts_once_and_updates_then() {
 }
 
 #[test]
-fn a_cursor_sees_the_moment_it_was_opened() {
+fn a_cursor_reads_the_snapshot_of_its_opening() {
     let (_dir, db) = open();
     let films = films(&db, 1000);
     let mut cursor = films.find(FindRequest::default()).unwrap();
@@ -197,7 +197,7 @@ fn collections_and_databases_are_listed_and_dropped() {
 }
 
 #[test]
-fn ids_are_made_moved_to_the_front_and_checked() {
+fn ids_are_generated_moved_to_the_front_and_checked() {
     let (_dir, db) = open();
     let things = db.collection("a.things").unwrap();
     assert!(matches!(things.insert_one(rawdoc! { "a": 1 }).unwrap(), Bson::ObjectId(_)));
@@ -213,7 +213,7 @@ fn ids_are_made_moved_to_the_front_and_checked() {
 }
 
 #[test]
-fn long_lists_of_values_are_looked_up_in_the_index_and_meet_each_other_in_one_pass() {
+fn long_in_lists_are_looked_up_in_the_index_in_one_pass() {
     let (_dir, db) = open();
     let numbers = db.collection("test.numbers").unwrap();
     let documents: Vec<_> = (0..5000).map(|n| rawdoc! { "_id": n }).collect();
@@ -226,13 +226,13 @@ fn long_lists_of_values_are_looked_up_in_the_index_and_meet_each_other_in_one_pa
     };
     assert_eq!(found(among(4000..5400)), (1000, 1000));
     assert_eq!(found(doc! { "$and": [among(0..60_000), among(4990..70_000)] }), (10, 10));
-    // Of more values than are worth looking up, what lies between them is walked.
+    // With more values than are worth looking up, the range between them is scanned.
     assert_eq!(found(among(-200_000..-1)), (0, 0));
     assert_eq!(found(among(1000..200_000)), (4000, 4000));
 }
 
 #[test]
-fn a_find_by_id_answers_as_any_other_find_would() {
+fn a_find_by_id_equals_other_finds() {
     let (_dir, db) = open();
     let things = db.collection("test.things").unwrap();
     let ids = [

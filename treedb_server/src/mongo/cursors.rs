@@ -178,7 +178,7 @@ impl Cursor {
                     wait = Duration::ZERO;
                 }
                 reply.resume_with(stream.resume_token());
-                return Ok(!stream.is_over());
+                return Ok(!stream.is_closed());
             }
         };
         loop {

@@ -1,8 +1,8 @@
-//! The collections that a thread read last, as its snapshots had them: whoever reads the same state again looks nothing up,
-//! takes no lock, and writes to no memory that other threads use.
+//! A thread's cache of the catalog entries that it used last. A thread that reads the same state again does no look-up,
+//! takes no lock and writes to no memory shared with other threads.
 //!
-//! What is known of a transaction holds for every snapshot of it; of another transaction of the same catalog it holds if
-//! that has the same generation, which is one look-up.
+//! A cached entry is valid for every snapshot of the same transaction. It is valid for another transaction of the same
+//! catalog if that has the same generation, which takes one look-up.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,72 +14,72 @@ use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 
-/// Collections that a thread remembers.
-const PLACES: usize = 8;
+/// Entries that a thread caches.
+const SLOTS: usize = 8;
 
-/// One of them.
-struct Known {
-    /// Which catalog of this process, which transaction of its store.
-    of: (u64, u64),
+/// A cached entry.
+struct CachedMeta {
+    /// Id of the catalog in this process, and the transaction of its store.
+    source: (u64, u64),
     generation: u64,
     meta: Arc<Meta>,
 }
 
 thread_local! {
-    /// A place is empty while what was in it is lent.
-    static KNOWN: [Cell<Option<Known>>; PLACES] = const { [const { Cell::new(None) }; PLACES] };
+    /// A slot is empty while its entry is in use.
+    static CACHE: [Cell<Option<CachedMeta>>; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
 }
 
-/// Where a collection of this name is remembered.
-fn place(namespace: &Namespace) -> usize {
+/// The slot of the collection of this name.
+fn slot(namespace: &Namespace) -> usize {
     let name = namespace.as_str().as_bytes();
     let (first, last) = (name.first().copied().unwrap_or(0), name.last().copied().unwrap_or(0));
-    (name.len() + usize::from(first) + usize::from(last)) % PLACES
+    (name.len() + usize::from(first) + usize::from(last)) % SLOTS
 }
 
 impl Catalog {
-    /// Lends `work` the collection of this name in a snapshot, which is one of transaction `txn`; `None` if there is none.
+    /// Calls `work` with the collection of this name in a snapshot of transaction `txn`; `None` if there is none.
     ///
     /// # Errors
     /// Those of reading the catalog.
-    pub(crate) fn lend<T>(
+    pub(crate) fn with_meta<T>(
         &self,
         reads: &impl Reads,
         txn: u64,
         namespace: &Namespace,
         work: impl FnOnce(&Arc<Meta>) -> T,
     ) -> Result<Option<T>> {
-        let at = place(namespace);
-        // While a thread ends nothing is remembered.
-        let known = KNOWN.try_with(|known| known.get(at).and_then(Cell::take)).ok().flatten();
-        let of = (self.id(), txn);
-        let known = match known {
-            Some(known) if known.of == of && known.meta.namespace == *namespace => known,
-            known => match self.learn(reads, of, namespace, known)? {
-                Some(known) => known,
+        let at = slot(namespace);
+        // The cache is not available while the thread ends.
+        let cached = CACHE.try_with(|cached| cached.get(at).and_then(Cell::take)).ok().flatten();
+        let source = (self.id(), txn);
+        let cached = match cached {
+            Some(cached) if cached.source == source && cached.meta.namespace == *namespace => cached,
+            cached => match self.refresh(reads, source, namespace, cached)? {
+                Some(cached) => cached,
                 None => return Ok(None),
             },
         };
-        let done = work(&known.meta);
-        let _ = KNOWN.try_with(|all| all.get(at).map(|place| place.set(Some(known))));
+        let done = work(&cached.meta);
+        let _ = CACHE.try_with(|all| all.get(at).map(|slot| slot.set(Some(cached))));
         Ok(Some(done))
     }
 
     #[cold]
-    fn learn(
+    fn refresh(
         &self,
         reads: &impl Reads,
-        of: (u64, u64),
+        source: (u64, u64),
         namespace: &Namespace,
-        known: Option<Known>,
-    ) -> Result<Option<Known>> {
+        cached: Option<CachedMeta>,
+    ) -> Result<Option<CachedMeta>> {
         let generation = self.generation(reads)?;
-        if let Some(known) = known
-            && (known.of.0, known.generation) == (of.0, generation)
-            && known.meta.namespace == *namespace
+        if let Some(cached) = cached
+            && (cached.source.0, cached.generation) == (source.0, generation)
+            && cached.meta.namespace == *namespace
         {
-            return Ok(Some(Known { of, ..known }));
+            return Ok(Some(CachedMeta { source, ..cached }));
         }
-        Ok(self.find(reads, namespace)?.map(|meta| Known { of, generation, meta }))
+        Ok(self.find(reads, namespace)?.map(|meta| CachedMeta { source, generation, meta }))
     }
 }

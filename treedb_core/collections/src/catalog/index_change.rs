@@ -1,4 +1,4 @@
-//! What `collMod` changes of an index: whether queries use it, and when its documents expire.
+//! Changing the options of an index, as `collMod` does: `hidden` and `expireAfterSeconds`.
 
 use std::sync::Arc;
 
@@ -40,16 +40,16 @@ impl Database {
             options.hidden = hidden.unwrap_or(options.hidden);
             options.expire_after = expire_after.or(options.expire_after);
             if index.def != old {
-                // Read again, what is not allowed is refused.
+                // Parsing the new specification refuses options that are not allowed.
                 index_of(&index.def.spec())?;
-                meta.arrange();
+                meta.sort_indexes();
                 edit.catalog.write(edit.txn, meta)?;
             }
             Ok(old)
         })?;
         if expire_after.is_some() {
-            self.inner.reaper.start(self);
+            self.inner.ttl_monitor.start(self);
         }
-        old.ok_or_else(|| Database::missing(&namespace))
+        old.ok_or_else(|| Database::namespace_not_found(&namespace))
     }
 }

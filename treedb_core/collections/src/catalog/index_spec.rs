@@ -1,4 +1,4 @@
-//! An index to create, as the library's users say it.
+//! The specification of an index to create.
 
 use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
@@ -29,7 +29,7 @@ impl IndexSpec {
         IndexSpec { spec: rawdoc! { "key": keys } }
     }
 
-    /// The index of a specification in MongoDB's words, as `listIndexes` shows it.
+    /// The index that a `createIndexes` or `listIndexes` document describes.
     pub fn from_document(spec: &RawDocument) -> Self {
         IndexSpec { spec: spec.to_owned() }
     }
@@ -39,42 +39,42 @@ impl IndexSpec {
         self
     }
 
-    /// The same, refusing duplicate keys.
+    /// Refuses duplicate keys.
     pub fn unique(self) -> Self {
         self.with(cstr!("unique"), true)
     }
 
-    /// The same, called `name`.
+    /// Sets the name.
     pub fn name(self, name: impl Into<String>) -> Self {
         self.with(cstr!("name"), name.into())
     }
 
-    /// The same, without the documents that have none of its fields.
+    /// Leaves out the documents that have none of its fields.
     pub fn sparse(self) -> Self {
         self.with(cstr!("sparse"), true)
     }
 
-    /// The same, of the documents that match `filter` alone.
+    /// Indexes only the documents that match `filter`.
     pub fn partial(self, filter: RawDocumentBuf) -> Self {
         self.with(cstr!("partialFilterExpression"), filter)
     }
 
-    /// The same, deleting documents when the date in its field has been past for so many seconds.
+    /// Deletes documents `seconds` after the date in the indexed field.
     pub fn expire_after(self, seconds: u32) -> Self {
         self.with(cstr!("expireAfterSeconds"), i64::from(seconds))
     }
 
-    /// The same, not used by queries.
+    /// Hides the index from queries.
     pub fn hidden(self) -> Self {
         self.with(cstr!("hidden"), true)
     }
 
-    /// The same, texts compared as `collation` says: `{ locale: "en", strength: 2 }`.
+    /// Compares strings by this collation: `{ locale: "en", strength: 2 }`.
     pub fn collation(self, collation: RawDocumentBuf) -> Self {
         self.with(cstr!("collation"), collation)
     }
 
-    /// The same index of all paths (`{ "$**": 1 }`), but of those that `projection` names or leaves.
+    /// Restricts an index of all paths (`{ "$**": 1 }`) to those that `projection` includes.
     pub fn wildcard_projection(self, projection: RawDocumentBuf) -> Self {
         self.with(cstr!("wildcardProjection"), projection)
     }
@@ -82,13 +82,13 @@ impl IndexSpec {
     /// The name of the index: the one that was given, or MongoDB's default.
     ///
     /// # Errors
-    /// Those of a specification that is not valid.
+    /// If the specification is not valid.
     pub fn index_name(&self) -> Result<String> {
         Ok(index_of(&self.spec)?.name)
     }
 
-    /// What is asked for, checked, in a collection whose texts compare by `collation`: so they do in an index that does
-    /// not name another.
+    /// The checked definition for a collection whose default is `collation`, which an index without a collation of its own
+    /// inherits.
     pub(crate) fn definition(&self, collation: &Collation) -> Result<IndexDef> {
         match collation.document() {
             Some(own) if self.spec.get("collation")?.is_none() => {

@@ -1,4 +1,4 @@
-//! What the catalog knows of a collection, and the catalog entry's bytes.
+//! A collection's catalog entry, in memory and as bytes.
 //!
 //! An entry is a BSON document under the namespace's name in the table `catalog`:
 //!
@@ -8,17 +8,21 @@
 //!                building: int64?, sort_keys: int32?, .. } ] }
 //! ```
 //!
-//! `v` is 1; 2 if an index has options; 3 if the collection has a collation (`options.collation`), which what is asked
-//! of it and its indexes inherit; 4 if an index has, or had, shortened keys (`shortened`, see `long_key`), which versions
-//! before it cannot read; 5 if an index has a collation. The options of indexes are in its part under the names that
-//! `createIndexes` has for them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`,
-//! `wildcardProjection`). `sort_keys` is the version of the sort keys in an index with a collation
-//! (`KEY_VERSION` in `treedb_query::doc::collation`), 1 where it is missing. An index whose keys are of another version than the
-//! program's is rebuilt when the database is opened (`index_rebuild`).
-//! `format` tells how rows are encoded: 0 is plain BSON; 1 is template rows ([`treedb_query::doc::template`]), and `shapes` holds
-//! their shapes, one behind the other, the first with number 0; 2 is JSON text, or a zero byte and plain BSON where no text says
-//! the same. `building` is there while an index is
-//! being built: the least row id not looked at yet; such an index is maintained by every write and used by none.
+//! `v` is the least version that has all the features the entry uses: 1; 2 if an index has options; 3 if the collection has a
+//! collation (`options.collation`), which its queries and indexes inherit; 4 if an index has, or had, shortened keys
+//! (`shortened`, see `long_key`); 5 if an index has a collation. The options of an index have the names that `createIndexes`
+//! gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
+//!
+//! `sort_keys` is the version of the sort keys in an index with a collation (`KEY_VERSION` in
+//! `treedb_query::doc::collation`), 1 if missing. An index with sort keys of another version than the program's is rebuilt
+//! when the database is opened (`index_rebuild`).
+//!
+//! `format` is the row format: 0 is plain BSON; 1 is template rows ([`treedb_query::doc::template`]), whose shapes are in
+//! `shapes`, one after the other, starting with number 0; 2 is JSON text, or a zero byte and plain BSON for a document that
+//! JSON text cannot represent exactly.
+//!
+//! `building` is present while an index is being built: the least row id that the build has not read yet. Such an index is
+//! maintained by every write and used by no query.
 
 use std::sync::Arc;
 
@@ -39,35 +43,35 @@ use crate::write::row::Rows;
 
 /// Version of a catalog entry whose indexes have no options.
 const VERSION: i32 = 1;
-/// Version of one whose indexes have.
+/// Version of an entry whose indexes have options.
 const VERSION_OPTIONS: i32 = 2;
-/// Version of one with shortened keys.
+/// Version of an entry with shortened keys.
 const VERSION_SHORTENED: i32 = 4;
-/// Version of one with an index that has a collation and says which version its sort keys are of. Before, there was
-/// only [`FIRST_SORT_KEYS`], and programs of that time must not read other keys.
+/// Version of an entry with an index that has a collation and names the version of its sort keys. Programs that only know
+/// earlier versions of the entry only know [`FIRST_SORT_KEYS`].
 const VERSION_SORT_KEYS: i32 = 5;
-/// Version of the sort keys of an index that does not name one.
+/// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
-/// One collection, as a snapshot's catalog has it.
+/// A collection's catalog entry in a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct Meta {
     pub(crate) namespace: Namespace,
     pub(crate) id: i64,
     pub(crate) uuid: bson::Uuid,
-    /// What `create` and `collMod` said; `validator` and its like among them.
+    /// The options of `create` and `collMod`, such as `validator`.
     pub(crate) options: Document,
     pub(crate) validator: Option<Validator>,
-    /// How texts compare where nothing else is asked for: an option, too.
+    /// The default collation, from the options.
     pub(crate) collation: Collation,
     pub(crate) next_index: i64,
     /// The table of the rows.
     pub(crate) rows: Table,
-    /// How they are stored.
-    pub(crate) stored_as: Rows,
-    /// Every index, those being built last.
+    /// The format of the rows.
+    pub(crate) row_format: Rows,
+    /// All indexes, those being built last.
     pub(crate) indexes: Vec<IndexMeta>,
-    /// The ready ones as queries see them: the first `infos.len()` of `indexes`.
+    /// The ready indexes for the planner: the first `infos.len()` of `indexes`.
     pub(crate) infos: Vec<IndexInfo>,
     /// Which of them served which queries.
     pub(crate) plans: Arc<PlanCache>,
@@ -78,33 +82,33 @@ pub(crate) struct Meta {
 pub(crate) struct IndexMeta {
     pub(crate) id: i64,
     pub(crate) def: IndexDef,
-    pub(crate) facts: Facts,
-    /// The least row id a build has not looked at; `None` once it is ready.
+    pub(crate) flags: IndexFlags,
+    /// The least row id that the build has not read; `None` once the index is ready.
     pub(crate) building: Option<u64>,
-    /// Version of the sort keys in it, if it has a collation.
+    /// Version of its sort keys, if it has a collation.
     pub(crate) sort_keys: i32,
     /// The table of its entries.
     pub(crate) table: Table,
 }
 
-/// What is true of some entry of an index, or was.
+/// Properties that some entry of an index has, or had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
-    /// Its row has several entries, or may have.
+pub(crate) struct IndexFlags {
+    /// A row has several entries, or may have.
     pub(crate) multikey: bool,
-    /// Its key is shortened.
+    /// A key is shortened.
     pub(crate) shortened: bool,
 }
 
-impl Facts {
-    /// What is true of some entry of both.
-    pub(crate) fn and(self, other: Facts) -> Facts {
-        Facts { multikey: self.multikey | other.multikey, shortened: self.shortened | other.shortened }
+impl IndexFlags {
+    /// The flags set in either.
+    pub(crate) fn union(self, other: IndexFlags) -> IndexFlags {
+        IndexFlags { multikey: self.multikey | other.multikey, shortened: self.shortened | other.shortened }
     }
 
-    /// What is known with that of other entries, if it is more.
-    pub(crate) fn news(self, other: Facts) -> Option<Facts> {
-        Some(self.and(other)).filter(|both| *both != self)
+    /// The union with `other`, if `other` has flags that are not set here.
+    pub(crate) fn added_by(self, other: IndexFlags) -> Option<IndexFlags> {
+        Some(self.union(other)).filter(|both| *both != self)
     }
 }
 
@@ -131,25 +135,24 @@ pub(crate) fn collation_of(options: &Document) -> Result<Collation> {
 }
 
 impl Meta {
-    /// Puts the indexes being built behind the ready ones, of which the one on `_id` is the first, and renews what
-    /// queries see.
-    pub(crate) fn arrange(&mut self) {
+    /// Sorts the indexes: the one on `_id` first, those being built last. Updates `infos` and clears the plan cache.
+    pub(crate) fn sort_indexes(&mut self) {
         self.indexes.sort_by_key(|index| (index.building.is_some(), !index.def.is_id(), index.id));
         self.plans = Arc::default();
         self.infos = self
             .indexes
             .iter()
             .filter(|index| index.building.is_none())
-            .map(|index| IndexInfo::new(index.def.clone(), index.facts.multikey))
+            .map(|index| IndexInfo::new(index.def.clone(), index.flags.multikey))
             .collect();
     }
 
-    /// The entry's bytes.
+    /// Encodes the entry.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let indexes: Vec<Bson> =
             self.indexes.iter().map(|index| Ok(index.encode()?.into())).collect::<Result<_>>()?;
         let plain = IndexOptions::default();
-        let shortened = self.indexes.iter().any(|index| index.facts.shortened);
+        let shortened = self.indexes.iter().any(|index| index.flags.shortened);
         let sort_keys = self.indexes.iter().any(IndexMeta::has_sort_keys);
         let version = match self.indexes.iter().all(|index| index.def.options == plain) {
             _ if sort_keys => VERSION_SORT_KEYS,
@@ -158,16 +161,16 @@ impl Meta {
             false => VERSION_OPTIONS,
         };
         let mut entry = doc! {
-            "v": version, "id": self.id, "uuid": self.uuid, "format": self.stored_as.number(),
+            "v": version, "id": self.id, "uuid": self.uuid, "format": self.row_format.number(),
             "options": self.options.clone(), "next_index": self.next_index, "indexes": indexes,
         };
-        if let Some(bytes) = self.stored_as.shapes() {
+        if let Some(bytes) = self.row_format.shapes() {
             entry.insert("shapes", Binary { subtype: BinarySubtype::Generic, bytes });
         }
         Ok(entry.to_vec()?)
     }
 
-    /// Reads an entry and finds its tables in the snapshot it came from.
+    /// Decodes an entry and opens its tables in the snapshot that it was read from.
     pub(crate) fn decode(namespace: Namespace, bytes: &[u8], reads: &impl Reads) -> Result<Meta> {
         let damaged = |what: &str| {
             QueryError::new(
@@ -177,8 +180,8 @@ impl Meta {
                 ),
             )
         };
-        // TreeDB took any name of a locale once.
-        let outlived = |what: &str, error: &QueryError| {
+        // Earlier versions of TreeDB accepted any name of a locale.
+        let unsupported = |what: &str, error: &QueryError| {
             QueryError::new(
                 error.code,
                 format!(
@@ -192,9 +195,9 @@ impl Meta {
         let entry = Document::from_reader(bytes).map_err(|e| damaged(&e.to_string()))?;
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
-        let stored_as = match format
+        let row_format = match format
             .filter(|_| matches!(v, Some(VERSION..=VERSION_SORT_KEYS)))
-            .and_then(Rows::known)
+            .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
             None => {
@@ -220,11 +223,11 @@ impl Meta {
                 id: index_id,
                 def: decode_def(index).map_err(|error| match index.get_str("name") {
                     Ok(name) if index.contains_key("collation") => {
-                        outlived(&format!("its index '{name}'"), &error)
+                        unsupported(&format!("its index '{name}'"), &error)
                     }
                     _ => damaged("an index definition"),
                 })?,
-                facts: Facts {
+                flags: IndexFlags {
                     multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
                     shortened: index.get_bool("shortened").unwrap_or(false),
                 },
@@ -234,22 +237,22 @@ impl Meta {
             });
         }
         let options = entry.get_document("options").cloned().unwrap_or_default();
-        let collation = collation_of(&options).map_err(|error| outlived("it", &error))?;
+        let collation = collation_of(&options).map_err(|error| unsupported("it", &error))?;
         let mut meta = Meta {
             id,
             uuid,
-            validator: Validator::of(&namespace, &options, &collation)?,
+            validator: Validator::from_options(&namespace, &options, &collation)?,
             collation,
             options,
             next_index: entry.get_i64("next_index").map_err(|e| damaged(&e.to_string()))?,
             rows: table(rows_table(id))?,
-            stored_as,
+            row_format,
             indexes,
             infos: Vec::new(),
             plans: Arc::default(),
             namespace,
         };
-        meta.arrange();
+        meta.sort_indexes();
         Ok(meta)
     }
 
@@ -266,8 +269,8 @@ impl IndexMeta {
         entry.extend(Document::try_from(self.def.spec())?);
         entry.remove("v");
         entry.insert("unique", self.def.unique);
-        entry.insert("multikey", self.facts.multikey);
-        if self.facts.shortened {
+        entry.insert("multikey", self.flags.multikey);
+        if self.flags.shortened {
             entry.insert("shortened", true);
         }
         if let Some(next) = self.building {
@@ -283,13 +286,13 @@ impl IndexMeta {
         !self.def.options.collation.is_simple()
     }
 
-    /// True if its keys were made by another version's collations, so that what this one looks for is not found.
+    /// True if its keys were made by another version of the collations, so that this version's look-ups would miss them.
     pub(crate) fn is_outdated(&self) -> bool {
         self.has_sort_keys() && self.sort_keys != KEY_VERSION
     }
 }
 
-/// The definition in an index's part of a catalog entry.
+/// Decodes the definition of an index in a catalog entry.
 fn decode_def(index: &Document) -> Result<IndexDef> {
     index_of(&RawDocumentBuf::try_from(index)?)
 }

@@ -57,8 +57,7 @@ impl Namespace {
         }
     }
 
-    /// False for what the server keeps for itself, in the database `config`: nobody watches that, and the change log
-    /// does not hold it.
+    /// False for the database `config`, which the server uses internally: its changes are not in the change log.
     pub(crate) fn is_recorded(&self) -> bool {
         self.database() != "config"
     }

@@ -1,9 +1,9 @@
-//! The catalog: which collections there are, and a cache of their entries.
+//! The catalog's table, and a cache of its entries that all threads share.
 //!
-//! The table `catalog` maps a namespace to its entry ([`crate::catalog::meta`]); the empty key holds two counters, the
-//! generation and the next collection id, 8 bytes each, little endian. Every change of an entry adds one to the generation, so that a
-//! snapshot's generation tells which cached entries hold for it: an operation pays one look-up of the empty key
-//! instead of decoding its collection's entry.
+//! The table `catalog` maps a namespace to its entry ([`crate::catalog::meta`]). The empty key holds two counters, the
+//! generation and the next collection id, 8 bytes each, little endian. Every change of an entry increments the generation,
+//! so that a snapshot's generation tells which cached entries are valid for it: an operation costs one look-up of the empty
+//! key instead of decoding its collection's entry.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -17,12 +17,12 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
-use crate::catalog::meta::{Facts, IndexMeta, Meta, collation_of, index_table, rows_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, collation_of, index_table, rows_table};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validator::Validator;
 use crate::write::row::Format;
 
-/// Name of the catalog's table.
+/// Name of the table.
 const TABLE: &str = "catalog";
 
 /// The counters under the empty key.
@@ -46,10 +46,10 @@ impl Counters {
     }
 }
 
-/// Reads and changes the catalog's table; caches what it read.
+/// Reads and writes the catalog's table.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    /// Tells it from all others of this process.
+    /// Unique in this process.
     id: u64,
     table: Table,
     cache: Mutex<Cache>,
@@ -77,12 +77,12 @@ impl Catalog {
         Ok(Catalog { id: NEXT.fetch_add(1, Ordering::Relaxed), table, cache: Mutex::default() })
     }
 
-    /// Tells it from all others of this process.
+    /// The catalog's id, unique in this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// How often entries have changed until then.
+    /// The number of changes of entries up to this snapshot.
     pub(crate) fn generation(&self, reads: &impl Reads) -> Result<u64> {
         Ok(Counters::decode(reads.get(&self.table, b"")?).generation)
     }
@@ -166,16 +166,16 @@ impl Catalog {
             namespace: namespace.clone(),
             id,
             uuid: bson::Uuid::new(),
-            validator: Validator::of(namespace, &options, &collation)?,
+            validator: Validator::from_options(namespace, &options, &collation)?,
             collation,
-            stored_as: Format::of(&options)?.rows(),
+            row_format: Format::from_options(&options)?.rows(),
             options,
             next_index: 1,
             rows,
             indexes: vec![IndexMeta {
                 id: 0,
                 def,
-                facts: Facts::default(),
+                flags: IndexFlags::default(),
                 building: None,
                 sort_keys: KEY_VERSION,
                 table,
@@ -183,7 +183,7 @@ impl Catalog {
             infos: Vec::new(),
             plans: Arc::default(),
         };
-        meta.arrange();
+        meta.sort_indexes();
         self.write(txn, &meta)?;
         Ok(meta)
     }

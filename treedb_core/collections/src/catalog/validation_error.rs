@@ -1,7 +1,7 @@
-//! Why a document does not match a validator: the `errInfo` of error 121, as MongoDB lays it out.
+//! The details of a failed validation: the `errInfo` of error 121, laid out as MongoDB does.
 //!
-//! Each clause of the filter, and each keyword of a `$jsonSchema`, is asked by itself whether it holds; what does not is
-//! told with what it was given and what it found. Nothing here decides: the whole filter has, before.
+//! Each clause of the filter and each keyword of a `$jsonSchema` is evaluated by itself; each that fails is reported with its
+//! operand and the value it found. This only explains: the whole filter has already decided.
 
 use bson::raw::cstr;
 use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -10,8 +10,8 @@ use treedb_query::doc::{Collation, Value};
 use treedb_query::error::Result;
 use treedb_query::query::Filter;
 
-/// Bytes of a value that is shown.
-const SHOWN: usize = 1024;
+/// Bytes of the largest value that is shown.
+const MAX_CONSIDERED_VALUE: usize = 1024;
 
 /// `{failingDocumentId, details}` of a document that does not match `filter`.
 pub(crate) fn info(filter: &RawDocument, collation: &Collation, document: &RawDocument) -> RawDocumentBuf {
@@ -19,25 +19,25 @@ pub(crate) fn info(filter: &RawDocument, collation: &Collation, document: &RawDo
     if let Ok(Some(id)) = document.get("_id") {
         info.append(cstr!("failingDocumentId"), id);
     }
-    let asked = Asked { collation, document };
-    if let Ok(Some(details)) = asked.filter(filter) {
+    let explainer = Explainer { collation, document };
+    if let Ok(Some(details)) = explainer.filter(filter) {
         info.append(cstr!("details"), details);
     }
     info
 }
 
-/// What is asked of a document.
-struct Asked<'a> {
+/// Explains why a document does not match.
+struct Explainer<'a> {
     collation: &'a Collation,
     document: &'a RawDocument,
 }
 
-impl Asked<'_> {
-    fn holds(&self, filter: &RawDocument) -> Result<bool> {
+impl Explainer<'_> {
+    fn matches(&self, filter: &RawDocument) -> Result<bool> {
         Filter::parse(filter)?.collated(self.collation)?.matches(self.document)
     }
 
-    /// What of `filter` does not hold; `None` if all of it does.
+    /// The clauses of `filter` that do not match; `None` if all do.
     fn filter(&self, filter: &RawDocument) -> Result<Option<RawDocumentBuf>> {
         let (mut clauses, mut failed) = (0, Vec::new());
         for element in filter {
@@ -52,7 +52,7 @@ impl Asked<'_> {
                 Some(operators) if !name.as_str().starts_with('$') => {
                     for operator in operators {
                         let (operator, operand) = operator?;
-                        // It belongs to the `$regex` beside it.
+                        // Part of the `$regex` next to it.
                         if operator.as_str() == "$options" {
                             continue;
                         }
@@ -63,7 +63,7 @@ impl Asked<'_> {
                         }
                         let mut clause = RawDocumentBuf::new();
                         clause.append(name, one);
-                        let found = self.field(name.as_str(), operator.as_str(), &clause)?;
+                        let found = self.field_clause(name.as_str(), operator.as_str(), &clause)?;
                         failed.extend(found.map(|found| (clauses, found)));
                         clauses += 1;
                     }
@@ -76,10 +76,12 @@ impl Asked<'_> {
                             self.schema_clause(&clause, schema)?
                         }
                         ("$and" | "$or" | "$nor", RawBsonRef::Array(parts)) => {
-                            self.parts(name.as_str(), &clause, parts)?
+                            self.logical_clause(name.as_str(), &clause, parts)?
                         }
-                        (operator, _) if operator.starts_with('$') => self.plain(operator, &clause)?,
-                        (path, _) => self.field(path, "$eq", &clause)?,
+                        (operator, _) if operator.starts_with('$') => {
+                            self.document_clause(operator, &clause)?
+                        }
+                        (path, _) => self.field_clause(path, "$eq", &clause)?,
                     };
                     failed.extend(found.map(|found| (clauses, found)));
                     clauses += 1;
@@ -96,8 +98,13 @@ impl Asked<'_> {
     }
 
     /// A clause about a field.
-    fn field(&self, path: &str, operator: &str, clause: &RawDocument) -> Result<Option<RawDocumentBuf>> {
-        if self.holds(clause)? {
+    fn field_clause(
+        &self,
+        path: &str,
+        operator: &str,
+        clause: &RawDocument,
+    ) -> Result<Option<RawDocumentBuf>> {
+        if self.matches(clause)? {
             return Ok(None);
         }
         let mut details = rawdoc! { "operatorName": operator, "specifiedAs": clause.to_owned() };
@@ -105,15 +112,15 @@ impl Asked<'_> {
             None => details.append(cstr!("reason"), "field was missing"),
             Some(value) => {
                 details.append(cstr!("reason"), reason(operator));
-                consider(&mut details, value, operator == "$type");
+                append_considered_value(&mut details, value, operator == "$type");
             }
         }
         Ok(Some(details))
     }
 
     /// A clause about the whole document.
-    fn plain(&self, operator: &str, clause: &RawDocument) -> Result<Option<RawDocumentBuf>> {
-        if self.holds(clause)? {
+    fn document_clause(&self, operator: &str, clause: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+        if self.matches(clause)? {
             return Ok(None);
         }
         Ok(Some(rawdoc! {
@@ -121,13 +128,13 @@ impl Asked<'_> {
         }))
     }
 
-    fn parts(
+    fn logical_clause(
         &self,
         operator: &str,
         clause: &RawDocument,
         parts: &RawArray,
     ) -> Result<Option<RawDocumentBuf>> {
-        if self.holds(clause)? {
+        if self.matches(clause)? {
             return Ok(None);
         }
         let nor = operator == "$nor";
@@ -147,16 +154,16 @@ impl Asked<'_> {
     }
 
     fn schema_clause(&self, clause: &RawDocument, schema: &RawDocument) -> Result<Option<RawDocumentBuf>> {
-        if self.holds(clause)? {
+        if self.matches(clause)? {
             return Ok(None);
         }
-        let rules = rules(schema, RawBsonRef::Document(self.document))?;
+        let rules = failed_rules(schema, RawBsonRef::Document(self.document))?;
         Ok(Some(rawdoc! { "operatorName": "$jsonSchema", "schemaRulesNotSatisfied": rules }))
     }
 }
 
-/// What of `schema` does not hold for `value`.
-fn rules(schema: &RawDocument, value: RawBsonRef<'_>) -> Result<RawArrayBuf> {
+/// The rules of `schema` that `value` does not satisfy.
+fn failed_rules(schema: &RawDocument, value: RawBsonRef<'_>) -> Result<RawArrayBuf> {
     let mut failed = RawArrayBuf::new();
     for element in schema {
         let (keyword, wanted) = element?;
@@ -167,10 +174,10 @@ fn rules(schema: &RawDocument, value: RawBsonRef<'_>) -> Result<RawArrayBuf> {
         ) {
             continue;
         }
-        let mut alone = RawDocumentBuf::new();
-        alone.append(keyword, wanted);
-        // Keywords that only mean something beside another.
-        let beside: &[&str] = match name {
+        let mut single = RawDocumentBuf::new();
+        single.append(keyword, wanted);
+        // Keywords that modify others have no meaning alone.
+        let companions: &[&str] = match name {
             "minimum" => &["exclusiveMinimum"],
             "maximum" => &["exclusiveMaximum"],
             "items" => &["additionalItems"],
@@ -179,41 +186,41 @@ fn rules(schema: &RawDocument, value: RawBsonRef<'_>) -> Result<RawArrayBuf> {
         };
         for other in schema {
             let (other, with) = other?;
-            if !beside.contains(&other.as_str()) {
+            if !companions.contains(&other.as_str()) {
                 continue;
             }
             match with.as_document().filter(|_| name == "additionalProperties") {
-                // Only which they are, not what they must be.
+                // Only their names matter, not their schemas.
                 Some(properties) => {
                     let mut any = RawDocumentBuf::new();
                     for property in properties {
                         any.append(property?.0, RawDocumentBuf::new());
                     }
-                    alone.append(other, any);
+                    single.append(other, any);
                 }
-                None => alone.append(other, with),
+                None => single.append(other, with),
             }
         }
-        if !fits(&alone, value)? {
-            failed.push(rule(name, wanted, &alone, value)?);
+        if !is_valid(&single, value)? {
+            failed.push(rule_details(name, wanted, &single, value)?);
         }
     }
     Ok(failed)
 }
 
-/// True if `value` fits `schema`.
-fn fits(schema: &RawDocument, value: RawBsonRef<'_>) -> Result<bool> {
+/// True if `value` satisfies `schema`.
+fn is_valid(schema: &RawDocument, value: RawBsonRef<'_>) -> Result<bool> {
     let mut document = RawDocumentBuf::new();
     document.append(cstr!("v"), value);
     let filter = rawdoc! { "$jsonSchema": { "properties": { "v": schema.to_owned() } } };
     Filter::parse(&filter)?.matches(&document)
 }
 
-/// A keyword that `value` does not fit.
-fn rule(
+/// The details of a keyword that `value` does not satisfy.
+fn rule_details(
     name: &str,
     wanted: RawBsonRef<'_>,
-    alone: &RawDocument,
+    single: &RawDocument,
     value: RawBsonRef<'_>,
 ) -> Result<RawDocumentBuf> {
     let mut details = rawdoc! { "operatorName": name };
@@ -226,7 +233,7 @@ fn rule(
                 else {
                     continue;
                 };
-                if fits(schema, value)? {
+                if is_valid(schema, value)? {
                     continue;
                 }
                 let mut entry = rawdoc! { "propertyName": property.as_str() };
@@ -235,7 +242,7 @@ fn rule(
                         entry.append(text, said);
                     }
                 }
-                entry.append(cstr!("details"), rules(schema, value)?);
+                entry.append(cstr!("details"), failed_rules(schema, value)?);
                 failed.push(entry);
             }
             details.append(cstr!("propertiesNotSatisfied"), failed);
@@ -249,7 +256,7 @@ fn rule(
                     missing.push(field);
                 }
             }
-            specify(&mut details, name, wanted);
+            append_specified_as(&mut details, name, wanted);
             details.append(cstr!("missingProperties"), missing);
         }
         ("additionalProperties", RawBsonRef::Boolean(false), RawBsonRef::Document(document)) => {
@@ -258,20 +265,20 @@ fn rule(
                 let (field, value) = field?;
                 let mut one = RawDocumentBuf::new();
                 one.append(field, value);
-                if !fits(alone, RawBsonRef::Document(&one))? {
+                if !is_valid(single, RawBsonRef::Document(&one))? {
                     others.push(field.as_str());
                 }
             }
-            specify(&mut details, name, wanted);
+            append_specified_as(&mut details, name, wanted);
             details.append(cstr!("additionalProperties"), others);
         }
         ("items", RawBsonRef::Document(schema), RawBsonRef::Array(items)) => {
             details.append(cstr!("reason"), "At least one item did not match the sub-schema");
             for (index, item) in items.into_iter().enumerate() {
                 let item = item?;
-                if !fits(schema, item)? {
+                if !is_valid(schema, item)? {
                     details.append(cstr!("itemIndex"), i32::try_from(index).unwrap_or(i32::MAX));
-                    details.append(cstr!("details"), rules(schema, item)?);
+                    details.append(cstr!("details"), failed_rules(schema, item)?);
                     break;
                 }
             }
@@ -280,9 +287,9 @@ fn rule(
             let mut failed = Vec::new();
             for (index, schema) in schemas.into_iter().enumerate() {
                 if let Some(schema) = schema?.as_document()
-                    && !fits(schema, value)?
+                    && !is_valid(schema, value)?
                 {
-                    failed.push((index, rawdoc! { "details": rules(schema, value)? }));
+                    failed.push((index, rawdoc! { "details": failed_rules(schema, value)? }));
                 }
             }
             if failed.is_empty() {
@@ -292,15 +299,15 @@ fn rule(
         }
         ("not", ..) => details.append(cstr!("reason"), "child expression matched"),
         _ => {
-            specify(&mut details, name, wanted);
+            append_specified_as(&mut details, name, wanted);
             details.append(cstr!("reason"), reason(name));
-            consider(&mut details, value, matches!(name, "bsonType" | "type"));
+            append_considered_value(&mut details, value, matches!(name, "bsonType" | "type"));
         }
     }
     Ok(details)
 }
 
-/// `{index, details}` of each; or `{index, ..}` with the fields of what is no rule by itself.
+/// An array of `{index, details}`.
 fn numbered(failed: Vec<(usize, RawDocumentBuf)>) -> RawArrayBuf {
     let mut all = RawArrayBuf::new();
     for (index, details) in failed {
@@ -314,7 +321,7 @@ fn numbered(failed: Vec<(usize, RawDocumentBuf)>) -> RawArrayBuf {
     all
 }
 
-fn specify(details: &mut RawDocumentBuf, keyword: &str, wanted: RawBsonRef<'_>) {
+fn append_specified_as(details: &mut RawDocumentBuf, keyword: &str, wanted: RawBsonRef<'_>) {
     let mut specified = RawDocumentBuf::new();
     if let Ok(keyword) = bson::raw::CString::try_from(keyword) {
         specified.append(keyword, wanted);
@@ -322,10 +329,10 @@ fn specify(details: &mut RawDocumentBuf, keyword: &str, wanted: RawBsonRef<'_>) 
     details.append(cstr!("specifiedAs"), specified);
 }
 
-fn consider(details: &mut RawDocumentBuf, value: RawBsonRef<'_>, with_type: bool) {
+fn append_considered_value(details: &mut RawDocumentBuf, value: RawBsonRef<'_>, with_type: bool) {
     let mut shown = RawDocumentBuf::new();
     shown.append(cstr!("v"), value);
-    if shown.as_bytes().len() <= SHOWN {
+    if shown.as_bytes().len() <= MAX_CONSIDERED_VALUE {
         details.append(cstr!("consideredValue"), value);
     }
     if with_type {

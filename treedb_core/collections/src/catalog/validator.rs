@@ -1,4 +1,4 @@
-//! What a collection's documents must match: the options `validator`, `validationLevel` and `validationAction`.
+//! Validation of documents: the collection options `validator`, `validationLevel` and `validationAction`.
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 
@@ -9,25 +9,24 @@ use treedb_query::query::Filter;
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validation_error;
 
-/// A validator that refuses documents, or warns of them.
+/// A collection's validator, which refuses documents or logs a warning.
 #[derive(Debug, Clone)]
 pub(crate) struct Validator {
     namespace: Namespace,
     filter: Filter,
     collation: Collation,
-    /// A document that does not match is let in, and the log says so.
+    /// Accept a document that does not match, and log a warning.
     warns: bool,
-    /// A document that did not match before need not match after a change.
+    /// A document that did not match before a change need not match after it.
     moderate: bool,
 }
 
 impl Validator {
-    /// The validator of the options of the collection `namespace`, its texts compared as `collation` says; `None` if there
-    /// is none.
+    /// The validator in the options of the collection `namespace`, comparing strings by `collation`; `None` if there is none.
     ///
     /// # Errors
     /// Those of the filter; `BadValue` for a level or action that does not exist.
-    pub(crate) fn of(
+    pub(crate) fn from_options(
         namespace: &Namespace,
         options: &Document,
         collation: &Collation,
@@ -54,8 +53,8 @@ impl Validator {
                 ));
             }
         };
-        let looks = level != Some("off") && !filter.is_all();
-        Ok(looks.then(|| Validator {
+        let is_active = level != Some("off") && !filter.is_all();
+        Ok(is_active.then(|| Validator {
             namespace: namespace.clone(),
             filter,
             collation: collation.clone(),
@@ -64,13 +63,12 @@ impl Validator {
         }))
     }
 
-    /// True if documents that do not match are let in, and logged.
+    /// True if documents that do not match are accepted and logged.
     pub(crate) fn warns(&self) -> bool {
         self.warns
     }
 
-    /// Refuses `new`, which is to come in the place of `old`, if it does not match; or writes that into the log, where it
-    /// is told of again if the change is tried again.
+    /// Refuses `new`, which replaces `old`, if it does not match, or logs a warning. A change that is retried is logged again.
     ///
     /// # Errors
     /// `DocumentValidationFailure`, and those of expressions.

@@ -1,4 +1,4 @@
-//! Collections as they were: what has happened since is undone over the present snapshot.
+//! Reading collections as of an earlier change: the changes since are undone over the present snapshot.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,9 +13,9 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Execution, Filter, Query};
 use treedb_storage::{ReadTxn, Reads};
 
-use super::dropped_collections::{Collections, Kept};
+use super::dropped_collections::{CollectionsById, RetainedRows};
 use super::log::{Log, Version};
-use super::record::{What, damaged};
+use super::record::{Operation, damaged};
 use crate::Collection;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
@@ -23,74 +23,75 @@ use crate::catalog::namespace::Namespace;
 use crate::read::view::View;
 use crate::request::FindRequest;
 
-/// A moment in the past of a database.
+/// An earlier state of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsOf {
-    /// Behind the change with this sequence number.
+    /// After the change with this sequence number.
     Change(u64),
-    /// At this time: behind the last change committed not later.
+    /// At this time: after the last change committed not later.
     Time(DateTime),
 }
 
 /// A version of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Revision {
-    /// The change that made it; 0 if that is not kept.
+    /// The change that made it; 0 if it is not kept.
     pub change: u64,
-    /// When that was committed; when changes began to be kept if it is not.
+    /// When that was committed; if it is not kept, when the log was switched on.
     pub time: DateTime,
     /// The document; `None` for its deletion.
     pub document: Option<RawDocumentBuf>,
 }
 
-/// What a collection's rows were, where that is something else than they are.
+/// The rows of a collection that were different after an earlier change.
 #[derive(Debug)]
-pub(crate) struct Past {
-    /// Rows that were changed or deleted since; `None` for those that were not there.
+pub(crate) struct AsOfOverlay {
+    /// Rows that were changed or deleted since; `None` for those that did not exist.
     rows: BTreeMap<u64, Option<RawDocumentBuf>>,
-    /// Rows that were inserted since: first row and the one behind the last.
+    /// Rows that were inserted since: first row, and the row after the last.
     inserted: BTreeMap<u64, u64>,
 }
 
-/// The log, or the error that there is none.
+/// The log, or an error if it is off.
 fn find_log(reads: &impl Reads) -> Result<Log> {
     Log::find(reads)?.ok_or_else(|| {
         QueryError::new(
             ErrorCode::IllegalOperation,
-            "changes are not recorded, so that nothing is known of the past: switch the change log on",
+            "earlier states cannot be read, because changes are not recorded: switch the change log on",
         )
     })
 }
 
-fn too_old(why: String) -> QueryError {
+fn snapshot_too_old(why: String) -> QueryError {
     QueryError::new(ErrorCode::SnapshotTooOld, why)
 }
 
-/// The change behind which `at` lies.
-fn change_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
-    let (least, end) = (log.least(reads)?, log.end(reads)?);
+/// The last change before the state `at`.
+fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
+    let (min_seq, end) = (log.min_seq(reads)?, log.end(reads)?);
     match at {
         AsOf::Change(seq) if seq >= end.next => {
-            Err(QueryError::bad_value(format!("as of change {seq}: the last one is {}", end.next - 1)))
+            Err(QueryError::bad_value(format!("as of change {seq}: the last change is {}", end.next - 1)))
         }
-        AsOf::Change(seq) if seq + 1 >= least => Ok(seq),
-        AsOf::Change(seq) => Err(too_old(format!("as of change {seq}: only those from {least} on are kept"))),
+        AsOf::Change(seq) if seq + 1 >= min_seq => Ok(seq),
+        AsOf::Change(seq) => {
+            Err(snapshot_too_old(format!("as of change {seq}: only changes from {min_seq} on are kept")))
+        }
         AsOf::Time(time) => {
             let seq = log.at_time(reads, time.timestamp_millis())?;
-            let known =
-                seq >= least || (least == log.settings.from && time.timestamp_millis() >= log.settings.since);
+            let known = seq >= min_seq
+                || (min_seq == log.settings.from && time.timestamp_millis() >= log.settings.since);
             if known {
                 Ok(seq)
             } else {
-                Err(too_old(format!("as of {time}: changes are not kept for as long")))
+                Err(snapshot_too_old(format!("as of {time}: changes are not kept that long")))
             }
         }
     }
 }
 
-impl Past {
-    /// The collection that was called `namespace` at the moment `at`, and what its rows were; `None` if there is
-    /// no trace of one.
+impl AsOfOverlay {
+    /// The collection that was called `namespace` at `at`, and its rows that were different; `None` if there was none.
     ///
     /// # Errors
     /// `SnapshotTooOld` if the changes since are not all kept.
@@ -99,14 +100,14 @@ impl Past {
         reads: &ReadTxn,
         namespace: &Namespace,
         at: AsOf,
-    ) -> Result<Option<(Arc<Meta>, Past)>> {
+    ) -> Result<Option<(Arc<Meta>, AsOfOverlay)>> {
         let log = find_log(reads)?;
-        let seq = change_of(reads, &log, at)?;
+        let seq = resolve_as_of(reads, &log, at)?;
         let mut names = HashMap::new();
-        let mut collections = Collections::new(catalog, &mut names);
-        // The first to be dropped since had the name then, if one had.
+        let mut collections = CollectionsById::new(catalog, &mut names);
+        // Of the dropped collections of this name, the first to be dropped since was the one at that time.
         let dropped = log
-            .all_dropped(reads)?
+            .dropped_collections(reads)?
             .into_iter()
             .filter(|dropped| dropped.namespace == *namespace && dropped.seq > seq)
             .min_by_key(|dropped| dropped.seq);
@@ -116,14 +117,14 @@ impl Past {
                 None => return Ok(None),
             },
             Some(dropped) => match collections.meta(reads, &log, dropped.id)? {
-                Kept::There(meta) => meta,
-                Kept::Gone => {
-                    let why = format!("{namespace} was dropped since, and its documents are not kept");
-                    return Err(too_old(why));
+                RetainedRows::Available(meta) => meta,
+                RetainedRows::Discarded => {
+                    let why = format!("{namespace} was dropped since, and its documents are no longer kept");
+                    return Err(snapshot_too_old(why));
                 }
             },
         };
-        let mut past = Past { rows: BTreeMap::new(), inserted: BTreeMap::new() };
+        let mut overlay = AsOfOverlay { rows: BTreeMap::new(), inserted: BTreeMap::new() };
         let mut bytes = 0;
         log.walk(reads, seq + 1, &mut |record| {
             if record.head.collection != meta.id {
@@ -131,18 +132,18 @@ impl Past {
             }
             for change in record.changes_from(seq + 1) {
                 let change = change?;
-                if change.what == What::Insert {
-                    past.insert(change.row);
-                } else if change.what.has_trail()
-                    && !past.rows.contains_key(&change.row)
-                    && !past.is_inserted(change.row)
+                if change.operation == Operation::Insert {
+                    overlay.insert(change.row);
+                } else if change.operation.is_in_row_history()
+                    && !overlay.rows.contains_key(&change.row)
+                    && !overlay.is_inserted(change.row)
                 {
                     let version = log.version(reads, &mut collections, meta.id, change.row, seq)?;
                     let Version::Document(old) = version else {
                         return Err(damaged("a row is missing"));
                     };
                     bytes += old.as_bytes().len() + size_of::<RawDocumentBuf>() * 2;
-                    past.rows.insert(change.row, Some(old));
+                    overlay.rows.insert(change.row, Some(old));
                 }
             }
             if bytes > DEFAULT_MEMORY_LIMIT {
@@ -155,7 +156,7 @@ impl Past {
             }
             Ok(true)
         })?;
-        Ok(Some((meta, past)))
+        Ok(Some((meta, overlay)))
     }
 
     fn insert(&mut self, row: u64) {
@@ -173,23 +174,23 @@ impl Past {
     }
 }
 
-/// A past state over the snapshot it was found in. It has no indexes: what they hold is the present.
-pub(crate) struct PastView<'a> {
+/// A collection as of an earlier change. It has no indexes, because their entries are those of the present.
+pub(crate) struct AsOfView<'a> {
     pub(crate) reads: &'a ReadTxn,
     pub(crate) meta: &'a Meta,
-    pub(crate) past: &'a Past,
+    pub(crate) overlay: &'a AsOfOverlay,
 }
 
-impl Source for PastView<'_> {
+impl Source for AsOfView<'_> {
     fn indexes(&self) -> &[IndexInfo] {
         &[]
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
-        match self.past.rows.get(&id.0) {
+        match self.overlay.rows.get(&id.0) {
             Some(Some(document)) => visit(document).map(|()| true),
             Some(None) => Ok(false),
-            None if self.past.is_inserted(id.0) => Ok(false),
+            None if self.overlay.is_inserted(id.0) => Ok(false),
             None => View { reads: self.reads, meta: self.meta }.fetch(id, visit),
         }
     }
@@ -200,14 +201,14 @@ impl Source for PastView<'_> {
             (Direction::Forward, Some(RowId(row))) => (Bound::Excluded(row), Bound::Unbounded),
             (Direction::Backward, Some(RowId(row))) => (Bound::Unbounded, Bound::Excluded(row)),
         };
-        let changed = self.past.rows.range(changed);
+        let changed = self.overlay.rows.range(changed);
         let mut changed: Box<dyn Iterator<Item = _> + '_> = match direction {
             Direction::Forward => Box::new(changed),
             Direction::Backward => Box::new(changed.rev()),
         };
         let changed = RefCell::new(changed.by_ref().peekable());
         let visit = RefCell::new(visit);
-        // The changed rows in front of `row`, and at it; tells whether to go on.
+        // Visits the changed rows up to `row`; breaks if `visit` does.
         let catch_up = |row: Option<u64>| -> Result<Flow> {
             let mut changed = changed.borrow_mut();
             let before = |other: u64| match (row, direction) {
@@ -228,8 +229,8 @@ impl Source for PastView<'_> {
         View { reads: self.reads, meta: self.meta }.scan(direction, after, &mut |row, document| {
             let mut flow = catch_up(Some(row.0))?;
             if flow == Flow::Continue(())
-                && !self.past.rows.contains_key(&row.0)
-                && !self.past.is_inserted(row.0)
+                && !self.overlay.rows.contains_key(&row.0)
+                && !self.overlay.is_inserted(row.0)
             {
                 flow = (visit.borrow_mut())(row, document)?;
             }
@@ -250,7 +251,10 @@ impl Source for PastView<'_> {
         _: Option<(&[u8], RowId)>,
         _: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index} in the past")))
+        Err(QueryError::new(
+            ErrorCode::IndexNotFound,
+            format!("no index number {index} as of an earlier change"),
+        ))
     }
 
     fn estimated_rows(&self) -> u64 {
@@ -259,16 +263,17 @@ impl Source for PastView<'_> {
 }
 
 impl Collection {
-    /// The first document that matched `filter` at the moment `at`.
+    /// The first document that matched `filter` at `at`.
     ///
     /// # Errors
-    /// `SnapshotTooOld` if the changes since are not kept, `IllegalOperation` if none are; those of [`Self::find`].
+    /// `SnapshotTooOld` if the changes since are not all kept, `IllegalOperation` if changes are not recorded; those of
+    /// [`Self::find`].
     pub fn find_one_as_of(&self, filter: RawDocumentBuf, at: AsOf) -> Result<Option<RawDocumentBuf>> {
         self.find(FindRequest::filter(filter).as_of(at).limit(1))?.next().transpose()
     }
 
-    /// The versions of the documents with this `_id` that are known, the oldest first: every change of theirs that is kept, and
-    /// in front of them the version they began from. A dropped collection's are not among them.
+    /// The versions of the documents with this `_id`, the oldest first: one for each change that is kept, preceded by the version
+    /// before the first of them. Those of dropped collections are not included.
     ///
     /// # Errors
     /// `IllegalOperation` if changes are not recorded.
@@ -292,10 +297,10 @@ impl Collection {
         rows.extend(found.into_iter().map(|row| row.0));
         let mut revisions = Vec::new();
         let mut names = HashMap::new();
-        let mut collections = Collections::new(&db.inner.catalog, &mut names);
-        // First the rows that had the `_id` and are gone, then what happened to them all.
-        each_change(&reads, &log, meta.id, &mut |_, change| {
-            if let What::Delete(old) = &change.what
+        let mut collections = CollectionsById::new(&db.inner.catalog, &mut names);
+        // First find the deleted rows that had the `_id`, then the changes of all its rows.
+        for_each_change(&reads, &log, meta.id, &mut |_, change| {
+            if let Operation::Delete(old) = &change.operation
                 && query.filter.matches(RawDocument::from_bytes(old)?)?
             {
                 rows.insert(change.row);
@@ -304,7 +309,7 @@ impl Collection {
         })?;
         let mut seen = BTreeSet::new();
         let since = DateTime::from_millis(log.settings.since);
-        each_change(&reads, &log, meta.id, &mut |time, change| {
+        for_each_change(&reads, &log, meta.id, &mut |time, change| {
             if !rows.contains(&change.row) {
                 return Ok(());
             }
@@ -312,7 +317,7 @@ impl Collection {
                 Version::Document(document) => Ok::<_, QueryError>(Some(document)),
                 _ => Ok(None),
             };
-            if seen.insert(change.row) && change.what != What::Insert {
+            if seen.insert(change.row) && change.operation != Operation::Insert {
                 revisions.push(Revision { change: 0, time: since, document: version(change.seq - 1)? });
             }
             let document = version(change.seq)?;
@@ -326,8 +331,8 @@ impl Collection {
     }
 }
 
-/// Shows every change of a collection's rows with its time.
-fn each_change(
+/// Visits every change of a collection's rows with its time.
+fn for_each_change(
     reads: &ReadTxn,
     log: &Log,
     collection: i64,

@@ -1,5 +1,4 @@
-//! Collections that records speak of: those that are there, and dropped ones whose rows are kept for as long as the
-//! log may ask for them.
+//! The collections that records refer to: existing ones, and dropped ones whose rows are kept while the log may need them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,25 +17,25 @@ use crate::catalog::namespace::Namespace;
 
 /// An entry of the table `changes/dropped`.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Dropped {
+pub(super) struct DroppedCollection {
     pub(super) id: i64,
     pub(super) namespace: Namespace,
-    /// The change that says so.
+    /// The change that dropped it.
     pub(super) seq: u64,
-    /// When: milliseconds since 1970.
+    /// When it was dropped: milliseconds since 1970.
     pub(super) time: i64,
     /// Bytes of its rows, while they are kept.
     pub(super) bytes: u64,
-    /// The catalog entry, without indexes; `None` once the rows are gone.
+    /// The catalog entry without indexes; `None` once the rows are removed.
     pub(super) entry: Option<Vec<u8>>,
 }
 
-impl Dropped {
-    fn decode(key: &[u8], value: &[u8]) -> Result<Dropped> {
+impl DroppedCollection {
+    fn decode(key: &[u8], value: &[u8]) -> Result<DroppedCollection> {
         let read = || {
             let id = i64::from_be_bytes(key.try_into().ok()?);
             let entry = Document::from_reader(value).ok()?;
-            Some(Dropped {
+            Some(DroppedCollection {
                 id,
                 namespace: Namespace::parse(entry.get_str("ns").ok()?).ok()?,
                 seq: entry.get_i64("seq").ok()?.cast_unsigned(),
@@ -67,37 +66,39 @@ impl Dropped {
 }
 
 impl Log {
-    /// All dropped collections that are remembered, by id.
-    pub(super) fn all_dropped(&self, reads: &impl Reads) -> Result<Vec<Dropped>> {
+    /// The dropped collections in the log, by id.
+    pub(super) fn dropped_collections(&self, reads: &impl Reads) -> Result<Vec<DroppedCollection>> {
         reads
             .range(&self.dropped, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?
-            .map(|entry| entry.map_err(Into::into).and_then(|(key, value)| Dropped::decode(&key, value)))
+            .map(|entry| {
+                entry.map_err(Into::into).and_then(|(key, value)| DroppedCollection::decode(&key, value))
+            })
             .collect()
     }
 }
 
 /// A collection's rows, if they are kept.
 #[derive(Debug, Clone)]
-pub(crate) enum Kept {
-    There(Arc<Meta>),
-    Gone,
+pub(crate) enum RetainedRows {
+    Available(Arc<Meta>),
+    Discarded,
 }
 
-/// The collections of one snapshot by their id.
+/// The collections of a snapshot by id.
 #[derive(Debug)]
-pub(crate) struct Collections<'c> {
+pub(crate) struct CollectionsById<'c> {
     catalog: &'c Catalog,
-    /// Names never change, so they may be kept from one snapshot to the next.
+    /// Names never change, so they are kept from one snapshot to the next.
     names: &'c mut HashMap<i64, Namespace>,
-    found: HashMap<i64, Kept>,
+    found: HashMap<i64, RetainedRows>,
 }
 
-impl<'c> Collections<'c> {
+impl<'c> CollectionsById<'c> {
     pub(crate) fn new(catalog: &'c Catalog, names: &'c mut HashMap<i64, Namespace>) -> Self {
-        Collections { catalog, names, found: HashMap::new() }
+        CollectionsById { catalog, names, found: HashMap::new() }
     }
 
-    /// The name of a collection that the log speaks of.
+    /// The name of a collection that the log refers to.
     pub(crate) fn name(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<&Namespace> {
         if !self.names.contains_key(&id) {
             for namespace in self.catalog.list(reads, "")? {
@@ -105,28 +106,29 @@ impl<'c> Collections<'c> {
                     self.names.insert(meta.id, namespace);
                 }
             }
-            for dropped in log.all_dropped(reads)? {
+            for dropped in log.dropped_collections(reads)? {
                 self.names.insert(dropped.id, dropped.namespace);
             }
         }
         self.names.get(&id).ok_or_else(|| damaged("changes of an unknown collection"))
     }
 
-    /// Where the rows of a collection are.
-    pub(crate) fn meta(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<Kept> {
+    /// The entry of a collection whose rows are still available.
+    pub(crate) fn meta(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<RetainedRows> {
         if let Some(kept) = self.found.get(&id) {
             return Ok(kept.clone());
         }
         let name = self.name(reads, log, id)?.clone();
         let live = self.catalog.find(reads, &name)?.filter(|meta| meta.id == id);
         let kept = match live {
-            Some(meta) => Kept::There(meta),
+            Some(meta) => RetainedRows::Available(meta),
             None => {
                 let entry = reads.get(&log.dropped, &id.to_be_bytes())?;
-                let dropped = entry.map(|entry| Dropped::decode(&id.to_be_bytes(), entry)).transpose()?;
+                let dropped =
+                    entry.map(|entry| DroppedCollection::decode(&id.to_be_bytes(), entry)).transpose()?;
                 match dropped.map(|dropped| dropped.meta(reads)).transpose()?.flatten() {
-                    Some(meta) => Kept::There(Arc::new(meta)),
-                    None => Kept::Gone,
+                    Some(meta) => RetainedRows::Available(Arc::new(meta)),
+                    None => RetainedRows::Discarded,
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! A change as the document that a stream hands out.
+//! Events: changes as the documents that a change stream returns.
 
 use bson::raw::{RawBsonRef, cstr};
 use bson::{RawBson, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
@@ -7,23 +7,23 @@ use treedb_query::doc::Doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::Reads;
 
-use super::dropped_collections::{Collections, Kept};
+use super::dropped_collections::{CollectionsById, RetainedRows};
 use super::log::{Log, Version};
-use super::record::{Change, Head, What, damaged, document};
-use super::resume_token::Token;
+use super::record::{Change, Head, Operation, damaged, document};
+use super::resume_token::ResumeToken;
 use super::update_description::describe;
 use super::watch::{FullDocument, FullDocumentBeforeChange};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 
-/// MongoDB's time of a change: seconds, and within them the change's number.
+/// The cluster time of a change, as MongoDB has it: seconds, and the lower half of the change's sequence number.
 pub(super) fn cluster_time(time: i64, seq: u64) -> Timestamp {
     let seconds = u32::try_from(time.max(0) / 1000).unwrap_or(u32::MAX);
     Timestamp { time: seconds, increment: seq as u32 }
 }
 
-/// What the events of a stream are made from.
-pub(super) struct Maker<'a, R> {
+/// Builds the events of a stream.
+pub(super) struct EventBuilder<'a, R> {
     pub(super) db: &'a Database,
     pub(super) reads: &'a R,
     pub(super) log: &'a Log,
@@ -31,7 +31,7 @@ pub(super) struct Maker<'a, R> {
     pub(super) before: FullDocumentBeforeChange,
 }
 
-/// The stream's place cannot be read from any more.
+/// The error of a position from which the log can no longer be read.
 pub(super) fn history_lost(why: &str) -> QueryError {
     QueryError::new(
         ErrorCode::ChangeStreamHistoryLost,
@@ -42,16 +42,16 @@ pub(super) fn history_lost(why: &str) -> QueryError {
     )
 }
 
-impl<R: Reads> Maker<'_, R> {
+impl<R: Reads> EventBuilder<'_, R> {
     /// The event of a change in `namespace`.
     pub(super) fn event(
         &self,
-        collections: &mut Collections<'_>,
+        collections: &mut CollectionsById<'_>,
         namespace: &Namespace,
         head: &Head,
         change: &Change<'_>,
     ) -> Result<RawDocumentBuf> {
-        let after = |collections: &mut Collections<'_>| match self.log.version(
+        let after = |collections: &mut CollectionsById<'_>| match self.log.version(
             self.reads,
             collections,
             head.collection,
@@ -59,29 +59,29 @@ impl<R: Reads> Maker<'_, R> {
             change.seq,
         )? {
             Version::Document(document) => Ok(document),
-            Version::Nothing => Err(damaged("a change of a row that is not there")),
-            Version::Gone => {
+            Version::Absent => Err(damaged("a change of a row that is not there")),
+            Version::Discarded => {
                 Err(history_lost(&format!("{namespace} was dropped, and its documents are not kept")))
             }
         };
-        let (kind, old, new, update) = match &change.what {
-            What::Insert => ("insert", None, Some(after(collections)?), false),
-            What::Update(earlier) | What::Replace(earlier) => {
+        let (kind, old, new, update) = match &change.operation {
+            Operation::Insert => ("insert", None, Some(after(collections)?), false),
+            Operation::Update(earlier) | Operation::Replace(earlier) => {
                 let new = after(collections)?;
                 let old = earlier.restore(Some(&new))?;
-                let update = matches!(change.what, What::Update(_));
+                let update = matches!(change.operation, Operation::Update(_));
                 (if update { "update" } else { "replace" }, Some(old), Some(new), update)
             }
-            What::Delete(old) => ("delete", Some(document(old)?), None, false),
-            What::Drop(_) => ("drop", None, None, false),
-            What::DropDatabase(_) => ("dropDatabase", None, None, false),
+            Operation::Delete(old) => ("delete", Some(document(old)?), None, false),
+            Operation::Drop(_) => ("drop", None, None, false),
+            Operation::DropDatabase(_) => ("dropDatabase", None, None, false),
         };
-        let mut event = self.begin(kind, head, change.seq, false);
+        let mut event = self.header(kind, head, change.seq, false);
         if let Some(new) = &new {
-            self.full(collections, &mut event, namespace, head, change.seq, new, update)?;
+            self.append_full_document(collections, &mut event, namespace, head, change.seq, new, update)?;
         }
-        match &change.what {
-            What::DropDatabase(name) => event.append(cstr!("ns"), rawdoc! { "db": *name }),
+        match &change.operation {
+            Operation::DropDatabase(name) => event.append(cstr!("ns"), rawdoc! { "db": *name }),
             _ => event
                 .append(cstr!("ns"), rawdoc! { "db": namespace.database(), "coll": namespace.collection() }),
         }
@@ -96,7 +96,7 @@ impl<R: Reads> Maker<'_, R> {
         {
             let there = self.has_images(collections, head.collection)?;
             if !there && self.before == FullDocumentBeforeChange::Required {
-                return Err(no_image("pre-image", &event));
+                return Err(image_missing("pre-image", &event));
             }
             event.append(cstr!("fullDocumentBeforeChange"), or_null(there.then_some(old)));
         }
@@ -105,12 +105,12 @@ impl<R: Reads> Maker<'_, R> {
 
     /// The event that ends a stream because of a change.
     pub(super) fn invalidate(&self, head: &Head, seq: u64) -> RawDocumentBuf {
-        self.begin("invalidate", head, seq, true)
+        self.header("invalidate", head, seq, true)
     }
 
-    fn begin(&self, kind: &str, head: &Head, seq: u64, invalidated: bool) -> RawDocumentBuf {
+    fn header(&self, kind: &str, head: &Head, seq: u64, invalidated: bool) -> RawDocumentBuf {
         rawdoc! {
-            "_id": Token { seq, time: head.time, invalidated }.encode(),
+            "_id": ResumeToken { seq, time: head.time, invalidated }.encode(),
             "operationType": kind,
             "clusterTime": cluster_time(head.time, seq),
             "wallTime": bson::DateTime::from_millis(head.time),
@@ -118,9 +118,9 @@ impl<R: Reads> Maker<'_, R> {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
-    fn full(
+    fn append_full_document(
         &self,
-        collections: &mut Collections<'_>,
+        collections: &mut CollectionsById<'_>,
         event: &mut RawDocumentBuf,
         namespace: &Namespace,
         head: &Head,
@@ -128,7 +128,7 @@ impl<R: Reads> Maker<'_, R> {
         new: &RawDocument,
         update: bool,
     ) -> Result<()> {
-        let full = match self.full_document {
+        let append_full_document = match self.full_document {
             _ if !update => RawBson::Document(new.to_owned()),
             FullDocument::Default => return Ok(()),
             FullDocument::UpdateLookup => {
@@ -142,23 +142,23 @@ impl<R: Reads> Maker<'_, R> {
             FullDocument::WhenAvailable | FullDocument::Required => {
                 let there = self.has_images(collections, head.collection)?;
                 if !there && self.full_document == FullDocument::Required {
-                    return Err(no_image("post-image", &self.begin("update", head, seq, false)));
+                    return Err(image_missing("post-image", &self.header("update", head, seq, false)));
                 }
                 or_null(there.then(|| new.to_owned()))
             }
         };
-        event.append(cstr!("fullDocument"), full);
+        event.append(cstr!("fullDocument"), append_full_document);
         Ok(())
     }
 
-    /// Whether the collection's documents may be asked for as they were around a change.
-    fn has_images(&self, collections: &mut Collections<'_>, id: i64) -> Result<bool> {
+    /// Whether the collection provides documents as they were before and after a change.
+    fn has_images(&self, collections: &mut CollectionsById<'_>, id: i64) -> Result<bool> {
         Ok(match collections.meta(self.reads, self.log, id)? {
-            Kept::There(meta) => meta
+            RetainedRows::Available(meta) => meta
                 .options
                 .get_document("changeStreamPreAndPostImages")
                 .is_ok_and(|images| images.get_bool("enabled").unwrap_or(false)),
-            Kept::Gone => false,
+            RetainedRows::Discarded => false,
         })
     }
 }
@@ -167,7 +167,7 @@ fn or_null(document: Option<RawDocumentBuf>) -> RawBson {
     document.map_or(RawBson::Null, RawBson::Document)
 }
 
-fn no_image(what: &str, event: &RawDocument) -> QueryError {
+fn image_missing(what: &str, event: &RawDocument) -> QueryError {
     QueryError::new(
         ErrorCode::NoMatchingDocument,
         format!(

@@ -1,4 +1,4 @@
-//! The log's tables, found in a transaction, and reading them.
+//! The tables of the change log in a transaction, and reading them.
 
 use bson::RawDocumentBuf;
 
@@ -6,15 +6,15 @@ use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_storage::{Cursor, Reads, Table};
 
-use super::dropped_collections::{self, Collections};
-use super::record::{Change, Earlier, Head, Record, What, damaged, document, key};
+use super::dropped_collections::{self, CollectionsById};
+use super::record::{Change, EarlierVersion, Head, Operation, Record, damaged, document, key};
 use super::row_history;
 use super::settings::Settings;
 use crate::read::view::View;
 
-/// Names of the log's tables.
+/// Names of the tables.
 pub(super) const CHANGES: &str = "changes";
-pub(super) const TRAIL: &str = "changes/trail";
+pub(super) const ROW_HISTORY: &str = "changes/trail";
 pub(super) const DROPPED: &str = "changes/dropped";
 
 /// A change log that is switched on: its settings and tables.
@@ -22,16 +22,16 @@ pub(super) const DROPPED: &str = "changes/dropped";
 pub(crate) struct Log {
     pub(crate) settings: Settings,
     pub(super) changes: Table,
-    pub(super) trail: Table,
+    pub(super) row_history: Table,
     pub(super) dropped: Table,
 }
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
     /// Sequence number of the next change.
     pub(crate) next: u64,
-    /// When the last one was committed.
+    /// When the last change was committed.
     pub(crate) time: i64,
     /// Bytes of all records so far.
     pub(crate) total: u64,
@@ -47,16 +47,16 @@ impl Log {
             return Ok(None);
         }
         let table = |name| reads.table(name)?.ok_or_else(|| damaged("a table is missing"));
-        Ok(Some(Log { settings, trail: table(TRAIL)?, dropped: table(DROPPED)?, changes }))
+        Ok(Some(Log { settings, row_history: table(ROW_HISTORY)?, dropped: table(DROPPED)?, changes }))
     }
 
-    /// The first record that is kept, if there is one.
+    /// The header of the first record that is kept, if there is one.
     pub(crate) fn first(&self, reads: &impl Reads) -> Result<Option<Head>> {
         let mut cursor = reads.cursor(&self.changes)?;
         if cursor.seek(&key(0))? { head(&mut cursor) } else { Ok(None) }
     }
 
-    /// Where the log ends.
+    /// The end of the log.
     pub(crate) fn end(&self, reads: &impl Reads) -> Result<End> {
         let mut cursor = reads.cursor(&self.changes)?;
         let last = if cursor.last()? && !cursor.key()?.is_some_and(<[u8]>::is_empty) {
@@ -70,15 +70,15 @@ impl Log {
         })
     }
 
-    /// The least sequence number whose change is kept, or would be.
-    pub(crate) fn least(&self, reads: &impl Reads) -> Result<u64> {
+    /// The least sequence number that is kept; that of the next change if none is.
+    pub(crate) fn min_seq(&self, reads: &impl Reads) -> Result<u64> {
         match self.first(reads)? {
             Some(first) => Ok(first.first),
             None => Ok(self.settings.from),
         }
     }
 
-    /// Shows the records from the one with change `seq` on, or the first behind it, until `visit` says false.
+    /// Visits the records from the one with change `seq` on, or else the first one after it, until `visit` returns false.
     pub(crate) fn walk(
         &self,
         reads: &impl Reads,
@@ -101,7 +101,7 @@ impl Log {
         Ok(())
     }
 
-    /// Shows change number `seq` to `visit`.
+    /// Calls `visit` with the change `seq`.
     fn change<T>(
         &self,
         reads: &impl Reads,
@@ -110,43 +110,42 @@ impl Log {
     ) -> Result<T> {
         let mut cursor = reads.cursor(&self.changes)?;
         if !cursor.seek_back(&key(seq))? {
-            return Err(damaged("a change that is not there"));
+            return Err(damaged("a missing change"));
         }
-        let Some((key, value)) = cursor.entry()? else { return Err(damaged("a change that is not there")) };
+        let Some((key, value)) = cursor.entry()? else { return Err(damaged("a missing change")) };
         match Record::parse(key, value)?.changes_from(seq).next() {
             Some(change) => visit(change?),
-            None => Err(damaged("a change that is not there")),
+            None => Err(damaged("a missing change")),
         }
     }
 
-    /// The document of a row as it was behind change `seq`: undoes what happened to the row since. `None` if there
-    /// was none then, or (`Kept::Gone`) none is kept any more.
+    /// The version of a row after change `seq`: undoes the later changes of the row.
     pub(crate) fn version(
         &self,
         reads: &impl Reads,
-        collections: &mut Collections,
+        collections: &mut CollectionsById,
         collection: i64,
         row: u64,
         seq: u64,
     ) -> Result<Version> {
         let mut patches: Vec<(usize, usize, Vec<u8>)> = Vec::new();
         let mut base = None;
-        let mut steps = row_history::After::new(reads, &self.trail, collection, row, seq)?;
+        let mut steps = row_history::LaterChanges::new(reads, &self.row_history, collection, row, seq)?;
         while base.is_none()
             && let Some(later) = steps.next()?
         {
             self.change(reads, later, |change| {
-                if change.row != row || !change.what.has_trail() {
-                    return Err(damaged("a trail that leads elsewhere"));
+                if change.row != row || !change.operation.is_in_row_history() {
+                    return Err(damaged("the row history has another row's change"));
                 }
-                match change.what {
-                    What::Update(Earlier::Patch { prefix, suffix, middle })
-                    | What::Replace(Earlier::Patch { prefix, suffix, middle }) => {
+                match change.operation {
+                    Operation::Update(EarlierVersion::Patch { prefix, suffix, middle })
+                    | Operation::Replace(EarlierVersion::Patch { prefix, suffix, middle }) => {
                         patches.push((prefix, suffix, middle.to_vec()));
                     }
-                    What::Update(Earlier::Whole(old))
-                    | What::Replace(Earlier::Whole(old))
-                    | What::Delete(old) => base = Some(document(old)?),
+                    Operation::Update(EarlierVersion::Whole(old))
+                    | Operation::Replace(EarlierVersion::Whole(old))
+                    | Operation::Delete(old) => base = Some(document(old)?),
                     _ => {}
                 }
                 Ok(())
@@ -155,7 +154,7 @@ impl Log {
         let base = match base {
             Some(base) => Some(base),
             None => match collections.meta(reads, self, collection)? {
-                dropped_collections::Kept::There(meta) => {
+                dropped_collections::RetainedRows::Available(meta) => {
                     let view = View { reads, meta: &meta };
                     let mut current = None;
                     treedb_query::access::Source::fetch(&view, RowId(row), &mut |document| {
@@ -164,14 +163,14 @@ impl Log {
                     })?;
                     current
                 }
-                dropped_collections::Kept::Gone => return Ok(Version::Gone),
+                dropped_collections::RetainedRows::Discarded => return Ok(Version::Discarded),
             },
         };
         let Some(mut version) = base else {
-            return if patches.is_empty() { Ok(Version::Nothing) } else { Err(damaged("a row is missing")) };
+            return if patches.is_empty() { Ok(Version::Absent) } else { Err(damaged("a row is missing")) };
         };
         for (prefix, suffix, middle) in patches.iter().rev() {
-            let earlier = Earlier::Patch { prefix: *prefix, suffix: *suffix, middle };
+            let earlier = EarlierVersion::Patch { prefix: *prefix, suffix: *suffix, middle };
             version = earlier.restore(Some(&version))?;
         }
         Ok(Version::Document(version))
@@ -181,7 +180,7 @@ impl Log {
     pub(crate) fn at_time(&self, reads: &impl Reads, time: i64) -> Result<u64> {
         let first = self.first(reads)?;
         let Some(first) = first else { return Ok(self.settings.from.saturating_sub(1)) };
-        // Times never go back, so halving finds the place.
+        // Times never decrease, so a binary search finds the record.
         let (mut low, mut high) = (first.first, self.end(reads)?.next);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -200,16 +199,16 @@ impl Log {
     }
 }
 
-/// What a row was at some change.
+/// The version of a row at some change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Version {
     Document(RawDocumentBuf),
-    Nothing,
-    /// It went with its collection, and is not kept any more.
-    Gone,
+    Absent,
+    /// The collection was dropped, and its rows are no longer kept.
+    Discarded,
 }
 
-/// The head of the record under the cursor.
+/// The header of the record at the cursor.
 fn head(cursor: &mut Cursor<'_>) -> Result<Option<Head>> {
     match cursor.entry()? {
         Some((key, value)) => Ok(Some(Record::parse(key, value)?.head)),

@@ -3,28 +3,28 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `settings` | [`ChangeLogOptions`]: whether changes are recorded, and for how long they are kept |
-//! | `recorder` | the changes of a transaction on their way into the log |
-//! | `record` | a record's bytes |
-//! | `log` | the log in a transaction: where it begins and ends, a document's earlier version |
-//! | `row_history` | which changes a row has seen |
-//! | `dropped_collections` | collections by id, dropped ones included |
-//! | `state` | what an open database knows of its log; switching it on and off; the bell that rings at commits |
-//! | `retention` | cutting off what is too old or too much |
-//! | `check` | the log against itself |
-//! | `watch` | [`WatchRequest`]: what a change stream is asked for |
-//! | `stream`, `event`, `update_description`, `resume_token` | [`ChangeStream`], the documents it hands out, and places in it |
-//! | `as_of` | collections as they were: [`AsOf`], and a document's history |
+//! | `recorder` | collects the changes of a transaction and writes them to the log |
+//! | `record` | the bytes of a record |
+//! | `log` | the log in a transaction: its first and last record, earlier versions of documents |
+//! | `row_history` | the changes of each row |
+//! | `dropped_collections` | collections by id, including dropped ones |
+//! | `state` | the log of an open database: switching it on and off, waking waiters at commits |
+//! | `retention` | removing changes that are too old or exceed the size limit |
+//! | `check` | consistency checks of the log |
+//! | `watch` | [`WatchRequest`]: the parameters of a change stream |
+//! | `stream`, `event`, `update_description`, `resume_token` | [`ChangeStream`], its events, and positions in it |
+//! | `as_of` | reading collections as of an earlier change: [`AsOf`], and the history of a document |
 //!
-//! # What is kept
+//! # Contents
 //!
-//! A record is written by the transaction whose changes it tells, so the two are there or lost together. Inserts are
-//! told as spans of row ids, which costs next to nothing; an update or delete keeps the row's *earlier* version, as a
-//! whole or, for an update, as the bytes that differ from the later one. The document that a change made is found by going from the
-//! row's present document, or its last whole earlier version, back through the changes behind it: the trail tells
-//! which those are. Row ids are never used twice.
+//! A record is written by the transaction that makes its changes, so both are durable or both are lost. Inserts are recorded as
+//! spans of row ids, which costs little. An update or delete keeps the *earlier* version of the row: the whole document or, for
+//! an update, the bytes that differ from the later version. The document that a change produced is reconstructed from the row's
+//! present document, or its last whole earlier version, by undoing the later changes, which the row history lists. Row ids are
+//! never reused.
 //!
-//! Every change takes the next sequence number. Numbers are never used twice by changes that are durable: a power cut that loses
-//! commits loses their numbers, which is why a place in the log is a number *and* the time of its record.
+//! Every change gets the next sequence number. Sequence numbers of durable changes are never reused. A power loss that loses commits
+//! loses their numbers too, which is why a position in the log is a number *and* the time of its record.
 //!
 //! # Bytes
 //!
@@ -34,25 +34,25 @@
 //!   key seq        u64 BE, number of the record's first change, >= 1:
 //!     u8           version, 1
 //!     number       changes in the record, >= 1
-//!     number       when it was committed, ms since 1970, not before the record in front of it
-//!     number       bytes of all records so far, this one and its entries of the trail included
+//!     number       time of the commit, ms since 1970, not before that of the previous record
+//!     number       bytes of all records so far, including this one and its entries in the row history
 //!     number       collection id; 0 for a database
 //!     runs         of changes:
-//!       0          inserts: number first row, number how many rows
+//!       0          inserts: number first row, number of rows
 //!       1, 2       update, replacement: number row, earlier version
 //!       3          delete: number row, number length, document
-//!       4, 5       drop of the collection, of the database: number length, its name
+//!       4, 5       drop of the collection, of the database: number length, name
 //!   earlier version: number length << 1 | 1, document
-//!                 or number length << 1, number prefix, number suffix, bytes: a document whose bytes behind the
-//!                    first four are the `prefix` bytes that the later version has there, then these, then the
-//!                    last `suffix` bytes of the later version
-//!   number         7 bits a byte, lowest first, all but the last with the highest bit set
-//! changes/trail    ordered table, empty values, a key for each update, replacement and delete:
-//!   6 bytes        seq >> 16, BE: an epoch, so that old entries go by the range
+//!                 or number length << 1, number prefix, number suffix, bytes: a document whose bytes after the first four
+//!                    are the first `prefix` bytes of the later version after its first four, then these, then the last
+//!                    `suffix` bytes of the later version
+//!   number         7 bits per byte, lowest first, all bytes but the last with the highest bit set
+//! changes/trail    the row history: ordered table, empty values, a key for each update, replacement and delete:
+//!   6 bytes        seq >> 16, BE: an epoch, so that old entries are removed as a range
 //!   8 + 8 bytes    collection id, row, BE
-//!   2 bytes        seq, the low 16 bits, BE
+//!   2 bytes        the low 16 bits of seq, BE
 //! changes/dropped  ordered table: collection id, u64 BE -> BSON { ns, seq: int64, time: int64 (ms), bytes: int64,
-//!                  entry: binary? }: `entry` is its catalog entry without indexes, there while its rows are kept
+//!                  entry: binary? }: `entry` is the catalog entry without indexes, present while the rows are kept
 //! ```
 
 mod as_of;
@@ -78,7 +78,7 @@ pub use settings::{ChangeLogOptions, ChangeLogStatus};
 pub use stream::ChangeStream;
 pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};
 
-pub(crate) use as_of::{Past, PastView};
+pub(crate) use as_of::{AsOfOverlay, AsOfView};
 pub(crate) use check::check;
-pub(crate) use recorder::Pending;
+pub(crate) use recorder::Recorder;
 pub(crate) use state::ChangeLog;

@@ -1,4 +1,4 @@
-//! A record of the change log: its bytes, and the changes in it. The bytes are in the header of [`super`].
+//! A record of the change log: its bytes, and the changes in it. The format is described in the header of [`super`].
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -14,18 +14,18 @@ const DELETE: u8 = 3;
 const DROP: u8 = 4;
 const DROP_DATABASE: u8 = 5;
 
-/// What a record says of all its changes.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Sequence number of its first change.
     pub(crate) first: u64,
     /// Changes in it, at least one.
     pub(crate) count: u64,
-    /// When it was committed: milliseconds since 1970, never less than the record before it has.
+    /// Time of the commit: milliseconds since 1970, not before that of the previous record.
     pub(crate) time: i64,
-    /// Bytes of all records up to this one, itself and what leads to it included.
+    /// Bytes of all records up to this one, including the row history.
     pub(crate) total: u64,
-    /// The collection's id; 0 if it is about a database.
+    /// The collection's id; 0 for a database.
     pub(crate) collection: i64,
 }
 
@@ -35,38 +35,38 @@ pub(crate) struct Change<'a> {
     pub(crate) seq: u64,
     /// The row; 0 where there is none.
     pub(crate) row: u64,
-    pub(crate) what: What<'a>,
+    pub(crate) operation: Operation<'a>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum What<'a> {
-    /// The row is there from now on.
+pub(crate) enum Operation<'a> {
+    /// The row was inserted.
     Insert,
-    /// It was changed.
-    Update(Earlier<'a>),
-    /// It was changed, by a whole new document.
-    Replace(Earlier<'a>),
-    /// It was removed; the document that was there.
+    /// It was updated.
+    Update(EarlierVersion<'a>),
+    /// It was replaced by a new document.
+    Replace(EarlierVersion<'a>),
+    /// It was deleted; this was its document.
     Delete(&'a [u8]),
     /// The collection was dropped.
     Drop(&'a str),
-    /// The database was dropped, behind its collections.
+    /// The database was dropped, after its collections.
     DropDatabase(&'a str),
 }
 
-impl What<'_> {
-    /// True if the change can be found by its row.
-    pub(crate) fn has_trail(&self) -> bool {
-        matches!(self, What::Update(_) | What::Replace(_) | What::Delete(_))
+impl Operation<'_> {
+    /// True if the change is in the row history.
+    pub(crate) fn is_in_row_history(&self) -> bool {
+        matches!(self, Operation::Update(_) | Operation::Replace(_) | Operation::Delete(_))
     }
 }
 
 /// The version of a document before a change.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Earlier<'a> {
+pub(crate) enum EarlierVersion<'a> {
     Whole(&'a [u8]),
-    /// What the version after the change has from byte 4 on, `middle`, and what it has at its end; the four bytes of the length
-    /// in front.
+    /// `prefix` bytes of the later version from byte 4 on, `middle`, and the last `suffix` bytes of the later version; before
+    /// them four bytes of length.
     Patch {
         prefix: usize,
         suffix: usize,
@@ -74,15 +74,16 @@ pub(crate) enum Earlier<'a> {
     },
 }
 
-impl Earlier<'_> {
-    /// The earlier version of the document that became `after`.
+impl EarlierVersion<'_> {
+    /// The earlier version of the document, given the later one.
     pub(crate) fn restore(&self, after: Option<&RawDocument>) -> Result<RawDocumentBuf> {
         let (prefix, suffix, middle) = match self {
-            Earlier::Whole(bytes) => return document(bytes),
-            Earlier::Patch { prefix, suffix, middle } => (*prefix, *suffix, *middle),
+            EarlierVersion::Whole(bytes) => return document(bytes),
+            EarlierVersion::Patch { prefix, suffix, middle } => (*prefix, *suffix, *middle),
         };
-        let after = after.map(RawDocument::as_bytes).ok_or_else(|| damaged("a change of no document"))?;
-        let wrong = || damaged("a difference against another document");
+        let after =
+            after.map(RawDocument::as_bytes).ok_or_else(|| damaged("a change of a missing document"))?;
+        let wrong = || damaged("a difference to another document");
         let front = prefix.checked_add(4).and_then(|end| after.get(4..end)).ok_or_else(wrong)?;
         let back = after.len().checked_sub(suffix).and_then(|start| after.get(start..)).ok_or_else(wrong)?;
         let len = 4 + front.len() + middle.len() + back.len();
@@ -95,12 +96,12 @@ impl Earlier<'_> {
     }
 }
 
-/// A stored document's bytes.
+/// A document in a record.
 pub(crate) fn document(bytes: &[u8]) -> Result<RawDocumentBuf> {
-    RawDocumentBuf::from_bytes(bytes.to_vec()).map_err(|_| damaged("an earlier version is no document"))
+    RawDocumentBuf::from_bytes(bytes.to_vec()).map_err(|_| damaged("an earlier version is not a document"))
 }
 
-/// The error of bytes that should not be there.
+/// The error of a damaged change log.
 pub(crate) fn damaged(what: &str) -> QueryError {
     QueryError::new(
         ErrorCode::InternalError,
@@ -110,7 +111,7 @@ pub(crate) fn damaged(what: &str) -> QueryError {
     )
 }
 
-/// A record as it lies in the table.
+/// A record in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub(crate) head: Head,
@@ -134,10 +135,10 @@ impl<'a> Record<'a> {
         if version != VERSION {
             return None;
         }
-        let count = take(&mut rest)?;
-        let time = i64::try_from(take(&mut rest)?).ok()?;
-        let total = take(&mut rest)?;
-        let collection = i64::try_from(take(&mut rest)?).ok()?;
+        let count = take_number(&mut rest)?;
+        let time = i64::try_from(take_number(&mut rest)?).ok()?;
+        let total = take_number(&mut rest)?;
+        let collection = i64::try_from(take_number(&mut rest)?).ok()?;
         first.checked_add(count)?;
         (count > 0).then_some(Record { head: Head { first, count, time, total, collection }, body: rest })
     }
@@ -148,7 +149,7 @@ impl<'a> Record<'a> {
         Changes { rest: self.body, seq: first, end: first + count, row: 0, left: 0 }
     }
 
-    /// The changes from number `seq` on. Inserts before it are passed over at once.
+    /// The changes from number `seq` on. Spans of inserts before it are skipped.
     pub(crate) fn changes_from(&self, seq: u64) -> Changes<'a> {
         let mut changes = self.changes();
         while changes.seq < seq {
@@ -171,7 +172,7 @@ pub(crate) struct Changes<'a> {
     rest: &'a [u8],
     seq: u64,
     end: u64,
-    /// The next row of a span of inserts, and how many are left of it.
+    /// The next row of a span of inserts, and the number of rows left in it.
     row: u64,
     left: u64,
 }
@@ -181,30 +182,30 @@ impl<'a> Changes<'a> {
         if self.left == 0 {
             let (&kind, rest) = self.rest.split_first()?;
             self.rest = rest;
-            let (row, what) = match kind {
+            let (row, operation) = match kind {
                 INSERT => {
-                    self.row = take(&mut self.rest)?;
-                    self.left = take(&mut self.rest)?;
+                    self.row = take_number(&mut self.rest)?;
+                    self.left = take_number(&mut self.rest)?;
                     self.row.checked_add(self.left)?;
                     if self.left == 0 || self.left > self.end - self.seq {
                         return None;
                     }
-                    (self.row, What::Insert)
+                    (self.row, Operation::Insert)
                 }
-                UPDATE => (take(&mut self.rest)?, What::Update(self.earlier()?)),
-                REPLACE => (take(&mut self.rest)?, What::Replace(self.earlier()?)),
-                DELETE => (take(&mut self.rest)?, What::Delete(take_bytes(&mut self.rest)?)),
-                DROP => (0, What::Drop(self.name()?)),
-                DROP_DATABASE => (0, What::DropDatabase(self.name()?)),
+                UPDATE => (take_number(&mut self.rest)?, Operation::Update(self.earlier()?)),
+                REPLACE => (take_number(&mut self.rest)?, Operation::Replace(self.earlier()?)),
+                DELETE => (take_number(&mut self.rest)?, Operation::Delete(take_bytes(&mut self.rest)?)),
+                DROP => (0, Operation::Drop(self.name()?)),
+                DROP_DATABASE => (0, Operation::DropDatabase(self.name()?)),
                 _ => return None,
             };
             if kind != INSERT {
                 let seq = self.seq;
                 self.seq += 1;
-                return Some(Change { seq, row, what });
+                return Some(Change { seq, row, operation });
             }
         }
-        let change = Change { seq: self.seq, row: self.row, what: What::Insert };
+        let change = Change { seq: self.seq, row: self.row, operation: Operation::Insert };
         self.left -= 1;
         self.row += 1;
         self.seq += 1;
@@ -215,17 +216,21 @@ impl<'a> Changes<'a> {
         std::str::from_utf8(take_bytes(&mut self.rest)?).ok()
     }
 
-    fn earlier(&mut self) -> Option<Earlier<'a>> {
-        let head = take(&mut self.rest)?;
+    fn earlier(&mut self) -> Option<EarlierVersion<'a>> {
+        let head = take_number(&mut self.rest)?;
         let len = usize::try_from(head >> 1).ok()?;
-        let number = |rest: &mut &'a [u8]| usize::try_from(take(rest)?).ok();
+        let number = |rest: &mut &'a [u8]| usize::try_from(take_number(rest)?).ok();
         let (prefix, suffix) = match head & 1 {
             1 => (0, 0),
             _ => (number(&mut self.rest)?, number(&mut self.rest)?),
         };
         let (middle, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
-        Some(if head & 1 == 1 { Earlier::Whole(middle) } else { Earlier::Patch { prefix, suffix, middle } })
+        Some(if head & 1 == 1 {
+            EarlierVersion::Whole(middle)
+        } else {
+            EarlierVersion::Patch { prefix, suffix, middle }
+        })
     }
 }
 
@@ -244,22 +249,22 @@ impl<'a> Iterator for Changes<'a> {
     }
 }
 
-/// Puts a record together.
+/// Builds a record.
 #[derive(Debug, Default)]
-pub(crate) struct Body {
+pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
     count: u64,
-    /// Inserts that are not in `bytes` yet: first row and how many.
+    /// Inserts that are not in `bytes` yet: first row and number of rows.
     span: Option<(u64, u64)>,
 }
 
-impl Body {
-    /// Changes in it.
+impl RecordBuilder {
+    /// The number of changes.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes so far.
+    /// The number of bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -276,21 +281,21 @@ impl Body {
         }
     }
 
-    /// A change of `old` to `new`; with `whole` the earlier version is kept as it is, however little has changed.
+    /// A change from `old` to `new`; with `whole` the whole earlier version is kept, even if little has changed.
     pub(crate) fn update(&mut self, row: u64, old: &[u8], new: &[u8], replaced: bool, whole: bool) {
         self.begin(if replaced { REPLACE } else { UPDATE });
-        put(&mut self.bytes, row);
+        put_number(&mut self.bytes, row);
         let difference = if whole { None } else { difference(old, new) };
         match difference {
             Some((prefix, suffix)) => {
                 let middle = old.get(4 + prefix..old.len() - suffix).unwrap_or_default();
-                put(&mut self.bytes, (middle.len() as u64) << 1);
-                put(&mut self.bytes, prefix as u64);
-                put(&mut self.bytes, suffix as u64);
+                put_number(&mut self.bytes, (middle.len() as u64) << 1);
+                put_number(&mut self.bytes, prefix as u64);
+                put_number(&mut self.bytes, suffix as u64);
                 self.bytes.extend_from_slice(middle);
             }
             None => {
-                put(&mut self.bytes, (old.len() as u64) << 1 | 1);
+                put_number(&mut self.bytes, (old.len() as u64) << 1 | 1);
                 self.bytes.extend_from_slice(old);
             }
         }
@@ -298,15 +303,15 @@ impl Body {
 
     pub(crate) fn delete(&mut self, row: u64, old: &[u8]) {
         self.begin(DELETE);
-        put(&mut self.bytes, row);
-        put(&mut self.bytes, old.len() as u64);
+        put_number(&mut self.bytes, row);
+        put_number(&mut self.bytes, old.len() as u64);
         self.bytes.extend_from_slice(old);
     }
 
     /// The drop of the collection, or of the whole database, called `name`.
     pub(crate) fn drop(&mut self, name: &str, database: bool) {
         self.begin(if database { DROP_DATABASE } else { DROP });
-        put(&mut self.bytes, name.len() as u64);
+        put_number(&mut self.bytes, name.len() as u64);
         self.bytes.extend_from_slice(name.as_bytes());
     }
 
@@ -319,22 +324,22 @@ impl Body {
     fn end_span(&mut self) {
         if let Some((row, count)) = self.span.take() {
             self.bytes.push(INSERT);
-            put(&mut self.bytes, row);
-            put(&mut self.bytes, count);
+            put_number(&mut self.bytes, row);
+            put_number(&mut self.bytes, count);
         }
     }
 
-    /// The record's value, and an empty body again. `before` is the sum of bytes up to this record, `more` what it
-    /// takes elsewhere.
+    /// Returns the value of the record, and starts a new one. `before` is the number of bytes before this record, `more` the
+    /// bytes that it takes in the row history.
     pub(crate) fn finish(&mut self, time: i64, collection: i64, before: u64, more: u64) -> Vec<u8> {
         self.end_span();
         let mut value = Vec::with_capacity(self.bytes.len() + 32);
         value.push(VERSION);
-        put(&mut value, self.count);
-        put(&mut value, u64::try_from(time).unwrap_or(0));
-        // The head's own length is left out of the sum but for its usual size.
-        put(&mut value, before.saturating_add(self.bytes.len() as u64 + 24).saturating_add(more));
-        put(&mut value, u64::try_from(collection).unwrap_or(0));
+        put_number(&mut value, self.count);
+        put_number(&mut value, u64::try_from(time).unwrap_or(0));
+        // The length of the header is estimated: it depends on this number.
+        put_number(&mut value, before.saturating_add(self.bytes.len() as u64 + 24).saturating_add(more));
+        put_number(&mut value, u64::try_from(collection).unwrap_or(0));
         value.extend_from_slice(&self.bytes);
         self.bytes.clear();
         self.count = 0;
@@ -342,8 +347,7 @@ impl Body {
     }
 }
 
-/// How many bytes behind the length `old` and `new` have in common, and how many at their ends; `None` if that saves
-/// nothing.
+/// How many bytes after the length `old` and `new` have in common, and how many at their ends; `None` if that saves nothing.
 fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
     let (old, new) = (old.get(4..)?, new.get(4..)?);
     let prefix = common(old.as_chunks::<8>().0, new.as_chunks::<8>().0) * 8;
@@ -371,8 +375,8 @@ fn common_back(a: &[[u8; 8]], b: &[[u8; 8]]) -> usize {
     a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends a number, seven bits a byte, the lowest first; all but the last byte have the highest bit.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
+/// Appends a number, seven bits per byte, the lowest first; all bytes but the last have the highest bit set.
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -380,7 +384,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<u64> {
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -398,7 +402,7 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = usize::try_from(take(bytes)?).ok()?;
+    let len = usize::try_from(take_number(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     Some(taken)
@@ -415,17 +419,17 @@ mod tests {
     fn numbers_of_any_size_are_read_back() {
         for number in (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]) {
             let mut bytes = Vec::new();
-            put(&mut bytes, number);
+            put_number(&mut bytes, number);
             let mut rest = bytes.as_slice();
-            assert_eq!((take(&mut rest), rest.len()), (Some(number), 0));
+            assert_eq!((take_number(&mut rest), rest.len()), (Some(number), 0));
         }
-        assert_eq!(take(&mut [0xff_u8; 11].as_slice()), None);
+        assert_eq!(take_number(&mut [0xff_u8; 11].as_slice()), None);
     }
 
     #[test]
     fn a_record_gives_back_its_changes() {
         let (a, b) = (rawdoc! { "_id": 1, "n": 5, "t": "xyz" }, rawdoc! { "_id": 1, "n": 6, "t": "xyz" });
-        let mut body = Body::default();
+        let mut body = RecordBuilder::default();
         (7..12).chain([20, 21]).for_each(|row| body.insert(row));
         body.update(8, a.as_bytes(), b.as_bytes(), false, false);
         body.update(8, b.as_bytes(), a.as_bytes(), true, true);
@@ -437,13 +441,17 @@ mod tests {
         assert_eq!((record.head.first, record.head.count, record.head.time), (100, 11, 1234));
         let changes: Vec<_> = record.changes().map(Result::unwrap).collect();
         assert_eq!(changes.len(), 11);
-        assert_eq!(changes[6], Change { seq: 106, row: 21, what: What::Insert });
-        let What::Update(earlier @ Earlier::Patch { .. }) = &changes[7].what else { panic!("{changes:?}") };
+        assert_eq!(changes[6], Change { seq: 106, row: 21, operation: Operation::Insert });
+        let Operation::Update(earlier @ EarlierVersion::Patch { .. }) = &changes[7].operation else {
+            panic!("{changes:?}")
+        };
         assert_eq!(earlier.restore(Some(&b)).unwrap(), a);
-        let What::Replace(earlier @ Earlier::Whole(_)) = &changes[8].what else { panic!("{changes:?}") };
+        let Operation::Replace(earlier @ EarlierVersion::Whole(_)) = &changes[8].operation else {
+            panic!("{changes:?}")
+        };
         assert_eq!(earlier.restore(None).unwrap(), b);
-        assert_eq!(changes[9].what, What::Delete(a.as_bytes()));
-        assert_eq!(changes[10].what, What::Drop("x.y"));
+        assert_eq!(changes[9].operation, Operation::Delete(a.as_bytes()));
+        assert_eq!(changes[10].operation, Operation::Drop("x.y"));
         for from in 98..113 {
             let rest: Vec<_> = record.changes_from(from).map(Result::unwrap).collect();
             assert_eq!(rest, changes[(from.clamp(100, 111) - 100) as usize..], "{from}");
@@ -465,21 +473,21 @@ mod tests {
                 doc
             };
             let (old, new) = (document(), document());
-            let mut body = Body::default();
+            let mut body = RecordBuilder::default();
             body.update(1, old.as_bytes(), new.as_bytes(), false, false);
             let value = body.finish(0, 1, 0, 0);
             let record = Record::parse(&key(1), &value).unwrap();
             let change = record.changes().next().unwrap().unwrap();
-            let What::Update(earlier) = change.what else { panic!() };
+            let Operation::Update(earlier) = change.operation else { panic!() };
             assert_eq!(earlier.restore(Some(&new)).unwrap(), old);
         }
     }
 
     #[test]
-    fn damaged_records_are_errors_and_no_more() {
+    fn damaged_records_are_errors_and_do_not_panic() {
         let a = rawdoc! { "_id": 1, "n": 5, "t": "xyz" };
         let b = rawdoc! { "_id": 1, "n": 5, "t": "xyzzy" };
-        let mut body = Body::default();
+        let mut body = RecordBuilder::default();
         (7..900).for_each(|row| body.insert(row));
         body.update(8, a.as_bytes(), b.as_bytes(), false, false);
         body.delete(9, b.as_bytes());
@@ -492,7 +500,7 @@ mod tests {
             bytes.truncate(bytes.len() - rng.below(3));
             let Ok(record) = Record::parse(&key(1), &bytes) else { continue };
             for change in record.changes_from(rng.below(1000) as u64).take(2000) {
-                if let Ok(Change { what: What::Update(earlier), .. }) = change {
+                if let Ok(Change { operation: Operation::Update(earlier), .. }) = change {
                     let _ = earlier.restore(Some(&b));
                 }
             }

@@ -1,4 +1,4 @@
-//! The changes a transaction has made to one collection, on their way into the log.
+//! Records the changes that a transaction makes to one collection.
 
 use std::sync::Arc;
 
@@ -9,74 +9,82 @@ use treedb_query::error::Result;
 use treedb_storage::WriteTxn;
 
 use super::log::{End, Log};
-use super::record::{Body, key};
+use super::record::{RecordBuilder, key};
 use super::row_history;
 
-/// Bytes of a record's changes after which it is written: values over about a quarter page go to the value log, which
-/// is dearer to write and to cut off.
-const FULL: usize = 768;
-/// One in so many changes keeps the whole earlier version of its document, so that a version is never far from one.
-const WHOLE: u64 = 16;
+/// Bytes of changes after which a record is written. Larger values would go to the value log, which is more expensive to
+/// write and to trim.
+const MAX_RECORD: usize = 768;
+/// One in so many changes keeps the whole earlier version of its document, which limits the changes to undo for a version.
+const WHOLE_VERSION_INTERVAL: u64 = 16;
 
-/// Changes that are not in the table yet. Each is noted before it is made, when nothing but the storage engine can refuse
-/// it any more; [`Self::flush`] at the end of the transaction is what makes the log complete.
+/// Changes that are not in the log yet. Each is recorded before it is made, when only the storage engine can still refuse it.
+/// [`Self::flush`] at the end of the transaction completes the log.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct Recorder {
     log: Arc<Log>,
     collection: i64,
     /// Milliseconds since 1970.
     now: i64,
-    body: Body,
-    /// Rows that were changed, and by which change of the body.
+    body: RecordBuilder,
+    /// Changed rows, and the number of their change in the record.
     rows: Vec<(u64, u64)>,
-    /// Where the log ends; known once something was written.
+    /// The end of the log, once something was written.
     end: Option<End>,
-    dice: u64,
+    sampling_seed: u64,
 }
 
-impl Pending {
-    /// Nothing yet; `now` in milliseconds since 1970.
-    pub(crate) fn new(log: Arc<Log>, collection: i64, now: i64, dice: u64) -> Self {
-        Pending { log, collection, now, body: Body::default(), rows: Vec::new(), end: None, dice }
+impl Recorder {
+    /// A recorder without changes; `now` in milliseconds since 1970.
+    pub(crate) fn new(log: Arc<Log>, collection: i64, now: i64, sampling_seed: u64) -> Self {
+        Recorder {
+            log,
+            collection,
+            now,
+            body: RecordBuilder::default(),
+            rows: Vec::new(),
+            end: None,
+            sampling_seed,
+        }
     }
 
-    /// A row is inserted.
+    /// Records an insert.
     #[inline]
     pub(crate) fn insert(&mut self, row: RowId) {
         self.body.insert(row.0);
     }
 
-    /// A row is changed; `replaced` if that was asked for as a whole new document.
+    /// Records an update, or a replacement if `replaced`.
     pub(crate) fn update(&mut self, row: RowId, old: &RawDocument, new: &RawDocument, replaced: bool) {
         self.rows.push((row.0, self.body.count()));
-        self.dice = (self.dice ^ row.0).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let whole = self.dice.is_multiple_of(WHOLE);
+        self.sampling_seed = (self.sampling_seed ^ row.0).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let whole = self.sampling_seed.is_multiple_of(WHOLE_VERSION_INTERVAL);
         self.body.update(row.0, old.as_bytes(), new.as_bytes(), replaced, whole);
     }
 
-    /// A row is deleted.
+    /// Records a delete.
     pub(crate) fn delete(&mut self, row: RowId, old: &RawDocument) {
         self.rows.push((row.0, self.body.count()));
         self.body.delete(row.0, old.as_bytes());
     }
 
-    /// The collection is dropped, or with `database` the whole database, called `name`.
+    /// Records the drop of the collection or, with `database`, of the database called `name`.
     pub(super) fn drop(&mut self, name: &str, database: bool) {
         self.body.drop(name, database);
     }
 
-    /// True if it is time to call [`Self::flush`] in the middle of a transaction.
+    /// True if [`Self::flush`] is due before the end of the transaction.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.body.len() >= FULL
+        self.body.len() >= MAX_RECORD
     }
 
-    /// Number of the change noted last, and where the log ends behind it; once flushed.
+    /// The end of the log after the last flush; `None` if nothing was flushed.
     pub(super) fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// Writes what was noted.
+    /// Writes the recorded changes to the log.
     pub(crate) fn flush(&mut self, txn: &mut WriteTxn) -> Result<()> {
         let count = self.body.count();
         if count == 0 {
@@ -87,11 +95,11 @@ impl Pending {
             None => self.log.end(txn)?,
         };
         let time = self.now.max(end.time);
-        let more = self.rows.len() as u64 * 32;
-        let value = self.body.finish(time, self.collection, end.total, more);
+        let history_bytes = self.rows.len() as u64 * 32;
+        let value = self.body.finish(time, self.collection, end.total, history_bytes);
         txn.append(&self.log.changes, &key(end.next), &value)?;
         for (row, offset) in self.rows.drain(..) {
-            row_history::add(txn, &self.log.trail, self.collection, row, end.next + offset)?;
+            row_history::add(txn, &self.log.row_history, self.collection, row, end.next + offset)?;
         }
         let total = super::record::Record::parse(&key(end.next), &value)?.head.total;
         self.end = Some(End { next: end.next + count, time, total });

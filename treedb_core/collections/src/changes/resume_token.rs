@@ -1,13 +1,13 @@
-//! A place in the log that a client keeps: MongoDB's resume token, `{ _data: hexadecimal }`.
+//! A position in the log that a client keeps: MongoDB's resume token, `{ _data: hexadecimal }`.
 //!
 //! ```text
 //! u8   version, 1
-//! u64  milliseconds since 1970 at which the change was committed, BE
-//! u64  sequence number of the change, BE: everything up to it has been seen
-//! u8   0 behind the change, 1 behind the invalidation that the change brought about
+//! u64  time of the change's commit, milliseconds since 1970, BE
+//! u64  sequence number of the change, BE: the client has seen everything up to it
+//! u8   0: after the change; 1: after the invalidation that the change caused
 //! ```
 //!
-//! Number and time together: a power cut that loses commits loses their numbers, and other changes get them then.
+//! Both number and time are needed, because a power loss that loses commits loses their numbers, and other changes get them.
 
 use bson::raw::RawBsonRef;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -17,15 +17,15 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 const VERSION: u8 = 1;
 const BYTES: usize = 18;
 
-/// A place behind a change.
+/// A position after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Token {
+pub(super) struct ResumeToken {
     pub(super) seq: u64,
     pub(super) time: i64,
     pub(super) invalidated: bool,
 }
 
-impl Token {
+impl ResumeToken {
     pub(super) fn encode(self) -> RawDocumentBuf {
         let mut bytes = [0_u8; BYTES];
         bytes[0] = VERSION;
@@ -41,11 +41,11 @@ impl Token {
         rawdoc! { "_data": text }
     }
 
-    /// Reads what a client was given.
+    /// Decodes a token from a client.
     ///
     /// # Errors
-    /// `FailedToParse` if it is something else.
-    pub(super) fn decode(token: &RawDocument) -> Result<Token> {
+    /// `FailedToParse` if it is not a resume token.
+    pub(super) fn decode(token: &RawDocument) -> Result<ResumeToken> {
         let wrong = || {
             QueryError::new(
                 ErrorCode::FailedToParse,
@@ -65,7 +65,7 @@ impl Token {
         }
         let word = |from: usize| bytes.get(from..from + 8).and_then(|part| part.try_into().ok());
         match (bytes[0], word(1), word(9)) {
-            (VERSION, Some(time), Some(seq)) => Ok(Token {
+            (VERSION, Some(time), Some(seq)) => Ok(ResumeToken {
                 seq: u64::from_be_bytes(seq),
                 time: i64::from_be_bytes(time),
                 invalidated: bytes[17] == 1,
@@ -80,16 +80,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_back_and_nothing_else_is_one() {
-        let token = Token { seq: 77, time: 1_700_000_000_123, invalidated: true };
-        assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+    fn tokens_are_decoded_and_other_documents_are_refused() {
+        let token = ResumeToken { seq: 77, time: 1_700_000_000_123, invalidated: true };
+        assert_eq!(ResumeToken::decode(&token.encode()).unwrap(), token);
         for wrong in [
             rawdoc! {},
             rawdoc! { "_data": 5 },
             rawdoc! { "_data": "0102" },
             rawdoc! { "_data": "é".repeat(18) },
         ] {
-            assert_eq!(Token::decode(&wrong).unwrap_err().code, ErrorCode::FailedToParse);
+            assert_eq!(ResumeToken::decode(&wrong).unwrap_err().code, ErrorCode::FailedToParse);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Cutting off what is too old, or too much.
+//! Retention: removing changes that are too old or exceed the size limit.
 //!
-//! Records go from the oldest on, in short transactions; the last one always stays, because it tells where the log
-//! ends. Rows of dropped collections go with the record of their drop, or earlier if they are what takes the room.
+//! Records are removed from the oldest on, in short transactions. The last one always stays, because it marks the end of the log. The
+//! rows of a dropped collection are removed together with the record of its drop, or earlier if their size exceeds the limit.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -15,50 +15,50 @@ use super::{dropped_collections, row_history};
 use crate::catalog::meta::rows_table;
 use crate::database::Database;
 
-/// Milliseconds between two looks at the log by those who commit.
-const PAUSE: i64 = 1000;
-/// Records cut off in one transaction.
-const STEP: usize = 512;
-/// Milliseconds for which the rows of a dropped collection are kept, however many bytes they have: streams that are not
-/// behind get to see what was in them.
-const GRACE: i64 = 60_000;
+/// The least milliseconds between two checks of the log by committing transactions.
+const TRIM_INTERVAL_MS: i64 = 1000;
+/// Records removed in one transaction.
+const TRIM_RECORDS: usize = 512;
+/// Milliseconds for which the rows of a dropped collection are kept regardless of their size, so that streams that keep up can
+/// still read its documents.
+const DROPPED_GRACE_MS: i64 = 60_000;
 
-/// What there is to cut off.
+/// What to remove.
 #[derive(Debug, Default)]
-struct Cut {
-    /// Records before this one go.
+struct TrimPlan {
+    /// Records before this change are removed.
     to: Option<u64>,
-    /// Dropped collections whose rows go.
-    rows: Vec<dropped_collections::Dropped>,
-    /// There is more.
+    /// Dropped collections whose rows are removed.
+    rows: Vec<dropped_collections::DroppedCollection>,
+    /// There is more to remove.
     more: bool,
 }
 
 /// Bytes of the records before `first`, the first one that is kept.
-pub(super) fn before(reads: &impl Reads, log: &Log, first: Head) -> Result<u64> {
+pub(super) fn bytes_before(reads: &impl Reads, log: &Log, first: Head) -> Result<u64> {
     let bytes = reads.get(&log.changes, &key(first.first))?.map_or(0, |value| value.len() as u64 + 8);
     Ok(first.total.saturating_sub(bytes))
 }
 
-fn plan(reads: &impl Reads, log: &Log, now: i64) -> Result<Cut> {
-    let mut cut = Cut::default();
-    let Some(first) = log.first(reads)? else { return Ok(cut) };
+fn make_plan(reads: &impl Reads, log: &Log, now: i64) -> Result<TrimPlan> {
+    let mut plan = TrimPlan::default();
+    let Some(first) = log.first(reads)? else { return Ok(plan) };
     let end = log.end(reads)?;
     let options = log.settings.options;
     let oldest = now.saturating_sub(i64::try_from(options.keep.as_millis()).unwrap_or(i64::MAX));
-    let mut kept = log.all_dropped(reads)?;
-    let before = before(reads, log, first)?;
+    let mut kept = log.dropped_collections(reads)?;
+    let before = bytes_before(reads, log, first)?;
     let bytes = end.total.saturating_sub(before);
     let rows: u64 = kept.iter().filter(|dropped| dropped.entry.is_some()).map(|dropped| dropped.bytes).sum();
-    // Dropped rows are the first to go where room is short.
+    // Rows of dropped collections are removed first if the size limit is exceeded.
     let mut over = (bytes + rows).saturating_sub(options.bytes);
     kept.sort_by_key(|dropped| dropped.seq);
     for dropped in &kept {
         let old = dropped.time < oldest;
-        let large = over > 0 && dropped.time < now - GRACE;
+        let large = over > 0 && dropped.time < now - DROPPED_GRACE_MS;
         if dropped.entry.is_some() && (old || large) {
             over = over.saturating_sub(dropped.bytes);
-            cut.rows.push(dropped.clone());
+            plan.rows.push(dropped.clone());
         }
     }
     let (mut seen, mut previous) = (0, before);
@@ -71,60 +71,62 @@ fn plan(reads: &impl Reads, log: &Log, now: i64) -> Result<Cut> {
             return Ok(false);
         }
         seen += 1;
-        cut.to = Some(head.first + head.count);
-        cut.more = seen >= STEP;
-        Ok(!cut.more)
+        plan.to = Some(head.first + head.count);
+        plan.more = seen >= TRIM_RECORDS;
+        Ok(!plan.more)
     })?;
-    Ok(cut)
+    Ok(plan)
 }
 
 impl Database {
-    /// Cuts off recorded changes that are older than they need be kept, or more. Commits do that now and then; a database
-    /// that nobody writes to needs the call to forget in time.
+    /// Removes recorded changes that are too old or exceed the size limit. Commits do this from time to time; a database without
+    /// writes needs this call.
     pub fn trim_changes(&self) -> Result<()> {
         let changes = &self.inner.changes;
         let now = changes.now();
-        changes.trimmed.store(now, Ordering::Relaxed);
+        changes.last_trim.store(now, Ordering::Relaxed);
         loop {
             {
-                // Most of the time there is nothing to do, and no reason to become the writer.
+                // Usually there is nothing to do, and no need for the write lock.
                 let reads = self.inner.store.begin_read()?;
                 let Some(log) = Log::find(&reads)? else { return Ok(()) };
-                let cut = plan(&reads, &log, now)?;
-                if cut.to.is_none() && cut.rows.is_empty() {
+                let plan = make_plan(&reads, &log, now)?;
+                if plan.to.is_none() && plan.rows.is_empty() {
                     return Ok(());
                 }
             }
             let mut txn = self.inner.store.begin_write()?;
             let Some(log) = Log::find(&txn)? else { return Ok(()) };
-            let cut = plan(&txn, &log, now)?;
-            if let Some(to) = cut.to {
+            let plan = make_plan(&txn, &log, now)?;
+            if let Some(to) = plan.to {
                 txn.delete_range(&log.changes, (Bound::Included(&key(0)), Bound::Excluded(&key(to))))?;
-                row_history::cut(&mut txn, &log.trail, to)?;
-                for dropped in log.all_dropped(&txn)?.iter().filter(|dropped| dropped.seq < to) {
+                row_history::trim(&mut txn, &log.row_history, to)?;
+                for dropped in log.dropped_collections(&txn)?.iter().filter(|dropped| dropped.seq < to) {
                     txn.drop_table(&rows_table(dropped.id))?;
                     txn.delete(&log.dropped, &dropped.id.to_be_bytes())?;
                 }
             }
-            for dropped in cut.rows.iter().filter(|dropped| cut.to.is_none_or(|to| dropped.seq >= to)) {
+            for dropped in plan.rows.iter().filter(|dropped| plan.to.is_none_or(|to| dropped.seq >= to)) {
                 txn.drop_table(&rows_table(dropped.id))?;
-                dropped_collections::Dropped { entry: None, ..dropped.clone() }.store(&mut txn, &log)?;
+                dropped_collections::DroppedCollection { entry: None, ..dropped.clone() }
+                    .store(&mut txn, &log)?;
             }
             txn.commit_with(Durability::Relaxed)?;
-            if !cut.more {
+            if !plan.more {
                 return Ok(());
             }
         }
     }
 
-    /// What is to be done when changes have been committed.
-    pub(crate) fn changes_committed(&self) {
+    /// Must be called after changes were committed: wakes change streams, and trims the log from time to time.
+    pub(crate) fn after_commit(&self) {
         let changes = &self.inner.changes;
-        changes.ring();
-        let (now, last) = (changes.now(), changes.trimmed.load(Ordering::Relaxed));
-        // One of those who commit at this time looks after the log. If it cannot, the next one will: the commit is done.
-        if (last.saturating_add(PAUSE) < now || now < last)
-            && changes.trimmed.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        changes.notify();
+        let (now, last) = (changes.now(), changes.last_trim.load(Ordering::Relaxed));
+        // One of the concurrent committers trims the log. An error does not matter to its commit, which is done: a later
+        // committer tries again.
+        if (last.saturating_add(TRIM_INTERVAL_MS) < now || now < last)
+            && changes.last_trim.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             let _ = self.trim_changes();
         }

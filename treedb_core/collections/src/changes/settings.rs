@@ -8,12 +8,12 @@ use treedb_query::error::Result;
 
 use super::record::damaged;
 
-/// How long changes are kept: as long as both limits allow.
+/// How long changes are kept: until one of the limits is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeLogOptions {
-    /// No longer than this.
+    /// The maximum age.
     pub keep: Duration,
-    /// Bytes of records, and of the rows of dropped collections that they speak of, at most.
+    /// The maximum bytes of records and of the rows of dropped collections.
     pub bytes: u64,
 }
 
@@ -24,10 +24,10 @@ impl Default for ChangeLogOptions {
     }
 }
 
-/// What is known of a change log.
+/// The state of a change log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeLogStatus {
-    /// How long changes are kept.
+    /// The options.
     pub options: ChangeLogOptions,
     /// Sequence number of the oldest change that is kept; `next` if there is none.
     pub first: u64,
@@ -35,11 +35,11 @@ pub struct ChangeLogStatus {
     pub next: u64,
     /// When the oldest change that is kept was committed: milliseconds since 1970.
     pub oldest: i64,
-    /// Bytes of the records that are kept, with what leads to them.
+    /// Bytes of the records that are kept, including the row history.
     pub bytes: u64,
 }
 
-/// The settings' entry in the table.
+/// The settings in the table `changes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) on: bool,

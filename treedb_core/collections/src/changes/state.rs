@@ -1,4 +1,4 @@
-//! What an open database knows of its change log; switching it on and off; the bell.
+//! The change log of an open database: its cached settings, switching it on and off, and notifying those who wait for changes.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Reads, TableKind, WriteTxn};
 
 use super::AsOf;
-use super::dropped_collections::Dropped;
+use super::dropped_collections::DroppedCollection;
 use super::event::cluster_time;
-use super::log::{CHANGES, DROPPED, Log, TRAIL};
-use super::recorder::Pending;
+use super::log::{CHANGES, DROPPED, Log, ROW_HISTORY};
+use super::recorder::Recorder;
 use super::settings::{ChangeLogOptions, ChangeLogStatus, Settings};
 use crate::catalog::meta::{Meta, rows_table};
 use crate::database::Database;
@@ -19,25 +19,25 @@ use crate::database::Database;
 /// A database's change log.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog {
-    /// As the newest transaction has it; `None` if nobody has looked, or it is just being changed.
-    known: Mutex<Option<Option<Arc<Log>>>>,
-    bell: Bell,
-    dice: AtomicU64,
-    /// When somebody last looked whether there is something to cut off: milliseconds since 1970.
-    pub(super) trimmed: AtomicI64,
-    /// The time that tests set; 0 for the system's.
+    /// The log in the newest transaction; `None` if it was not read yet or is being changed.
+    cached: Mutex<Option<Option<Arc<Log>>>>,
+    notifier: Notifier,
+    sampling_seed: AtomicU64,
+    /// When the log was last trimmed: milliseconds since 1970.
+    pub(super) last_trim: AtomicI64,
+    /// The time that tests set; 0 for the system's clock.
     clock: AtomicI64,
 }
 
-/// Wakes those who wait for changes.
+/// Wakes threads that wait for changes.
 #[derive(Debug, Default)]
-struct Bell {
+struct Notifier {
     waiters: AtomicU64,
-    rung: Mutex<u64>,
-    wake: Condvar,
+    notified: Mutex<u64>,
+    condvar: Condvar,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -59,38 +59,38 @@ impl ChangeLog {
         self.clock.store(now, Ordering::Relaxed);
     }
 
-    /// The log as the writer finds it; `None` if it is switched off. `txn` has not changed its settings.
+    /// The log for the writer; `None` if it is off. `txn` must not have changed its settings.
     fn current(&self, txn: &WriteTxn) -> Result<Option<Arc<Log>>> {
-        // Only the writer asks, and a change of the settings forgets them before it is committed.
-        if let Some(known) = &*locked(&self.known) {
-            return Ok(known.clone());
+        // Only the writer calls this, and a change of the settings clears the cache before it is committed.
+        if let Some(cached) = &*lock(&self.cached) {
+            return Ok(cached.clone());
         }
         let found = Log::find(txn)?.map(Arc::new);
-        *locked(&self.known) = Some(found.clone());
+        *lock(&self.cached) = Some(found.clone());
         Ok(found)
     }
 
-    /// Where the writer notes the changes it makes to a collection; `None` if they are not recorded.
-    pub(crate) fn begin(&self, txn: &WriteTxn, collection: i64) -> Result<Option<Pending>> {
+    /// A recorder for the changes of a collection; `None` if they are not recorded.
+    pub(crate) fn begin(&self, txn: &WriteTxn, collection: i64) -> Result<Option<Recorder>> {
         let Some(log) = self.current(txn)? else { return Ok(None) };
-        let dice = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        Ok(Some(Pending::new(log, collection, self.now(), dice)))
+        let sampling_seed = self.sampling_seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        Ok(Some(Recorder::new(log, collection, self.now(), sampling_seed)))
     }
 
-    /// Tells that a collection has been dropped; its rows, whose table is still there, are kept or go.
-    pub(crate) fn dropped(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
+    /// Records that a collection was dropped. Keeps its rows, whose table still exists, if the log needs them, or drops the table.
+    pub(crate) fn collection_dropped(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
         let log = if meta.namespace.is_recorded() { self.current(txn)? } else { None };
         let Some(log) = log else {
             txn.drop_table(&rows_table(meta.id))?;
             return Ok(());
         };
-        let Some(mut pending) = self.begin(txn, meta.id)? else { return Ok(()) };
-        pending.drop(meta.namespace.as_str(), false);
-        pending.flush(txn)?;
+        let Some(mut recorder) = self.begin(txn, meta.id)? else { return Ok(()) };
+        recorder.drop(meta.namespace.as_str(), false);
+        recorder.flush(txn)?;
         let pages = txn.table_stats(&meta.rows)?.pages();
-        let Some(end) = pending.end() else { return Ok(()) };
+        let Some(end) = recorder.end() else { return Ok(()) };
         let entry = Meta { indexes: Vec::new(), infos: Vec::new(), ..meta.clone() }.encode()?;
-        let dropped = Dropped {
+        let dropped = DroppedCollection {
             id: meta.id,
             namespace: meta.namespace.clone(),
             seq: end.next - 1,
@@ -101,72 +101,73 @@ impl ChangeLog {
         dropped.store(txn, &log)
     }
 
-    /// Tells that a database has been dropped, behind its collections.
-    pub(crate) fn dropped_database(&self, txn: &mut WriteTxn, name: &str) -> Result<()> {
-        if let Some(mut pending) = self.begin(txn, 0)? {
-            pending.drop(name, true);
-            pending.flush(txn)?;
+    /// Records that a database was dropped, after its collections.
+    pub(crate) fn database_dropped(&self, txn: &mut WriteTxn, name: &str) -> Result<()> {
+        if let Some(mut recorder) = self.begin(txn, 0)? {
+            recorder.drop(name, true);
+            recorder.flush(txn)?;
         }
         Ok(())
     }
 
-    /// To be called when changes have been committed.
+    /// Must be called after changes were committed.
     #[inline]
-    pub(crate) fn ring(&self) {
-        // The commit comes before the look at the waiters, as theirs at the log comes behind their counting in.
+    pub(crate) fn notify(&self) {
+        // The commit happens before this load of the counter; a waiter increments the counter before it reads the log. So either
+        // the waiter sees the commit, or this thread sees the waiter.
         fence(Ordering::SeqCst);
-        if self.bell.waiters.load(Ordering::Relaxed) > 0 {
-            *locked(&self.bell.rung) += 1;
-            self.bell.wake.notify_all();
+        if self.notifier.waiters.load(Ordering::Relaxed) > 0 {
+            *lock(&self.notifier.notified) += 1;
+            self.notifier.condvar.notify_all();
         }
     }
 
-    /// Calls `look` again and again, whenever something was committed, until it finds something or the time is up.
+    /// Calls `check` after each commit until it returns something or the timeout is over.
     pub(super) fn wait<T>(
         &self,
         timeout: Duration,
-        mut look: impl FnMut() -> Result<Option<T>>,
+        mut check: impl FnMut() -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        if let Some(found) = look()? {
+        if let Some(found) = check()? {
             return Ok(Some(found));
         }
         let until = std::time::Instant::now().checked_add(timeout);
-        self.bell.waiters.fetch_add(1, Ordering::SeqCst);
+        self.notifier.waiters.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let found = loop {
-            let before = *locked(&self.bell.rung);
-            match look() {
+            let before = *lock(&self.notifier.notified);
+            match check() {
                 Ok(None) => {}
-                done => break done,
+                found => break found,
             }
-            // Wakes now and then without the bell too: a long timeout must not overflow.
+            // Also wakes without a notification after an hour, because a long timeout could overflow.
             let left = until.map_or(Duration::from_secs(3600), |until| {
                 until.saturating_duration_since(std::time::Instant::now())
             });
             if left.is_zero() {
                 break Ok(None);
             }
-            let rung = locked(&self.bell.rung);
-            let waited = self.bell.wake.wait_timeout_while(rung, left, |rung| *rung == before);
+            let notified = lock(&self.notifier.notified);
+            let waited =
+                self.notifier.condvar.wait_timeout_while(notified, left, |notified| *notified == before);
             drop(waited);
         };
-        self.bell.waiters.fetch_sub(1, Ordering::SeqCst);
+        self.notifier.waiters.fetch_sub(1, Ordering::SeqCst);
         found
     }
 
-    /// The settings are about to change, or to stay after all.
-    fn forget(&self) {
-        *locked(&self.known) = None;
+    /// Clears the cached settings, which are about to change.
+    fn invalidate(&self) {
+        *lock(&self.cached) = None;
     }
 }
 
 impl Database {
-    /// Records every change of a collection from now on, or with `None` no longer: what was recorded is forgotten then.
-    /// With a log that is switched on already, only the limits change. The setting is part of the database: it holds
-    /// for whoever opens it.
+    /// Switches the change log on or, with `None`, off, which deletes the recorded changes. If the log is on already, only its
+    /// limits change. The setting is stored in the database.
     ///
-    /// A log costs inserts in batches next to nothing, a change in a transaction of its own about a quarter of its
-    /// processor time: an update or delete writes its row's earlier version too.
+    /// The log costs little for inserts in batches. A change in a transaction of its own takes about a quarter more processor
+    /// time: an update or delete also writes the earlier version of its row.
     pub fn record_changes(&self, options: Option<ChangeLogOptions>) -> Result<()> {
         let changes = &self.inner.changes;
         let mut txn = self.inner.store.begin_write()?;
@@ -183,36 +184,36 @@ impl Database {
         match (options, log) {
             (Some(options), Some(_)) => settings.options = options,
             (Some(options), None) => {
-                txn.open_table(TRAIL, TableKind::Ordered)?;
+                txn.open_table(ROW_HISTORY, TableKind::Ordered)?;
                 txn.open_table(DROPPED, TableKind::Ordered)?;
                 settings = Settings { on: true, since: now.max(settings.since), options, ..settings };
             }
             (None, Some(log)) => {
                 let end = log.end(&txn)?;
-                for dropped in log.all_dropped(&txn)? {
+                for dropped in log.dropped_collections(&txn)? {
                     txn.drop_table(&rows_table(dropped.id))?;
                 }
-                txn.drop_table(TRAIL)?;
+                txn.drop_table(ROW_HISTORY)?;
                 txn.drop_table(DROPPED)?;
                 txn.clear(&table)?;
                 settings = Settings { on: false, from: end.next, since: end.time, ..settings };
             }
-            // Written down, so that it was decided.
+            // Stored anyway: see `change_log_is_configured`.
             (None, None) => {}
         }
         txn.put(&table, b"", &settings.encode()?)?;
-        changes.forget();
+        changes.invalidate();
         txn.commit()?;
-        changes.ring();
+        changes.notify();
         Ok(())
     }
 
-    /// Whether changes are recorded, and what is there of them; `None` if they are not.
+    /// The state of the change log; `None` if it is off.
     pub fn change_log(&self) -> Result<Option<ChangeLogStatus>> {
         let reads = self.inner.store.begin_read()?;
         let Some(log) = Log::find(&reads)? else { return Ok(None) };
         let (first, end) = (log.first(&reads)?, log.end(&reads)?);
-        let before = first.map(|first| super::retention::before(&reads, &log, first)).transpose()?;
+        let before = first.map(|first| super::retention::bytes_before(&reads, &log, first)).transpose()?;
         Ok(Some(ChangeLogStatus {
             options: log.settings.options,
             first: first.map_or(end.next, |first| first.first),
@@ -222,8 +223,8 @@ impl Database {
         }))
     }
 
-    /// MongoDB's time of the last change there was; `None` if changes are not recorded. A change stream that begins at it
-    /// shows that change first.
+    /// The cluster time of the last change, as MongoDB has it; `None` if changes are not recorded. A change stream that starts at
+    /// this time returns that change first.
     ///
     /// # Errors
     /// Those of the storage engine.
@@ -234,28 +235,28 @@ impl Database {
         Ok(Some(cluster_time(end.time, end.next.saturating_sub(1))))
     }
 
-    /// The moment behind the change whose time [`Self::operation_time`] told.
+    /// The state after the change with this [`Self::operation_time`].
     ///
     /// # Errors
-    /// `SnapshotUnavailable` for a time that there has not been, or if changes are not recorded.
+    /// `SnapshotUnavailable` if there is no such change, or changes are not recorded.
     pub fn at_operation_time(&self, time: bson::Timestamp) -> Result<AsOf> {
         let reads = self.inner.store.begin_read()?;
         let unavailable = || {
             QueryError::new(
                 ErrorCode::SnapshotUnavailable,
-                format!("nothing is known of the time ({}, {}): no change has it", time.time, time.increment),
+                format!("there is no change with the operation time ({}, {})", time.time, time.increment),
             )
         };
         let log = Log::find(&reads)?.ok_or_else(unavailable)?;
         let last = log.end(&reads)?.next.saturating_sub(1);
-        // A time holds the lower half of its change's number.
+        // The increment is the lower half of the change's sequence number.
         let behind = (last as u32).wrapping_sub(time.increment);
         let seq = last.checked_sub(u64::from(behind)).ok_or_else(unavailable)?;
         Ok(AsOf::Change(seq))
     }
 
-    /// True if somebody has decided whether changes are recorded: [`Self::record_changes`] was called once.
-    pub fn change_log_is_decided(&self) -> Result<bool> {
+    /// True if [`Self::record_changes`] was ever called, be it to switch the log off.
+    pub fn change_log_is_configured(&self) -> Result<bool> {
         let reads = self.inner.store.begin_read()?;
         match reads.table(CHANGES)? {
             Some(table) => Ok(reads.get(&table, b"")?.is_some()),

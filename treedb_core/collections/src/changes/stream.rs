@@ -1,4 +1,4 @@
-//! Change streams: the log, read as it grows.
+//! Change streams: reading the log as it grows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::{Globals, Names};
 use treedb_storage::ReadTxn;
 
-use super::dropped_collections::Collections;
-use super::event::{Maker, cluster_time, history_lost};
+use super::dropped_collections::CollectionsById;
+use super::event::{EventBuilder, cluster_time, history_lost};
 use super::log::Log;
-use super::record::{Record, What};
-use super::resume_token::Token;
+use super::record::{Operation, Record};
+use super::resume_token::ResumeToken;
 use super::watch::{WatchFrom, WatchRequest, Watched};
 use crate::Collection;
 use crate::catalog::namespace::{Namespace, check_database};
 use crate::database::Database;
 
-/// Events made at a time.
-const BATCH: usize = 256;
-/// Bytes of events after which a batch is long enough.
-const BATCH_BYTES: usize = 1 << 20;
-/// Records looked at in one snapshot.
-const RECORDS: usize = 4096;
+/// The most events in a batch.
+const MAX_EVENTS: usize = 256;
+/// Bytes of events after which a batch is full.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// The most records read in one snapshot.
+const MAX_RECORDS: usize = 4096;
 
-/// The changes of a collection, a database or everything, as they are committed: documents as MongoDB's change streams give
-/// them (`_id`, `operationType`, `fullDocument`, ...).
+/// The changes of a collection, a database or all databases, as they are committed: events as in MongoDB's change streams
+/// (`_id`, `operationType`, `fullDocument`, ...).
 ///
-/// A stream that is not asked for events holds nothing but its place, and can be opened again there
-/// ([`Self::resume_token`]) for as long as changes are kept. An event is there as soon as a reader of the collection
+/// An idle stream holds only its position and no snapshot. Another stream can be opened at that position
+/// ([`Self::resume_token`]) for as long as changes are kept. An event is available as soon as a reader of the collection
 /// would see its change.
 pub struct ChangeStream {
     db: Database,
@@ -41,20 +41,20 @@ pub struct ChangeStream {
     request: WatchRequest,
     pipeline: Option<(Pipeline, Context)>,
     names: HashMap<i64, Namespace>,
-    /// The next change to look at.
+    /// The next change to read.
     next: u64,
-    /// When the one before it was committed.
+    /// When the change before it was committed.
     time: i64,
     ready: VecDeque<RawDocumentBuf>,
-    /// A place in front of what is ready.
-    before: Token,
-    /// The `_id` of the event handed out last.
+    /// The position before the events in `ready`.
+    before: ResumeToken,
+    /// The `_id` of the event returned last.
     last: Option<RawDocumentBuf>,
-    /// There is nothing behind what is ready.
+    /// The resume token of the stream's end, once it is reached: there are no events after those in `ready`.
     ended: Option<RawDocumentBuf>,
 }
 
-/// What a batch was made of.
+/// The events of some records, and the position after them.
 struct Batch {
     events: Vec<RawDocumentBuf>,
     next: u64,
@@ -65,11 +65,11 @@ struct Batch {
 }
 
 impl Database {
-    /// Watches the changes of `watched` from `request`'s place on.
+    /// Opens a change stream.
     ///
     /// # Errors
-    /// `Location40573` if changes are not recorded ([`Database::record_changes`]), `ChangeStreamHistoryLost` if
-    /// those of the place are not kept any more, `InvalidResumeToken` and others for what is wrong with the request.
+    /// `Location40573` if changes are not recorded ([`Database::record_changes`]), `ChangeStreamHistoryLost` if changes after the
+    /// starting position are no longer kept, `InvalidResumeToken` and others for an invalid request.
     pub fn watch(&self, watched: Watched, request: WatchRequest) -> Result<ChangeStream> {
         if let Watched::Database(name) = &watched {
             check_database(name)?;
@@ -83,7 +83,7 @@ impl Database {
                  log on (record_changes; the server's --change-log)",
             ));
         };
-        let (next, time) = place(&reads, &log, &request.from)?;
+        let (next, time) = start_position(&reads, &log, &request.from)?;
         let pipeline = match request.pipeline.as_bytes().len() {
             0..=5 => None,
             _ => Some((pipeline(&request.pipeline)?, self.context(&watched))),
@@ -97,7 +97,7 @@ impl Database {
             next,
             time,
             ready: VecDeque::new(),
-            before: Token { seq: next.saturating_sub(1), time, invalidated: false },
+            before: ResumeToken { seq: next.saturating_sub(1), time, invalidated: false },
             last: None,
             ended: None,
         })
@@ -122,7 +122,7 @@ impl Database {
 }
 
 impl Collection {
-    /// Watches the collection's changes: see [`Database::watch`].
+    /// Opens a change stream of the collection: see [`Database::watch`].
     ///
     /// # Errors
     /// As there.
@@ -131,21 +131,21 @@ impl Collection {
     }
 }
 
-/// The stages that events go through.
+/// Parses the stages after `$changeStream`.
 fn pipeline(stages: &RawArray) -> Result<Pipeline> {
     let stages = RawDocument::from_bytes(stages.as_bytes())?;
     treedb_query::doc::validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
     Pipeline::parse(Value::Array(Doc::from(stages)), &Names::default())
 }
 
-/// The next change of a stream that begins at `from`, and when the one before it was committed.
-fn place(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
+/// The next change of a stream that starts at `from`, and when the change before it was committed.
+fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
     let end = log.end(reads)?;
     let (token, resumed) = match from {
         WatchFrom::Now => return Ok((end.next, end.time)),
         WatchFrom::OperationTime(at) => return at_operation_time(reads, log, *at),
-        WatchFrom::ResumeAfter(token) => (Token::decode(token)?, true),
-        WatchFrom::StartAfter(token) => (Token::decode(token)?, false),
+        WatchFrom::ResumeAfter(token) => (ResumeToken::decode(token)?, true),
+        WatchFrom::StartAfter(token) => (ResumeToken::decode(token)?, false),
     };
     if resumed && token.invalidated {
         return Err(QueryError::new(
@@ -155,20 +155,20 @@ fn place(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
         ));
     }
     if token.seq >= end.next {
-        return Err(history_lost("the changes up to it were lost with the power"));
+        return Err(history_lost("its change was lost in a power loss"));
     }
-    let least = log.least(reads)?;
-    if token.seq + 1 < least {
-        return Err(history_lost("it has been cut off"));
+    let min_seq = log.min_seq(reads)?;
+    if token.seq + 1 < min_seq {
+        return Err(history_lost("the changes after it are no longer kept"));
     }
-    if token.seq >= least {
+    if token.seq >= min_seq {
         let mut same = false;
         log.walk(reads, token.seq, &mut |record| {
             same = record.head.first <= token.seq && record.head.time == token.time;
             Ok(false)
         })?;
         if !same {
-            return Err(history_lost("its change was lost with the power"));
+            return Err(history_lost("its change was lost in a power loss"));
         }
     }
     Ok((token.seq + 1, token.time))
@@ -177,10 +177,10 @@ fn place(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
 fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, i64)> {
     let before = i64::from(at.time).saturating_mul(1000).saturating_sub(1);
     let seq = log.at_time(reads, before)?;
-    let least = log.least(reads)?;
-    // Nothing that is kept is older: something that is not kept may be younger than the time asked for.
-    let cut = least > log.settings.from;
-    if seq < least && (cut || before.saturating_add(1000) < log.settings.since) {
+    let min_seq = log.min_seq(reads)?;
+    // No older change is kept: a change that is not kept may be later than the time given.
+    let cut = min_seq > log.settings.from;
+    if seq < min_seq && (cut || before.saturating_add(1000) < log.settings.since) {
         return Err(history_lost("changes of that time are not kept"));
     }
     let mut next = seq + 1;
@@ -204,12 +204,12 @@ fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, 
 }
 
 impl ChangeStream {
-    /// The next event, waiting for one as long as `timeout`. `None` if there was none; [`Self::is_over`] tells whether
-    /// there can be one later.
+    /// The next event, waiting for it until `timeout`. `None` if there was none; [`Self::is_closed`] tells whether there can be
+    /// one later.
     ///
     /// # Errors
-    /// `ChangeStreamHistoryLost` if the stream was so slow that its changes have been cut off; `NoMatchingDocument` if
-    /// a document that is required is not there; those of the pipeline.
+    /// `ChangeStreamHistoryLost` if the stream was so slow that its next changes are no longer kept; `NoMatchingDocument` if a
+    /// required document is missing; those of the pipeline.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<RawDocumentBuf>> {
         self.wait(timeout)?;
         let Some(event) = self.ready.pop_front() else { return Ok(None) };
@@ -232,7 +232,7 @@ impl ChangeStream {
         Ok(self.ready.front().map(|event| &**event))
     }
 
-    /// The next event that is there already.
+    /// The next event, if there is one already.
     ///
     /// # Errors
     /// As [`Self::next_timeout`].
@@ -240,35 +240,35 @@ impl ChangeStream {
         self.next_timeout(Duration::ZERO)
     }
 
-    /// True if what was watched has been dropped, and the event that says so handed out.
-    pub fn is_over(&self) -> bool {
+    /// True if the watched collection or database was dropped, and all events were returned.
+    pub fn is_closed(&self) -> bool {
         self.ready.is_empty() && self.ended.is_some()
     }
 
-    /// Where a stream that is to go on behind this one begins: behind the event handed out last, or, if that was the
-    /// last there is, behind all that was looked at.
+    /// The position from which another stream can continue: after the event returned last or, if there are no more events yet,
+    /// after all changes that were read.
     pub fn resume_token(&self) -> RawDocumentBuf {
         match (self.ready.is_empty(), &self.ended, &self.last) {
             (true, Some(end), _) => end.clone(),
-            (true, None, _) => self.reached().encode(),
+            (true, None, _) => self.resume_position().encode(),
             (false, _, Some(last)) => last.clone(),
             (false, _, None) => self.before.encode(),
         }
     }
 
-    /// The place behind all that was looked at.
-    fn reached(&self) -> Token {
-        Token { seq: self.next.saturating_sub(1), time: self.time, invalidated: false }
+    /// The position after all changes that were read.
+    fn resume_position(&self) -> ResumeToken {
+        ResumeToken { seq: self.next.saturating_sub(1), time: self.time, invalidated: false }
     }
 
-    /// Reads on until some events are ready, or the log's end is reached.
+    /// Reads until some events are ready or the end of the log is reached.
     fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() && self.ended.is_none() {
-            (self.before, self.last) = (self.reached(), None);
+            (self.before, self.last) = (self.resume_position(), None);
             let batch = self.read()?;
             let events = match &self.pipeline {
                 Some((pipeline, context)) if !batch.events.is_empty() => {
-                    through(pipeline, context, batch.events)?
+                    apply_pipeline(pipeline, context, batch.events)?
                 }
                 _ => batch.events,
             };
@@ -287,13 +287,13 @@ impl ChangeStream {
         let Some(log) = Log::find(&reads)? else {
             return Err(history_lost("changes are no longer recorded"));
         };
-        if self.next < log.least(&reads)? {
-            return Err(history_lost("the stream is too far behind, and its changes have been cut off"));
+        if self.next < log.min_seq(&reads)? {
+            return Err(history_lost("the stream was too slow, and its next changes are no longer kept"));
         }
         let mut batch =
             Batch { events: Vec::new(), next: self.next, time: self.time, ended: None, all: true };
-        let mut collections = Collections::new(&self.db.inner.catalog, &mut self.names);
-        let maker = Maker {
+        let mut collections = CollectionsById::new(&self.db.inner.catalog, &mut self.names);
+        let builder = EventBuilder {
             db: &self.db,
             reads: &reads,
             log: &log,
@@ -303,7 +303,7 @@ impl ChangeStream {
         let (mut records, mut bytes) = (0, 0);
         log.walk(&reads, self.next, &mut |record: Record<'_>| {
             let head = record.head;
-            if records >= RECORDS {
+            if records >= MAX_RECORDS {
                 batch.all = false;
                 return Ok(false);
             }
@@ -312,38 +312,41 @@ impl ChangeStream {
                 0 => None,
                 id => Some(collections.name(&reads, &log, id)?.clone()),
             };
-            let concerned = match (&self.watched, &namespace) {
+            let is_watched = match (&self.watched, &namespace) {
                 (Watched::Everything, _) => true,
                 (Watched::Database(name), Some(namespace)) => namespace.database() == name,
                 (Watched::Collection(watched), Some(namespace)) => watched == namespace,
                 (Watched::Database(_), None) => true,
                 (Watched::Collection(_), None) => false,
             };
-            if concerned {
+            if is_watched {
                 for change in record.changes_from(batch.next) {
                     let change = change?;
                     let seq = change.seq;
-                    if batch.events.len() >= BATCH || bytes >= BATCH_BYTES {
+                    if batch.events.len() >= MAX_EVENTS || bytes >= MAX_BATCH_BYTES {
                         batch.all = false;
                         return Ok(false);
                     }
-                    let about = match (&change.what, &namespace, &self.watched) {
-                        (What::DropDatabase(dropped), _, Watched::Database(name)) if dropped != name => None,
-                        (What::DropDatabase(dropped), ..) => Some(Namespace::new(dropped, "all")?),
+                    let namespace_of_event = match (&change.operation, &namespace, &self.watched) {
+                        (Operation::DropDatabase(dropped), _, Watched::Database(name)) if dropped != name => {
+                            None
+                        }
+                        (Operation::DropDatabase(dropped), ..) => Some(Namespace::new(dropped, "all")?),
                         (_, namespace, _) => namespace.clone(),
                     };
-                    if let Some(namespace) = about {
-                        let event = maker.event(&mut collections, &namespace, &head, &change)?;
+                    if let Some(namespace) = namespace_of_event {
+                        let event = builder.event(&mut collections, &namespace, &head, &change)?;
                         bytes += event.as_bytes().len();
                         batch.events.push(event);
                         let ends = matches!(
-                            (&change.what, &self.watched),
-                            (What::Drop(_), Watched::Collection(_))
-                                | (What::DropDatabase(_), Watched::Database(_))
+                            (&change.operation, &self.watched),
+                            (Operation::Drop(_), Watched::Collection(_))
+                                | (Operation::DropDatabase(_), Watched::Database(_))
                         );
                         if ends {
-                            batch.events.push(maker.invalidate(&head, seq));
-                            batch.ended = Some(Token { seq, time: head.time, invalidated: true }.encode());
+                            batch.events.push(builder.invalidate(&head, seq));
+                            batch.ended =
+                                Some(ResumeToken { seq, time: head.time, invalidated: true }.encode());
                         }
                     }
                     (batch.next, batch.time) = (seq + 1, head.time);
@@ -359,8 +362,8 @@ impl ChangeStream {
     }
 }
 
-/// Events sent through a pipeline, which must leave their `_id`s alone.
-fn through(
+/// Applies a pipeline to events. It must not change their `_id`s.
+fn apply_pipeline(
     pipeline: &Pipeline,
     context: &Context,
     events: Vec<RawDocumentBuf>,
@@ -371,7 +374,7 @@ fn through(
     let mut docs = pipeline.open_over(Box::new(VecStream::new(events)), context)?;
     let mut passed = Vec::new();
     while let Some(event) = docs.next()? {
-        // They come in order, some left out.
+        // They are in order, possibly with some missing.
         if !event.get_document("_id").is_ok_and(|id| left.any(|known| **known == *id)) {
             return Err(QueryError::new(
                 ErrorCode::ChangeStreamFatalError,
@@ -393,7 +396,7 @@ impl Iterator for ChangeStream {
         loop {
             match self.next_timeout(Duration::from_secs(3600)) {
                 Ok(Some(event)) => return Some(Ok(event)),
-                Ok(None) if self.is_over() => return None,
+                Ok(None) if self.is_closed() => return None,
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -406,7 +409,7 @@ impl std::fmt::Debug for ChangeStream {
         f.debug_struct("ChangeStream")
             .field("watched", &self.watched)
             .field("next", &self.next)
-            .field("over", &self.is_over())
+            .field("over", &self.is_closed())
             .finish_non_exhaustive()
     }
 }

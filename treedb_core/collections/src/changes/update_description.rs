@@ -1,4 +1,4 @@
-//! What an update did to a document, as MongoDB tells it: `{ updatedFields, removedFields, truncatedArrays }`.
+//! The `updateDescription` of an update, as MongoDB has it: `{ updatedFields, removedFields, truncatedArrays }`.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
@@ -6,16 +6,16 @@ use treedb_query::doc::write::Writer;
 use treedb_query::doc::{Doc, Element, Value};
 use treedb_query::error::Result;
 
-/// The parts, in the making.
+/// Collects the parts of the description.
 struct Description {
     updated: Writer,
     removed: RawArrayBuf,
     truncated: RawArrayBuf,
-    /// The path of the document being compared, with a dot at its end if it is not empty.
+    /// The path of the document being compared, with a dot at the end if it is not empty.
     path: String,
 }
 
-/// The description of the update that made `new` of `old`.
+/// The description of an update from `old` to `new`.
 pub(super) fn describe(old: Doc<'_>, new: Doc<'_>) -> Result<RawDocumentBuf> {
     let mut description = Description {
         updated: Writer::new(64),
@@ -34,10 +34,10 @@ pub(super) fn describe(old: Doc<'_>, new: Doc<'_>) -> Result<RawDocumentBuf> {
 
 impl Description {
     fn documents(&mut self, old: Doc<'_>, new: Doc<'_>) {
-        // Mostly the fields stand where they stood.
-        let mut beside = old.elements();
+        // Usually the fields are in the same order.
+        let mut parallel = old.elements();
         for element in new.elements() {
-            let before = match beside.next() {
+            let before = match parallel.next() {
                 Some(before) if before.name == element.name => Some(before),
                 _ => old.find(element.name),
             };
@@ -46,9 +46,9 @@ impl Description {
                 None => self.set(&element),
             }
         }
-        let mut beside = new.elements();
+        let mut parallel = new.elements();
         for element in old.elements() {
-            let there = beside.next().is_some_and(|after| after.name == element.name);
+            let there = parallel.next().is_some_and(|after| after.name == element.name);
             if !there && new.find(element.name).is_none() {
                 let path = format!("{}{}", self.path, element.name_str());
                 self.removed.push(path);

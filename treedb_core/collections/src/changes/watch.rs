@@ -1,4 +1,4 @@
-//! What a change stream is asked for: the stage `$changeStream` and the stages behind it.
+//! The parameters of a change stream: the stage `$changeStream` and the stages after it.
 
 use bson::raw::RawBsonRef;
 use bson::{RawArray, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp};
@@ -7,28 +7,28 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 
 use crate::catalog::namespace::Namespace;
 
-/// Stages that may stand behind `$changeStream`: those that make at most one document of each.
+/// Stages that may follow `$changeStream`: those that return at most one document for each.
 const STAGES: &[&str] =
     &["$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith", "$redact"];
 
-/// Whose changes a stream tells.
+/// What a change stream watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
-    /// One collection's, until it is dropped.
+    /// A collection, until it is dropped.
     Collection(Namespace),
-    /// All collections' of a database, until it is dropped.
+    /// All collections of a database, until it is dropped.
     Database(String),
-    /// Every collection's.
+    /// All collections of all databases.
     Everything,
 }
 
-/// Whether an update's event has the document as a whole.
+/// Whether the event of an update has the whole document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FullDocument {
     /// No: only what changed.
     #[default]
     Default,
-    /// As it is when the event is read; null if it is gone by then.
+    /// As it is when the event is read; null if it no longer exists.
     UpdateLookup,
     /// As the update left it; null if the collection's `changeStreamPreAndPostImages` are not enabled.
     WhenAvailable,
@@ -36,7 +36,7 @@ pub enum FullDocument {
     Required,
 }
 
-/// Whether events have the document as it was before the change.
+/// Whether events have the document before the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FullDocumentBeforeChange {
     /// No.
@@ -48,40 +48,40 @@ pub enum FullDocumentBeforeChange {
     Required,
 }
 
-/// Where a stream begins.
+/// Where a change stream starts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum WatchFrom {
-    /// With the next change.
+    /// At the next change.
     #[default]
     Now,
-    /// Behind the event with this `_id`.
+    /// After the event with this `_id`.
     ResumeAfter(RawDocumentBuf),
-    /// The same, which may also be an `invalidate`.
+    /// After the event with this `_id`, which may be an `invalidate`.
     StartAfter(RawDocumentBuf),
-    /// With the first change whose `clusterTime` is not less.
+    /// At the first change with this `clusterTime` or a later one.
     OperationTime(Timestamp),
 }
 
-/// A change stream to be opened.
+/// The parameters of a change stream.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WatchRequest {
-    /// Where it begins.
+    /// Where it starts.
     pub from: WatchFrom,
     /// The document in the events of updates.
     pub full_document: FullDocument,
     /// The document before the change.
     pub before: FullDocumentBeforeChange,
-    /// Every collection of every database is watched: `allChangesForCluster`.
-    pub everything: bool,
-    /// Stages that the events go through. They must leave `_id` alone.
+    /// The option `allChangesForCluster`: watch all collections of all databases.
+    pub all_changes_for_cluster: bool,
+    /// The stages after `$changeStream`. They must not change `_id`.
     pub pipeline: RawArrayBuf,
 }
 
 impl WatchRequest {
-    /// Reads a pipeline that begins with `$changeStream`; `None` if it begins otherwise.
+    /// Parses a pipeline that begins with `$changeStream`; `None` if it begins with another stage.
     ///
     /// # Errors
-    /// Those of the stage, naming the field; `IllegalOperation` for a stage that cannot stand behind it.
+    /// Those of the stage, naming the field; `IllegalOperation` for a stage that cannot follow it.
     pub fn read(stages: &RawArray) -> Result<Option<WatchRequest>> {
         let mut all = stages.into_iter();
         let Some(RawBsonRef::Document(first)) = all.next().transpose()? else { return Ok(None) };
@@ -104,7 +104,7 @@ impl WatchRequest {
         Ok(Some(request))
     }
 
-    /// Refuses stages that cannot stand behind `$changeStream`.
+    /// Refuses stages that cannot follow `$changeStream`.
     pub(super) fn check_stages(&self) -> Result<()> {
         for stage in &self.pipeline {
             if let RawBsonRef::Document(stage) = stage?
@@ -172,7 +172,7 @@ impl WatchRequest {
                 }
                 "allChangesForCluster" | "showExpandedEvents" | "showMigrationEvents" => {
                     let RawBsonRef::Boolean(on) = value else { return Err(wrong("bool")) };
-                    request.everything |= on && name == "allChangesForCluster";
+                    request.all_changes_for_cluster |= on && name == "allChangesForCluster";
                 }
                 _ => {
                     return Err(QueryError::new(

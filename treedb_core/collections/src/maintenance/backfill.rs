@@ -1,15 +1,14 @@
-//! The entries of an index that is built: read in a snapshot, put in order, written.
+//! The entries of an index build: read from a snapshot, sorted, written.
 //!
-//! A build goes by slices: as many rows as have [`MEMORY`] bytes of entries. A slice is read in a snapshot that was begun
-//! when the catalog had the index already, so whoever changes a row from then on maintains the index. Blocks of rows make
-//! sorted runs, several threads one each; the runs are merged, and the entries go into the tree in the order of their keys
-//! and leaf by leaf, in short transactions. The last of these tells how far the build has come; if it is cut short before,
-//! the slice is read again, and entries that are there already are put once more.
+//! A build proceeds in slices of as many rows as have [`MEMORY`] bytes of entries. The snapshot of a slice already has the index in
+//! the catalog, so every later change of a row maintains the index. Blocks of rows become sorted runs, read by several threads in
+//! parallel. The runs are merged, and the entries are written in key order, leaf by leaf, in short transactions. The last of these
+//! stores the progress of the build. After a crash before that the slice is read again, and entries that exist are written again.
 //!
-//! An entry of the snapshot is right as long as its row is what it was. That is so for all while the root of the rows'
-//! tree is the one of the snapshot: a row never changes without its root. Otherwise each row is compared with what it
-//! was, and that of another content is asked for its keys again. The entry goes in if it has the key still; keys it has got
-//! since were put by who gave them to it.
+//! An entry of the snapshot is correct as long as its row is unchanged. That holds for all rows while the root page of their tree is
+//! the snapshot's, because a row cannot change without it. Otherwise each row is compared with the snapshot's, and the keys of a
+//! changed row are computed again: the entry is written if the row still has its key. Keys that the row got since were written by
+//! the transaction that changed it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -26,74 +25,74 @@ use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Durability, ReadTxn, Reads, SharedReadTxn};
 
-use crate::catalog::meta::{Facts, IndexMeta, Meta};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
-use crate::read::long_key::{is_long, key_of, stored};
+use crate::read::long_key::{find_stored_key, is_long, stored};
 use crate::read::view::View;
-use crate::write::bulk::{Entries, Pairs};
+use crate::write::bulk::{Entries, EntryBatch};
 use crate::write::change::{check_key, type_bits};
 use crate::write::edit::{Edit, holder, holder_of};
 
-/// Bytes of entries that a build holds.
+/// Bytes of entries in a slice.
 #[cfg(not(test))]
 const MEMORY: usize = 200 << 20;
-/// Bytes of entries, as they are collected, after which a block of rows ends.
+/// Bytes of unsorted entries after which a block ends.
 #[cfg(not(test))]
 const BLOCK_MEMORY: usize = 32 << 20;
-/// Row ids of a block.
+/// Row ids in a block.
 #[cfg(not(test))]
-const BLOCK: u64 = 1 << 17;
-/// Entries that are written between two chances for other writers.
+const BLOCK_ROWS: u64 = 1 << 17;
+/// Entries written in one transaction.
 #[cfg(not(test))]
-const STEP: usize = 16_384;
-/// Rows that a thread must have to read to be worth its beginning.
+const STEP_ENTRIES: usize = 16_384;
+/// Rows per thread that make another thread worth its start.
 #[cfg(not(test))]
-const WORTH: u64 = 40_000;
+const MIN_ROWS_PER_THREAD: u64 = 40_000;
 
-/// In tests a build has several slices, a slice several blocks, and each is written in several steps, so that power can
-/// go between any two of them.
+/// In tests a build has several slices of several blocks, and each is written in several steps, so that a simulated power
+/// loss can happen between any two of them.
 #[cfg(test)]
 const MEMORY: usize = 1200;
 #[cfg(test)]
 const BLOCK_MEMORY: usize = 800;
 #[cfg(test)]
-const BLOCK: u64 = 13;
+const BLOCK_ROWS: u64 = 13;
 #[cfg(test)]
-const STEP: usize = 9;
+const STEP_ENTRIES: usize = 9;
 #[cfg(test)]
-const WORTH: u64 = 30;
+const MIN_ROWS_PER_THREAD: u64 = 30;
 
-/// How a build goes on.
+/// The state of a build after a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There are rows that it has not looked at.
+    /// There are more rows to read.
     More,
     /// The index is ready.
     Ready,
-    /// The index is no longer there.
-    Gone,
+    /// The index was dropped meanwhile.
+    Dropped,
 }
 
-/// The next entry of a run, and what is behind it.
+/// The next entry of a run, and the rest of the run.
 #[derive(Clone, Copy)]
-struct Front<'r> {
-    /// As it is stored.
+struct RunEntry<'r> {
+    /// The stored key.
     key: &'r [u8],
     row: RowId,
     type_bits: &'r [u8],
     rest: &'r [u8],
 }
 
-/// Entries in the order of their keys, one behind the other: `row (8 bytes, little endian), length of the key (4 bytes),
-/// length of the marks (4 bytes), key, marks`.
+/// Entries in key order, one after the other: `row (8 bytes, little endian), length of the key (4 bytes), length of the type
+/// bits (4 bytes), key, type bits`.
 #[derive(Default)]
 struct Run(Vec<u8>);
 
 impl Run {
     fn of(entries: &Entries) -> Run {
         let mut run = Vec::with_capacity(entries.size());
-        for entry in entries.in_order() {
+        for entry in entries.sorted() {
             run.extend_from_slice(&entry.document.to_le_bytes());
             run.extend_from_slice(&(entry.key.len() as u32).to_le_bytes());
             run.extend_from_slice(&(entry.type_bits.len() as u32).to_le_bytes());
@@ -105,88 +104,88 @@ impl Run {
     }
 }
 
-impl<'r> Front<'r> {
-    /// The first entry of these; `None` at the end.
-    fn of(run: &'r [u8]) -> Option<Front<'r>> {
+impl<'r> RunEntry<'r> {
+    /// The first entry of `run`; `None` at its end.
+    fn of(run: &'r [u8]) -> Option<RunEntry<'r>> {
         let (row, run) = run.split_first_chunk()?;
         let (key, run) = run.split_first_chunk()?;
         let (type_bits, run) = run.split_first_chunk()?;
         let (key, run) = run.split_at_checked(u32::from_le_bytes(*key) as usize)?;
         let (type_bits, rest) = run.split_at_checked(u32::from_le_bytes(*type_bits) as usize)?;
-        Some(Front { key, row: RowId(u64::from_le_bytes(*row)), type_bits, rest })
+        Some(RunEntry { key, row: RowId(u64::from_le_bytes(*row)), type_bits, rest })
     }
 }
 
-/// The least is the greatest, as a heap wants it.
-impl Ord for Front<'_> {
+/// Reversed, because `BinaryHeap` pops the greatest first.
+impl Ord for RunEntry<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key.cmp(self.key).then_with(|| other.row.cmp(&self.row))
     }
 }
 
-impl PartialOrd for Front<'_> {
+impl PartialOrd for RunEntry<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Front<'_> {
+impl PartialEq for RunEntry<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Front<'_> {}
+impl Eq for RunEntry<'_> {}
 
-/// Several runs as one.
-struct Merge<'r>(BinaryHeap<Front<'r>>);
+/// The merge of several runs.
+struct Merge<'r>(BinaryHeap<RunEntry<'r>>);
 
 impl<'r> Merge<'r> {
     fn of(runs: &'r [Run]) -> Self {
-        Merge(runs.iter().filter_map(|run| Front::of(&run.0)).collect())
+        Merge(runs.iter().filter_map(|run| RunEntry::of(&run.0)).collect())
     }
 
-    /// The entry that comes next.
-    fn peek(&self) -> Option<&Front<'r>> {
+    /// The next entry.
+    fn peek(&self) -> Option<&RunEntry<'r>> {
         self.0.peek()
     }
 
-    fn next(&mut self) -> Option<Front<'r>> {
+    fn next(&mut self) -> Option<RunEntry<'r>> {
         let mut first = self.0.peek_mut()?;
-        match Front::of(first.rest) {
+        match RunEntry::of(first.rest) {
             Some(next) => Some(std::mem::replace(&mut *first, next)),
             None => Some(PeekMut::pop(first)),
         }
     }
 }
 
-/// What one thread reads at a time.
+/// The entries of the rows that one thread reads at a time.
 struct Block {
     run: Run,
     entries: usize,
     rows: u64,
-    facts: Facts,
-    /// Rows that are looked at one by one: their keys cannot be had.
-    odd: Vec<RowId>,
-    /// True if it ended for want of memory.
+    flags: IndexFlags,
+    /// Rows whose keys could not be computed in the snapshot; they are indexed one by one when the slice is written.
+    deferred: Vec<RowId>,
+    /// True if the block ended because of [`BLOCK_MEMORY`].
     full: bool,
-    /// The first row behind it.
+    /// The first row after it.
     next: Option<u64>,
 }
 
-/// The rows of a block.
+/// Reads blocks.
 struct BlockReader<'s> {
     meta: &'s Meta,
     def: &'s IndexDef,
-    /// The fields that the keys are made of; `None` for any.
+    /// The fields that the keys are made of; `None` for all.
     fields: Option<Fields>,
 }
 
 impl BlockReader<'_> {
     /// Reads the rows `from..end`.
     fn read(&self, reads: &impl Reads, from: u64, end: u64) -> Result<Block> {
-        let (mut entries, mut odd) = (Entries::default(), Vec::new());
-        let (mut rows, mut facts, mut full, mut next) = (0, Facts::default(), false, None);
+        let (mut entries, mut deferred) = (Entries::default(), Vec::new());
+        let (mut rows, mut flags, mut full, mut next) = (0, IndexFlags::default(), false, None);
         let view = View { reads, meta: self.meta };
         view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
             full = entries.size() >= BLOCK_MEMORY;
@@ -200,31 +199,31 @@ impl BlockReader<'_> {
                 None => row.document()?,
             };
             match entries.add(self.def, id.0, document) {
-                Ok(more) => facts = facts.and(more),
-                Err(()) => odd.push(id),
+                Ok(more) => flags = flags.union(more),
+                Err(()) => deferred.push(id),
             }
             Ok(Flow::Continue(()))
         })?;
-        entries.arrange();
-        Ok(Block { run: Run::of(&entries), entries: entries.len(), rows, facts, odd, full, next })
+        entries.sort();
+        Ok(Block { run: Run::of(&entries), entries: entries.len(), rows, flags, deferred, full, next })
     }
 }
 
-/// The entries of some rows, as a snapshot has them.
+/// The entries of a range of rows in a snapshot.
 struct Slice {
     reads: SharedReadTxn,
     meta: Arc<Meta>,
     runs: Vec<Run>,
     entries: usize,
     rows: u64,
-    facts: Facts,
-    odd: Vec<RowId>,
-    /// The first row behind it; `None` if there is none.
+    flags: IndexFlags,
+    deferred: Vec<RowId>,
+    /// The first row after it; `None` if there is none.
     next: Option<u64>,
 }
 
 impl Slice {
-    /// Reads the rows from `from` on that the memory is enough for.
+    /// Reads rows from `from` on, as many as [`MEMORY`] allows.
     fn read(reads: Arc<Mutex<ReadTxn>>, meta: Arc<Meta>, index: usize, from: u64) -> Result<Slice> {
         let reads_of = || SharedReadTxn::new(&reads);
         let mut slice = Slice {
@@ -233,30 +232,30 @@ impl Slice {
             runs: Vec::new(),
             entries: 0,
             rows: 0,
-            facts: Facts::default(),
-            odd: Vec::new(),
+            flags: IndexFlags::default(),
+            deferred: Vec::new(),
             next: Some(from),
         };
         let Some(IndexMeta { def, .. }) = meta.indexes.get(index) else { return Ok(slice) };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        let threads = cores.min(slice.reads.len(&meta.rows)? / WORTH).max(1);
+        let threads = cores.min(slice.reads.len(&meta.rows)? / MIN_ROWS_PER_THREAD).max(1);
         let reader = BlockReader { meta: &meta, def, fields: def.fields().map(Fields::new) };
-        let mut held = 0;
-        while let (Some(from), true) = (slice.next, held < MEMORY) {
+        let mut memory_used = 0;
+        while let (Some(from), true) = (slice.next, memory_used < MEMORY) {
             let blocks = run_in_parallel((0..threads).collect(), |number| {
-                let from = from.saturating_add(number * BLOCK);
-                reader.read(&reads_of(), from, from.saturating_add(BLOCK))
+                let from = from.saturating_add(number * BLOCK_ROWS);
+                reader.read(&reads_of(), from, from.saturating_add(BLOCK_ROWS))
             });
             for block in blocks {
                 let block = block?;
-                held += block.run.0.len() + block.odd.len() * size_of::<RowId>();
+                memory_used += block.run.0.len() + block.deferred.len() * size_of::<RowId>();
                 slice.runs.push(block.run);
                 slice.entries += block.entries;
                 slice.rows += block.rows;
-                slice.facts = slice.facts.and(block.facts);
-                slice.odd.extend(block.odd);
+                slice.flags = slice.flags.union(block.flags);
+                slice.deferred.extend(block.deferred);
                 slice.next = block.next;
-                // Those behind a full one begin where it did not come to.
+                // Blocks after a full one begin too late: its remaining rows come first.
                 if block.full || block.next.is_none() {
                     break;
                 }
@@ -266,53 +265,53 @@ impl Slice {
     }
 }
 
-/// Takes the build of the index `id` a slice further, and calls `looked_at` with numbers of rows that are done.
+/// Builds the next slice of the index `id` and calls `on_progress` with the number of rows done in each step.
 ///
 /// # Errors
 /// Those of its keys; `NamespaceNotFound`.
-pub(crate) fn go_on(
+pub(crate) fn advance(
     db: &Database,
     namespace: &Namespace,
     id: i64,
-    mut looked_at: impl FnMut(u64),
+    mut on_progress: impl FnMut(u64),
 ) -> Result<Progress> {
     let reads = db.inner.store.begin_read()?;
-    let missing = || Database::missing(namespace);
+    let missing = || Database::namespace_not_found(namespace);
     let meta = db.inner.catalog.find(&reads, namespace)?.ok_or_else(missing)?;
     let building = |meta: &Meta| {
         let at = meta.indexes.iter().position(|index| index.id == id)?;
         Some((at, meta.indexes.get(at)?.building))
     };
     let from = match building(&meta) {
-        None => return Ok(Progress::Gone),
+        None => return Ok(Progress::Dropped),
         Some((_, None)) => return Ok(Progress::Ready),
         Some((at, Some(from))) => (at, from),
     };
     let slice = Slice::read(Arc::new(Mutex::new(reads)), meta, from.0, from.1)?;
     let mut entries = Merge::of(&slice.runs);
-    let (mut odd, mut written, mut told) = (slice.odd.iter(), 0, 0);
+    let (mut deferred, mut written, mut reported) = (slice.deferred.iter(), 0, 0);
     loop {
         let left = db.edit(namespace, false, Some(Durability::Relaxed), |edit| {
             let Some((at, Some(_))) = building(&edit.meta) else { return Ok(None) };
             written += edit.put_entries(at, &slice, &mut entries)?;
             let more = match entries.peek() {
                 Some(_) => true,
-                None => edit.put_odd(at, &mut odd)?,
+                None => edit.put_deferred(at, &mut deferred)?,
             };
             if !more {
-                edit.built_to(at, &slice)?;
+                edit.finish_slice(at, &slice)?;
             }
             Ok(Some(more))
         })?;
         match left.ok_or_else(missing)? {
-            None => return Ok(Progress::Gone),
+            None => return Ok(Progress::Dropped),
             Some(true) => {
                 let done = slice.rows * written as u64 / (slice.entries as u64).max(1);
-                looked_at(done - told);
-                told = done;
+                on_progress(done - reported);
+                reported = done;
             }
             Some(false) => {
-                looked_at(slice.rows - told);
+                on_progress(slice.rows - reported);
                 return Ok(if slice.next.is_some() { Progress::More } else { Progress::Ready });
             }
         }
@@ -320,57 +319,58 @@ pub(crate) fn go_on(
 }
 
 impl Edit<'_> {
-    /// Writes entries of `slice` to the index number `at`, [`STEP`] at most, and returns how many were looked at.
+    /// Writes at most [`STEP_ENTRIES`] entries of `slice` to the index at position `at`; returns how many it took from
+    /// `entries`.
     fn put_entries(&mut self, at: usize, slice: &Slice, entries: &mut Merge<'_>) -> Result<usize> {
         let Some(target) = self.meta.indexes.get(at) else { return Ok(0) };
         let unique = target.def.unique;
         let same_rows = self.txn.find(&self.meta.rows)?.is_same(&slice.reads.find(&slice.meta.rows)?);
-        // Above all that the index has, keys need not be looked for one by one; only the last of them may come again.
-        let above = match (self.txn.last(&target.table)?, entries.peek()) {
+        // Keys above all those in the index need no duplicate check, except against the previous entry.
+        let all_above = match (self.txn.last(&target.table)?, entries.peek()) {
             (Some((last, _)), Some(first)) => *last < *first.key,
             _ => true,
         };
-        let (mut pairs, mut last, mut old, mut count) = (Pairs::default(), None, Vec::new(), 0);
-        while count < STEP
+        let (mut batch, mut last, mut old, mut count) = (EntryBatch::default(), None, Vec::new(), 0);
+        while count < STEP_ENTRIES
             && let Some(entry) = entries.next()
         {
             count += 1;
-            let now = match same_rows || self.is_as_it_was(slice, entry.row, &mut old)? {
+            let now = match same_rows || self.is_unchanged(slice, entry.row, &mut old)? {
                 true => None,
-                false => match self.marks_now(target, &entry)? {
+                false => match self.current_type_bits(target, &entry)? {
                     None => continue,
                     type_bits => type_bits,
                 },
             };
-            let again = unique && last == Some(entry.key);
-            if again || pairs.is_full() {
-                pairs.put(self.txn, &target.table)?;
+            let repeated = unique && last == Some(entry.key);
+            if repeated || batch.is_full() {
+                batch.put(self.txn, &target.table)?;
             }
-            if again || unique && !above {
-                self.refuse_other(target, &entry)?;
+            if repeated || unique && !all_above {
+                self.check_unique(target, &entry)?;
             }
-            pairs.push(unique, entry.key, entry.row, now.as_deref().unwrap_or(entry.type_bits));
+            batch.push(unique, entry.key, entry.row, now.as_deref().unwrap_or(entry.type_bits));
             last = Some(entry.key);
         }
-        pairs.put(self.txn, &target.table)?;
+        batch.put(self.txn, &target.table)?;
         Ok(count)
     }
 
     /// Refuses an entry of a unique index whose key another row has.
-    fn refuse_other(&self, index: &IndexMeta, entry: &Front<'_>) -> Result<()> {
+    fn check_unique(&self, index: &IndexMeta, entry: &RunEntry<'_>) -> Result<()> {
         match holder_of(self.txn, index, entry.key)? {
             Some(other) if other != entry.row => {
                 let document = self.view().document(entry.row)?;
                 let document = document.unwrap_or_else(|| Cow::Owned(RawDocumentBuf::new()));
-                let key = key_of(index.def.keys(&document)?.keys, entry.key).unwrap_or_default();
+                let key = find_stored_key(index.def.keys(&document)?.keys, entry.key).unwrap_or_default();
                 Err(index.def.duplicate(self.meta.namespace.as_str(), &key, &document))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether a row is what it was in the snapshot of `slice`; `scratch` is for what it was.
-    fn is_as_it_was(&self, slice: &Slice, row: RowId, scratch: &mut Vec<u8>) -> Result<bool> {
+    /// Whether a row is the same as in the snapshot of `slice`; `scratch` is a buffer for the latter.
+    fn is_unchanged(&self, slice: &Slice, row: RowId, scratch: &mut Vec<u8>) -> Result<bool> {
         scratch.clear();
         let was =
             slice.reads.visit_row(&slice.meta.rows, row.0, &mut |row| scratch.extend_from_slice(row))?;
@@ -379,47 +379,47 @@ impl Edit<'_> {
         Ok(same)
     }
 
-    /// The marks of an entry if its row has the key now; `None` if it has not.
-    fn marks_now(&self, index: &IndexMeta, entry: &Front<'_>) -> Result<Option<Vec<u8>>> {
+    /// The type bits of an entry if its row still has the key; `None` if it does not.
+    fn current_type_bits(&self, index: &IndexMeta, entry: &RunEntry<'_>) -> Result<Option<Vec<u8>>> {
         let Some(document) = self.view().document(entry.row)? else { return Ok(None) };
         let keys = index.def.keys(&document)?;
         let type_bits = type_bits(&index.def, &keys, &document);
-        Ok(key_of(keys.keys, entry.key).map(|_| type_bits))
+        Ok(find_stored_key(keys.keys, entry.key).map(|_| type_bits))
     }
 
-    /// Writes the entries of odd rows, and returns whether some are left.
-    fn put_odd(&mut self, at: usize, rows: &mut std::slice::Iter<'_, RowId>) -> Result<bool> {
-        let (mut pairs, mut facts) = (Pairs::default(), Facts::default());
-        for row in rows.by_ref().take(STEP) {
+    /// Writes the entries of deferred rows, and returns whether any rows are left.
+    fn put_deferred(&mut self, at: usize, rows: &mut std::slice::Iter<'_, RowId>) -> Result<bool> {
+        let (mut batch, mut flags) = (EntryBatch::default(), IndexFlags::default());
+        for row in rows.by_ref().take(STEP_ENTRIES) {
             let Some(target) = self.meta.indexes.get(at) else { return Ok(false) };
             let Some(document) = self.view().document(*row)?.map(Cow::into_owned) else { continue };
             let keys = target.def.keys(&document)?;
             let type_bits = type_bits(&target.def, &keys, &document);
-            facts.multikey |= keys.multikey;
+            flags.multikey |= keys.multikey;
             for key in &keys.keys {
                 check_key(&self.meta.namespace, &target.def, key, Some(*row), &document, &|key| {
                     holder(self.txn, target, key)
                 })?;
-                facts.shortened |= is_long(key);
-                pairs.push(target.def.unique, &stored(key), *row, &type_bits);
+                flags.shortened |= is_long(key);
+                batch.push(target.def.unique, &stored(key), *row, &type_bits);
             }
-            pairs.put(self.txn, &target.table)?;
+            batch.put(self.txn, &target.table)?;
         }
-        let known = self.meta.indexes.get(at).map(|target| target.facts);
-        if let Some(news) = known.and_then(|known| known.news(facts)) {
-            self.note(&[(at, news)])?;
+        let known = self.meta.indexes.get(at).map(|target| target.flags);
+        if let Some(new_flags) = known.and_then(|known| known.added_by(flags)) {
+            self.set_flags(&[(at, new_flags)])?;
         }
         Ok(!rows.as_slice().is_empty())
     }
 
-    /// Notes that the index number `at` has the entries of `slice`.
-    fn built_to(&mut self, at: usize, slice: &Slice) -> Result<()> {
+    /// Stores in the catalog that the index at position `at` has the entries of `slice`.
+    fn finish_slice(&mut self, at: usize, slice: &Slice) -> Result<()> {
         let meta = Arc::make_mut(&mut self.meta);
         if let Some(target) = meta.indexes.get_mut(at) {
-            target.facts = target.facts.and(slice.facts);
+            target.flags = target.flags.union(slice.flags);
             target.building = slice.next;
         }
-        meta.arrange();
+        meta.sort_indexes();
         self.catalog.write(self.txn, meta)
     }
 }

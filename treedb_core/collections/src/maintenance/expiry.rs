@@ -1,8 +1,8 @@
-//! Documents that expire: those whose date, in the field of an index with `expireAfterSeconds`, is so long past.
+//! Expiry of documents: those whose date, in the field of an index with `expireAfterSeconds`, is that long past.
 //!
-//! They are found through that index and deleted in short transactions, so that other writers get their turn. An
-//! array counts with its earliest date; what is no date never expires. A thread looks every so often while there is
-//! such an index: a document may stay a while longer than it must.
+//! They are found through the index and deleted in short transactions, so that other writers can proceed. Of an array the earliest
+//! date counts; values that are not dates never expire. While such an index exists, a thread deletes expired documents in regular
+//! intervals, so a document may live somewhat longer than its time.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -22,102 +22,101 @@ use crate::write::edit::Edit;
 /// Documents deleted in one transaction.
 #[cfg(not(test))]
 const BATCH: usize = 512;
-/// In tests it takes several.
+/// Small in tests, so that several transactions are needed.
 #[cfg(test)]
 const BATCH: usize = 5;
-/// Time between two looks, unless it is set otherwise.
+/// The default interval between two passes.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The thread that deletes what has expired, once there is need for one.
+/// The thread that deletes expired documents, started with the first index that needs it.
 #[derive(Debug)]
-pub(crate) struct Reaper {
-    bell: Arc<Bell>,
+pub(crate) struct TtlMonitor {
+    signal: Arc<Signal>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread is told.
+/// Controls the thread.
 #[derive(Debug)]
-struct Bell {
-    orders: Mutex<Orders>,
-    ring: Condvar,
-    /// Held by the thread as long as it has a handle of the database.
+struct Signal {
+    control: Mutex<Control>,
+    condvar: Condvar,
+    /// Locked by the thread while it has a handle of the database.
     pass: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Orders {
+struct Control {
     interval: Duration,
-    /// End the pass that is under way.
-    hurry: bool,
+    /// End the current pass early.
+    end_pass: bool,
     stop: bool,
 }
 
-impl Bell {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+impl Signal {
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pass(&self) -> MutexGuard<'_, ()> {
         self.pass.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a pass should end.
-    fn is_pressed(&self) -> bool {
-        let orders = self.orders();
-        orders.stop || orders.hurry
+    /// True if the current pass should end.
+    fn should_stop(&self) -> bool {
+        let control = self.control();
+        control.stop || control.end_pass
     }
 
-    /// Waits until the interval is over; false to stop. A changed interval begins anew.
+    /// Waits for the interval; false if the thread is to stop. A changed interval starts again.
     fn wait(&self) -> bool {
-        let mut orders = self.orders();
+        let mut control = self.control();
         loop {
-            if orders.stop {
+            if control.stop {
                 return false;
             }
-            let interval = orders.interval;
+            let interval = control.interval;
             let (woken, timeout) =
-                self.ring.wait_timeout(orders, interval).unwrap_or_else(PoisonError::into_inner);
-            orders = woken;
-            if timeout.timed_out() && !orders.stop {
+                self.condvar.wait_timeout(control, interval).unwrap_or_else(PoisonError::into_inner);
+            control = woken;
+            if timeout.timed_out() && !control.stop {
                 return true;
             }
         }
     }
 }
 
-impl Default for Reaper {
+impl Default for TtlMonitor {
     fn default() -> Self {
-        let orders = Mutex::new(Orders { interval: INTERVAL, hurry: false, stop: false });
-        Reaper {
-            bell: Arc::new(Bell { orders, ring: Condvar::new(), pass: Mutex::default() }),
+        let control = Mutex::new(Control { interval: INTERVAL, end_pass: false, stop: false });
+        TtlMonitor {
+            signal: Arc::new(Signal { control, condvar: Condvar::new(), pass: Mutex::default() }),
             thread: Mutex::default(),
         }
     }
 }
 
-impl Reaper {
-    /// Begins to look after the documents of `db`, if nobody does yet.
+impl TtlMonitor {
+    /// Starts the thread for `db`, if it is not running.
     pub(crate) fn start(&self, db: &Database) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_some() || self.bell.orders().stop {
+        if thread.is_some() || self.signal.control().stop {
             return;
         }
-        let (bell, inner) = (Arc::clone(&self.bell), Arc::downgrade(&db.inner));
-        let work = move || watch(&bell, &inner);
-        // Without a thread documents stay until the next start.
+        let (signal, inner) = (Arc::clone(&self.signal), Arc::downgrade(&db.inner));
+        let work = move || run(&signal, &inner);
+        // If the thread cannot be started, the next index or opening of the database tries again.
         *thread = std::thread::Builder::new().name("treedb-expiry".into()).spawn(work).ok();
     }
 
-    /// Ends the thread if there are no other handles of the database than the caller's and perhaps the thread's;
-    /// `handles` tells how many there are.
+    /// Ends the thread if the caller has the last handle of the database, the thread's aside; `handles` counts them.
     pub(crate) fn stop_if_last(&self, handles: &dyn Fn() -> usize) {
-        self.bell.orders().hurry = true;
-        let pass = self.bell.pass();
+        self.signal.control().end_pass = true;
+        let pass = self.signal.pass();
         let last = handles() == 1;
         {
-            let mut orders = self.bell.orders();
-            orders.hurry = false;
-            orders.stop |= last;
+            let mut control = self.signal.control();
+            control.end_pass = false;
+            control.stop |= last;
         }
         drop(pass);
         if last {
@@ -125,30 +124,30 @@ impl Reaper {
         }
     }
 
-    /// Ends the thread, and waits for it.
+    /// Ends the thread and waits for it.
     pub(crate) fn stop(&self) {
-        self.bell.orders().stop = true;
-        self.bell.ring.notify_all();
+        self.signal.control().stop = true;
+        self.signal.condvar.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The last handle may have been the thread's own.
+        // The last handle may be the thread's own: it cannot wait for itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for Reaper {
+impl Drop for TtlMonitor {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-fn watch(bell: &Bell, inner: &Weak<Inner>) {
-    while bell.wait() {
-        let _pass = bell.pass();
+fn run(signal: &Signal, inner: &Weak<Inner>) {
+    while signal.wait() {
+        let _pass = signal.pass();
         let Some(inner) = inner.upgrade() else { return };
-        // What cannot be deleted now, the disk being full perhaps, is tried again the next time.
-        let _ = Database { inner }.expire_before(now(), &|| bell.is_pressed());
+        // After an error, such as a full disk, the next pass tries again.
+        let _ = Database { inner }.expire_before(now(), &|| signal.should_stop());
     }
 }
 
@@ -157,26 +156,26 @@ fn now() -> i64 {
 }
 
 impl Database {
-    /// Deletes the documents that have expired at `now`, through the indexes with `expireAfterSeconds`. Returns how
-    /// many they were. This is what happens by itself every minute, or as often as [`Self::expire_every`] says.
+    /// Deletes the documents that have expired at `now`, by the indexes with `expireAfterSeconds`, and returns their number.
+    /// The database does this by itself every minute, or as often as [`Self::expire_every`] says.
     pub fn expire_now(&self, now: bson::DateTime) -> Result<u64> {
         self.expire_before(now.timestamp_millis(), &|| false)
     }
 
-    /// Sets the time between two looks for expired documents; it is a minute until it is set.
+    /// Sets the interval between two passes that delete expired documents; the default is a minute.
     pub fn expire_every(&self, interval: Duration) {
-        self.inner.reaper.bell.orders().interval = interval;
-        self.inner.reaper.bell.ring.notify_all();
+        self.inner.ttl_monitor.signal.control().interval = interval;
+        self.inner.ttl_monitor.signal.condvar.notify_all();
     }
 
-    /// Begins to look for expired documents if an index says that there may be some.
-    pub(crate) fn watch_expiry(&self) -> Result<()> {
+    /// Starts the thread if there is an index with `expireAfterSeconds`.
+    pub(crate) fn start_ttl_monitor(&self) -> Result<()> {
         let reads = self.inner.store.begin_read()?;
         for namespace in self.inner.catalog.list(&reads, "")? {
             if let Some(meta) = self.inner.catalog.find(&reads, &namespace)?
                 && meta.infos.iter().any(|index| index.def.options.expire_after.is_some())
             {
-                self.inner.reaper.start(self);
+                self.inner.ttl_monitor.start(self);
                 return Ok(());
             }
         }
@@ -199,7 +198,7 @@ impl Database {
                 if stop() {
                     return Ok(deleted);
                 }
-                // A deletion that is lost with the power is made again.
+                // A deletion that a power loss undoes is repeated.
                 let relaxed = Some(Durability::Relaxed);
                 let batch = self.edit(&namespace, false, relaxed, |edit| expire(edit, index, now))?;
                 let batch = batch.unwrap_or(0);
@@ -219,7 +218,7 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
     {
         let ready = |index: &&crate::catalog::meta::IndexMeta| index.id == id && index.building.is_none();
         let Some(index) = edit.meta.indexes.iter().find(ready) else { return Ok(0) };
-        let Some(range) = expired(&index.def, now) else { return Ok(0) };
+        let Some(range) = expired_range(&index.def, now) else { return Ok(0) };
         let view = View { reads: &*edit.txn, meta: &edit.meta };
         view.walk(index, &range, Direction::Forward, None, &mut |row, _, _| {
             if !rows.contains(&row) {
@@ -234,8 +233,8 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
     Ok(rows.len())
 }
 
-/// The keys of what has expired at `now`; `None` if nothing ever does.
-fn expired(def: &IndexDef, now: i64) -> Option<KeyRange> {
+/// The keys of the documents that have expired at `now`; `None` if the index has no expiry.
+fn expired_range(def: &IndexDef, now: i64) -> Option<KeyRange> {
     let last = now.saturating_sub(def.options.expire_after?.saturating_mul(1000));
     let encoded = |millis: i64| {
         let mut key = Vec::new();

@@ -1,9 +1,9 @@
 //! Creating and dropping indexes of a live collection.
 //!
-//! A build is a sequence of short write transactions, so that other writers get their turn. The first adds the index to
-//! the catalog as *building*: from then on every write maintains it. Each of the next adds some thousand entries
-//! ([`crate::maintenance::backfill`]); the last marks it ready, and queries begin to use it. A crash between two of them leaves an
-//! index that is still building, which opening the database takes up.
+//! A build is a sequence of short write transactions, so that other writers can proceed. The first adds the index to the catalog as
+//! *building*: from then on every write maintains it. The next ones add some thousand entries each
+//! ([`crate::maintenance::backfill`]); the last marks the index as ready, and the planner can use it. After a crash the index is
+//! still building, and opening the database resumes the build.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use treedb_query::index::ordered::IndexDef;
 use treedb_storage::TableKind;
 
 use crate::catalog::index_spec::IndexSpec;
-use crate::catalog::meta::{Facts, IndexMeta, index_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::maintenance::backfill::{self, Progress};
@@ -23,31 +23,31 @@ use crate::write::edit::Edit;
 /// Indexes of one collection: MongoDB's limit.
 const MAX_INDEXES: usize = 64;
 
-/// What came of a request to create indexes.
+/// The result of creating indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexesCreated {
-    /// Indexes before.
+    /// The number of indexes before.
     pub before: usize,
-    /// Indexes after.
+    /// The number of indexes after.
     pub after: usize,
     /// True if the request created the collection.
     pub created_collection: bool,
 }
 
-/// An index on its way.
+/// An index build in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexBuild {
     /// The collection.
     pub namespace: Namespace,
     /// The index.
     pub name: String,
-    /// Rows looked at.
+    /// Rows indexed so far.
     pub done: u64,
-    /// Rows in all, when it began.
+    /// Rows of the collection when the build began.
     pub total: u64,
 }
 
-/// The builds under way.
+/// The builds in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Builds(Mutex<Vec<(u64, IndexBuild)>>);
 
@@ -56,22 +56,22 @@ impl Builds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a build; it is there until what is returned is dropped.
-    fn begin(&self, build: IndexBuild) -> Building<'_> {
+    /// Adds a build, which is listed until the result is dropped.
+    fn begin(&self, build: IndexBuild) -> ListedBuild<'_> {
         let mut list = self.list();
         let number = list.last().map_or(0, |(last, _)| last + 1);
         list.push((number, build));
-        Building { builds: self, number }
+        ListedBuild { builds: self, number }
     }
 }
 
-/// A build that is listed.
-struct Building<'b> {
+/// A build in [`Builds`].
+struct ListedBuild<'b> {
     builds: &'b Builds,
     number: u64,
 }
 
-impl Building<'_> {
+impl ListedBuild<'_> {
     fn step(&self, rows: u64) {
         for (_, build) in self.builds.list().iter_mut().filter(|(number, _)| *number == self.number) {
             build.done = (build.done + rows).min(build.total);
@@ -79,26 +79,26 @@ impl Building<'_> {
     }
 }
 
-impl Drop for Building<'_> {
+impl Drop for ListedBuild<'_> {
     fn drop(&mut self) {
         self.builds.list().retain(|(number, _)| *number != self.number);
     }
 }
 
 impl Database {
-    /// The indexes that are being built, and how far they are.
+    /// The index builds in progress.
     pub fn index_builds(&self) -> Vec<IndexBuild> {
         self.inner.builds.list().iter().map(|(_, build)| build.clone()).collect()
     }
 }
 
-/// Creates the indexes that are not there yet, and waits until they are ready. If one cannot be built (a duplicate
-/// key in a unique index), it is gone again when the error is returned.
+/// Creates the indexes that do not exist, and waits until they are ready. An index that cannot be built (because of a
+/// duplicate key in a unique index) is removed before the error is returned.
 pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) -> Result<IndexesCreated> {
     let definitions = |collation: &Collation| {
         specs.iter().map(|spec| spec.definition(collation)).collect::<Result<Vec<_>>>()
     };
-    // What is wrong with a specification shows before anything is locked.
+    // Invalid specifications are refused before anything is locked.
     let defs = definitions(&Collation::Simple)?;
     let existed = {
         let reads = db.inner.store.begin_read()?;
@@ -118,7 +118,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
         .unwrap_or_default();
     for (at, (id, name)) in new.iter().enumerate() {
         if let Err(error) = build(db, namespace, *id, name) {
-            // The indexes after it have not been begun and go with it.
+            // The indexes after it have not been started and are removed as well.
             db.edit(namespace, false, None, |edit| {
                 for (id, _) in new.iter().skip(at) {
                     remove(edit, |index| index.id == *id)?;
@@ -129,7 +129,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
         }
     }
     if defs.iter().any(|def| def.options.expire_after.is_some()) {
-        db.inner.reaper.start(db);
+        db.inner.ttl_monitor.start(db);
     }
     Ok(IndexesCreated { before, after: before + new.len(), created_collection: !existed })
 }
@@ -151,7 +151,7 @@ pub(crate) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
     add_empty(edit, def).map(Some)
 }
 
-/// Adds `def` to the catalog as an index that is being built, whatever others there are, and returns its id.
+/// Adds `def` to the catalog as an index that is being built, without checking the others, and returns its id.
 pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &IndexDef) -> Result<i64> {
     let meta = Arc::make_mut(&mut edit.meta);
     let id = meta.next_index;
@@ -160,30 +160,30 @@ pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &IndexDef) -> Result<i64> {
     meta.indexes.push(IndexMeta {
         id,
         def: def.clone(),
-        facts: Facts::default(),
+        flags: IndexFlags::default(),
         building: Some(0),
         sort_keys: KEY_VERSION,
         table,
     });
-    meta.arrange();
+    meta.sort_indexes();
     edit.catalog.write(edit.txn, meta)?;
     Ok(id)
 }
 
-/// Builds the index `id`, which is called `name`, to its end.
+/// Builds the index `id`, called `name`, until it is ready.
 ///
 /// # Errors
-/// Those of its keys; `IndexBuildAborted` if it is dropped meanwhile.
+/// Those of indexing the documents; `IndexBuildAborted` if it is dropped meanwhile.
 pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
     let collection = db.collection(namespace.as_str())?;
     let (name, total) = (name.to_owned(), collection.len()?);
     let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
-        match backfill::go_on(db, namespace, id, |rows| listed.step(rows))? {
+        match backfill::advance(db, namespace, id, |rows| listed.step(rows))? {
             Progress::More => {}
-            // Acknowledged when it is as durable as the database's other writes.
+            // This commit makes it as durable as the database's other writes.
             Progress::Ready => return Ok(db.inner.store.begin_write()?.commit()?),
-            Progress::Gone => {
+            Progress::Dropped => {
                 return Err(QueryError::new(
                     ErrorCode::IndexBuildAborted,
                     format!("{namespace}: the index was dropped while it was being built"),
@@ -193,8 +193,8 @@ pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -
     }
 }
 
-/// Takes up the builds that a crash has interrupted. One that cannot be finished is dropped: nobody was told that
-/// the index exists.
+/// Resumes the builds that a crash has interrupted. An index that cannot be built is dropped: its creation was never
+/// acknowledged.
 pub(crate) fn resume_all(db: &Database) -> Result<()> {
     let reads = db.inner.store.begin_read()?;
     let mut unfinished = Vec::new();
@@ -219,7 +219,7 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
 /// Drops the indexes of these names, all or none.
 ///
 /// # Errors
-/// `IndexNotFound`; `InvalidOptions` for the index on `_id`, which every collection keeps.
+/// `IndexNotFound`; `InvalidOptions` for the index on `_id`, which cannot be dropped.
 pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String]) -> Result<usize> {
     db.edit(namespace, false, None, |edit| {
         let before = edit.meta.infos.len();
@@ -236,16 +236,16 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
         }
         Ok(before)
     })?
-    .ok_or_else(|| Database::missing(namespace))
+    .ok_or_else(|| Database::namespace_not_found(namespace))
 }
 
 /// Removes an index and its entries. False if there is no such index.
 pub(crate) fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
     let Some(at) = edit.meta.indexes.iter().position(which) else { return Ok(false) };
     let meta = Arc::make_mut(&mut edit.meta);
-    let gone = meta.indexes.remove(at);
-    edit.txn.drop_table(&index_table(meta.id, gone.id))?;
-    meta.arrange();
+    let removed = meta.indexes.remove(at);
+    edit.txn.drop_table(&index_table(meta.id, removed.id))?;
+    meta.sort_indexes();
     edit.catalog.write(edit.txn, meta)?;
     Ok(true)
 }

@@ -28,7 +28,7 @@ use crate::read::parallel_scan::ParallelScan;
 use crate::read::point_lookup;
 use crate::read::top_k::top_k;
 use crate::read::view::View;
-use crate::transaction::{Overlay, Seen, seen};
+use crate::transaction::{CollectionSnapshot, Overlay, collection_snapshot};
 
 /// A pipeline to run.
 #[derive(Debug, Clone)]
@@ -125,13 +125,13 @@ struct SnapshotCollections {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
     /// What a transaction has changed; `None` outside of one.
-    changed: Option<Changed>,
+    changed: Option<Overlays>,
     durability: Option<Durability>,
     examined: Arc<Examined>,
 }
 
 /// The collections that a transaction has changed.
-pub(crate) type Changed = BTreeMap<Namespace, Arc<Overlay>>;
+pub(crate) type Overlays = BTreeMap<Namespace, Arc<Overlay>>;
 
 fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
     reads.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,10 +139,10 @@ fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
 
 impl SnapshotCollections {
     /// The collection, if there is one.
-    fn seen(&self, namespace: &str) -> Result<Option<Seen>> {
-        let (nothing, namespace) = (Changed::new(), Namespace::parse(namespace)?);
+    fn seen(&self, namespace: &str) -> Result<Option<CollectionSnapshot>> {
+        let (nothing, namespace) = (Overlays::new(), Namespace::parse(namespace)?);
         let changed = self.changed.as_ref().unwrap_or(&nothing);
-        let seen = seen(&self.db, &*locked(&self.reads), changed, &namespace)?;
+        let seen = collection_snapshot(&self.db, &*locked(&self.reads), changed, &namespace)?;
         Ok((!seen.is_nothing()).then_some(seen))
     }
 
@@ -153,7 +153,7 @@ impl SnapshotCollections {
         }
     }
 
-    fn choose(&self, seen: &Seen, query: &Query) -> Result<Plan> {
+    fn choose(&self, seen: &CollectionSnapshot, query: &Query) -> Result<Plan> {
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
         Plan::choose(&layer, &layer.context(), query)
@@ -190,7 +190,7 @@ fn unsupported_in_transaction(stage: &str) -> QueryError {
 /// The documents of a query, in a snapshot that other streams read as well.
 struct QueryStream {
     reads: Arc<Mutex<ReadTxn>>,
-    seen: Seen,
+    seen: CollectionSnapshot,
     execution: Execution,
     batch: Batch,
     examined: Arc<Examined>,
@@ -200,7 +200,7 @@ struct QueryStream {
 
 impl DocumentStream for QueryStream {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        while self.batch.is_wanting() {
+        while self.batch.needs_fetch() {
             let QueryStream { reads, seen, execution, batch, examined, reported } = self;
             let reads = locked(reads);
             let layer = seen.through(&*reads);
@@ -263,7 +263,7 @@ impl Collections for SnapshotCollections {
         };
         let (reads, examined) = (Arc::clone(&self.reads), Arc::clone(&self.examined));
         let reported = Counters::default();
-        Ok(Box::new(QueryStream { reads, seen, execution, batch: Batch::begun(), examined, reported }))
+        Ok(Box::new(QueryStream { reads, seen, execution, batch: Batch::new(), examined, reported }))
     }
 
     fn parallel_scan(
@@ -277,7 +277,7 @@ impl Collections for SnapshotCollections {
             query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
         let seen = if is_plain && threads != Some(1) { self.seen(namespace)? } else { None };
         // The changes of a transaction are read by its own thread.
-        if let Some(meta) = seen.as_ref().and_then(Seen::unchanged) {
+        if let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
             if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::CollectionScan
@@ -320,7 +320,9 @@ impl Collections for SnapshotCollections {
     fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn EqualityLookup>>> {
         let seen = self.seen(namespace)?;
         // A collection that a transaction has changed is queried.
-        let Some(meta) = seen.as_ref().and_then(Seen::unchanged).map(Arc::clone) else { return Ok(None) };
+        let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged).map(Arc::clone) else {
+            return Ok(None);
+        };
         let field = path.as_str().as_bytes();
         let Some(lookup) = PointLookup::by_field(field, &meta.infos, &meta.collation) else {
             return Ok(None);
@@ -348,7 +350,7 @@ impl Collections for SnapshotCollections {
     fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
         self.refuse_in_transaction("$collStats")?;
         let Some(seen) = self.seen(namespace)? else {
-            return Err(Database::missing(&Namespace::parse(namespace)?));
+            return Err(Database::namespace_not_found(&Namespace::parse(namespace)?));
         };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
@@ -367,7 +369,7 @@ impl Collections for SnapshotCollections {
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
         self.refuse_in_transaction("$indexStats")?;
         let seen = self.seen(namespace)?;
-        let Some(meta) = seen.as_ref().and_then(Seen::unchanged) else { return Ok(Vec::new()) };
+        let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) else { return Ok(Vec::new()) };
         let shown = |def: &IndexDef, building: bool| {
             let mut stats =
                 rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": def.spec() };
@@ -399,7 +401,7 @@ impl Database {
     pub(crate) fn aggregate_in(
         &self,
         reads: Arc<Mutex<ReadTxn>>,
-        changed: Option<Changed>,
+        changed: Option<Overlays>,
         namespace: &str,
         request: &AggregateRequest,
     ) -> Result<Aggregation> {
@@ -432,7 +434,7 @@ impl Database {
     fn prepare(
         &self,
         reads: Arc<Mutex<ReadTxn>>,
-        changed: Option<Changed>,
+        changed: Option<Overlays>,
         namespace: &str,
         request: &AggregateRequest,
     ) -> Result<Prepared> {

@@ -1,4 +1,4 @@
-//! Documents found and not handed out yet: a search goes on batch by batch, so that what it reads is not held in between.
+//! Documents found and not returned yet. A query runs in batches, so that no page is held between calls.
 
 use std::collections::VecDeque;
 
@@ -10,26 +10,26 @@ use treedb_query::query::Execution;
 
 /// Documents fetched at a time.
 const DOCUMENTS: usize = 128;
-/// Bytes of documents after which a batch is long enough.
+/// Bytes of documents after which a batch is full.
 const BYTES: usize = 1 << 20;
 
-/// What a batch holds already.
+/// Counts the documents of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct BatchLimit {
     documents: usize,
     bytes: usize,
 }
 
-impl Room {
-    /// Counts a document in; true if the batch is full with it.
-    pub(crate) fn is_full_with(&mut self, document: &RawDocumentBuf) -> bool {
+impl BatchLimit {
+    /// Counts a document; true if the batch is full with it.
+    pub(crate) fn add(&mut self, document: &RawDocumentBuf) -> bool {
         self.documents += 1;
         self.bytes += document.as_bytes().len();
         self.documents >= DOCUMENTS || self.bytes >= BYTES
     }
 }
 
-/// What is left of a batch, and whether there may be another.
+/// The rest of a batch, and whether there may be another.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) ready: VecDeque<RawDocumentBuf>,
@@ -37,18 +37,18 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Before the first.
-    pub(crate) fn begun() -> Self {
+    /// Before the first batch.
+    pub(crate) fn new() -> Self {
         Batch { ready: VecDeque::new(), more: true }
     }
 
-    /// The last, and these are its documents.
-    pub(crate) fn last(documents: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
+    /// The only batch, of these documents.
+    pub(crate) fn complete(documents: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
         Batch { ready: documents.into_iter().collect(), more: false }
     }
 
-    /// True if nothing is left of the batch and another has to be fetched.
-    pub(crate) fn is_wanting(&self) -> bool {
+    /// True if the batch is used up and there may be another.
+    pub(crate) fn needs_fetch(&self) -> bool {
         self.ready.is_empty() && self.more
     }
 
@@ -60,11 +60,11 @@ impl Batch {
         context: &QueryContext<'_>,
     ) -> Result<()> {
         let Batch { ready, more } = self;
-        // Nothing is handed out behind an error: the place of the walk is no longer known.
+        // Nothing is returned after an error: the position of the scan is no longer known.
         *more = false;
-        let mut room = Room::default();
+        let mut limit = BatchLimit::default();
         *more = execution.run(source, context, &mut |document| {
-            let full = room.is_full_with(&document);
+            let full = limit.add(&document);
             ready.push_back(document);
             if full { Flow::Break(()) } else { Flow::Continue(()) }
         })?;

@@ -1,4 +1,4 @@
-//! The answer of a find.
+//! The cursor over the documents of a find.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use treedb_query::query::{Counters, Execution, Plan, Query};
 use treedb_storage::ReadTxn;
 
 use crate::catalog::meta::Meta;
-use crate::changes::{Past, PastView};
+use crate::changes::{AsOfOverlay, AsOfView};
 use crate::read::batch::Batch;
 use crate::read::point_lookup::PointFind;
 use crate::read::view::View;
 
-/// The documents that a find found, in its order, from one snapshot: writes made after the find do not show.
+/// The documents of a find, in its order, from one snapshot: later writes are not visible.
 ///
-/// A cursor owns all it needs: it may be kept, sent to another thread, and read after its collection was dropped.
-/// While it lives its snapshot's pages are not reused, so one that is kept open for long costs disk space.
+/// A cursor owns all it needs: it can be kept, sent to another thread, and read after its collection was dropped. The pages
+/// of its snapshot are not reused while it exists, so a cursor that stays open for long costs disk space.
 pub struct Cursor {
     state: State,
     batch: Batch,
@@ -26,15 +26,15 @@ pub struct Cursor {
 
 enum State {
     /// The collection does not exist.
-    Nothing,
+    Empty,
     /// The only document is in the batch already.
     One(Box<PointFind>, Arc<Meta>),
     Point(Box<Walked<PointFind>>),
     Walk(Box<Walk>),
-    Past(Box<Walk>, Box<Past>),
+    AsOf(Box<Walk>, Box<AsOfOverlay>),
 }
 
-/// Snapshot, collection and place.
+/// A running query: snapshot, collection, position.
 struct Walked<E> {
     reads: ReadTxn,
     meta: Arc<Meta>,
@@ -44,19 +44,19 @@ struct Walked<E> {
 type Walk = Walked<Execution>;
 
 impl Cursor {
-    /// A cursor over nothing: the answer of a collection that does not exist.
+    /// A cursor without documents, for a collection that does not exist.
     pub(crate) fn empty() -> Self {
-        Cursor { state: State::Nothing, batch: Batch::last([]) }
+        Cursor { state: State::Empty, batch: Batch::complete([]) }
     }
 
     /// The answer of a point look-up in `reads`.
     pub(crate) fn by_point_lookup(reads: ReadTxn, meta: Arc<Meta>, mut find: PointFind) -> Result<Self> {
         if find.is_one() {
-            let batch = Batch::last(find.one(&reads, &meta)?);
+            let batch = Batch::complete(find.one(&reads, &meta)?);
             return Ok(Cursor { state: State::One(Box::new(find), meta), batch });
         }
         let walk = Box::new(Walked { reads, meta, execution: find });
-        Ok(Cursor { state: State::Point(walk), batch: Batch::begun() })
+        Ok(Cursor { state: State::Point(walk), batch: Batch::new() })
     }
 
     /// Plans `query` over the collection in `reads`.
@@ -64,73 +64,78 @@ impl Cursor {
         let view = View { reads: &reads, meta: &meta };
         let execution = Execution::new(&view, &view.context(), query)?;
         let walk = Box::new(Walk { reads, meta, execution });
-        Ok(Cursor { state: State::Walk(walk), batch: Batch::begun() })
+        Ok(Cursor { state: State::Walk(walk), batch: Batch::new() })
     }
 
-    /// What a walk reads; `None` if there is no walk.
+    /// The snapshot and collection that are read; `None` if the documents are not read from one.
     pub(crate) fn snapshot(&self) -> Option<(&ReadTxn, &Meta)> {
         match &self.state {
             State::Walk(walk) => Some((&walk.reads, &walk.meta)),
             State::Point(walk) => Some((&walk.reads, &walk.meta)),
-            State::Nothing | State::One(..) | State::Past(..) => None,
+            State::Empty | State::One(..) | State::AsOf(..) => None,
         }
     }
 
     /// Plans `query` over the collection as it was.
-    pub(crate) fn open_past(reads: ReadTxn, meta: Arc<Meta>, past: Past, query: Query) -> Result<Self> {
-        let view = PastView { reads: &reads, meta: &meta, past: &past };
+    pub(crate) fn open_as_of(
+        reads: ReadTxn,
+        meta: Arc<Meta>,
+        past: AsOfOverlay,
+        query: Query,
+    ) -> Result<Self> {
+        let view = AsOfView { reads: &reads, meta: &meta, overlay: &past };
         let execution = Execution::new(&view, &QueryContext::default(), query)?;
-        let state = State::Past(Box::new(Walk { reads, meta, execution }), Box::new(past));
-        Ok(Cursor { state, batch: Batch::begun() })
+        let state = State::AsOf(Box::new(Walk { reads, meta, execution }), Box::new(past));
+        Ok(Cursor { state, batch: Batch::new() })
     }
 
-    /// How the documents are found; `None` if the collection does not exist.
+    /// The plan; `None` if the collection does not exist.
     pub fn plan(&self) -> Option<&Plan> {
         match &self.state {
-            State::Nothing => None,
+            State::Empty => None,
             State::One(find, meta) => find.plan(meta),
             State::Point(walk) => walk.execution.plan(&walk.meta),
-            State::Walk(walk) | State::Past(walk, _) => Some(walk.execution.plan()),
+            State::Walk(walk) | State::AsOf(walk, _) => Some(walk.execution.plan()),
         }
     }
 
     /// Work done so far.
     pub fn counters(&self) -> Counters {
         match &self.state {
-            State::Nothing => Counters::default(),
+            State::Empty => Counters::default(),
             State::One(find, _) => find.counters(),
             State::Point(walk) => walk.execution.counters(),
-            State::Walk(walk) | State::Past(walk, _) => walk.execution.counters(),
+            State::Walk(walk) | State::AsOf(walk, _) => walk.execution.counters(),
         }
     }
 
-    /// True if the next call of `next` returns a document. Looks ahead if it must.
+    /// True if the next call of `next` returns a document. May fetch a batch.
     pub fn has_next(&mut self) -> Result<bool> {
         self.fill()?;
         Ok(!self.batch.ready.is_empty())
     }
 
-    /// Fetches the next batch if none is left of the last.
+    /// Fetches the next batch if the last is used up.
     fn fill(&mut self) -> Result<()> {
-        while self.batch.is_wanting() {
-            let (walk, past) = match &mut self.state {
+        while self.batch.needs_fetch() {
+            let (walk, overlay) = match &mut self.state {
                 State::Walk(walk) => (walk, None),
-                State::Past(walk, past) => (walk, Some(past)),
+                State::AsOf(walk, past) => (walk, Some(past)),
                 State::Point(walk) => {
                     let Walked { reads, meta, execution } = &mut **walk;
                     execution.fetch(reads, meta, &mut self.batch)?;
                     continue;
                 }
-                State::Nothing | State::One(..) => return Ok(()),
+                State::Empty | State::One(..) => return Ok(()),
             };
             let Walk { reads, meta, execution } = &mut **walk;
-            match past {
+            match overlay {
                 None => {
                     let view = View { reads: &*reads, meta };
                     self.batch.fetch(execution, &view, &view.context())?;
                 }
-                Some(past) => {
-                    let view = PastView { reads, meta, past };
+                Some(overlay) => {
+                    let view = AsOfView { reads, meta, overlay };
                     self.batch.fetch(execution, &view, &QueryContext::default())?;
                 }
             }

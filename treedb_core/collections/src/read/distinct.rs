@@ -1,5 +1,4 @@
-//! The distinct values of a field among the documents that match. An array counts with each of its elements, and not
-//! itself.
+//! The distinct values of a field in the documents that match. Of an array, each element is a value, and the array is not.
 
 use std::collections::HashSet;
 
@@ -13,8 +12,8 @@ use crate::request::FindRequest;
 use crate::transaction::TransactionCollection;
 
 impl Collection {
-    /// The distinct values of the field at `path` among the documents that `request` finds. Values that compare equal
-    /// are one; a field that is missing has none. An index answers for all documents, if it can.
+    /// The distinct values of the field at `path` in the documents that match `request`. Values that compare equal are one;
+    /// a missing field has none. Without a filter the values come from an index, if there is one.
     ///
     /// # Errors
     /// Those of [`Collection::find`]; `BSONObjectTooLarge` if the values take more than 16 MiB.
@@ -39,7 +38,7 @@ impl Collection {
 }
 
 impl TransactionCollection<'_> {
-    /// [`Collection::distinct`], of what the transaction sees.
+    /// [`Collection::distinct`] in the transaction.
     ///
     /// # Errors
     /// As there.
@@ -56,16 +55,16 @@ impl TransactionCollection<'_> {
 
 #[derive(Default)]
 struct Values {
-    /// How strings compare: of those that are equal the first is taken.
+    /// Of strings that are equal under it, the first is taken.
     collation: Collation,
-    /// Keys of the values: equal for values that compare equal, such as `1` and `1.0`.
+    /// Encoded keys of the values, equal for values that compare equal, such as `1` and `1.0`.
     seen: HashSet<Vec<u8>>,
     values: RawArrayBuf,
     bytes: usize,
 }
 
 impl Values {
-    /// No values yet; strings compare as the request says, or else as the collection does.
+    /// No values yet, with the collation of the request, or else the collection's.
     fn new(request: &FindRequest, own: impl FnOnce() -> Result<Collation>) -> Result<Self> {
         let collation = match request.collation.as_deref() {
             Some(named) => Collation::parse(named)?,
@@ -74,7 +73,7 @@ impl Values {
         Ok(Values { collation, ..Values::default() })
     }
 
-    /// Collects what `parts` lead to in `value`.
+    /// Collects the values at the path `parts` in `value`.
     fn walk(&mut self, value: RawBsonRef<'_>, parts: &[&str]) -> Result<()> {
         let Some((first, rest)) = parts.split_first() else {
             return match value {
@@ -105,7 +104,7 @@ impl Values {
     fn push(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let mut encoded = Vec::new();
         Value::with(value, |value| self.collation.encode(value, &mut encoded));
-        // The key is about as long as the value: a good measure of what the reply will be.
+        // A key is about as long as its value, which makes it a good estimate of the reply's size.
         let bytes = encoded.len() + 8;
         if self.seen.insert(encoded) {
             self.bytes += bytes;
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_count_with_their_elements_and_are_gone_through() {
+    fn elements_of_arrays_are_values_and_paths_lead_through_arrays() {
         let a = rawdoc! { "a": [1, 2, 2], "b": [{ "c": 1 }, { "c": [5, 6] }, 7] };
         let b = rawdoc! { "a": 3, "b": { "c": 9 } };
         assert_eq!(values(&[&a, &b], "a"), [1, 2, 3]);

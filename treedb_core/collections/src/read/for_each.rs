@@ -1,4 +1,4 @@
-//! Reading the documents of a search without copying them.
+//! Visiting the documents of a query without copying them.
 
 use bson::RawDocument;
 
@@ -12,8 +12,8 @@ use crate::request::FindRequest;
 use crate::write::statement::parse;
 
 impl Collection {
-    /// Calls `visit` with each document that a find would return, in its order, until it breaks or returns an error. A
-    /// document is borrowed from the page where that is possible: it is valid for the call only.
+    /// Calls `visit` with each document that [`Collection::find`] would return, in order, until it breaks or returns an
+    /// error. A document is borrowed from its page where possible, and valid during the call only.
     ///
     /// # Errors
     /// Those of [`Collection::find`] and those of `visit`.
@@ -34,6 +34,7 @@ impl Collection {
         let Some((reads, meta)) = self.snapshot()? else { return Ok(()) };
         let view = View { reads: &reads, meta: &meta };
         let context = view.context();
-        Execution::new(&view, &context, query.under(&meta.collation)?)?.lend(&view, &context, visit)
+        Execution::new(&view, &context, query.with_default_collation(&meta.collation)?)?
+            .lend(&view, &context, visit)
     }
 }

@@ -1,7 +1,7 @@
 //! Documents as JSON text, in and out.
 //!
-//! In a collection of the format [`Format::Json`](crate::Format::Json) the text is the row, and comes back as it was
-//! given; in others it is written anew. Text of 16 MiB or more is refused like a document that large.
+//! In a collection of the format [`Format::Json`](crate::Format::Json) the text is the row and is returned unchanged; in other
+//! collections it is generated. Text of more than 16 MiB is refused, as a document of that size is.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ use crate::request::FindRequest;
 use crate::write::change::MAX_DOCUMENT;
 
 impl Collection {
-    /// Inserts the document that `text` says in (relaxed or canonical) extended JSON, and returns its `_id`. If it has
-    /// none, one is put in front.
+    /// Inserts a document in (relaxed or canonical) extended JSON and returns its `_id`. If it has none, one is added as the
+    /// first field.
     ///
     /// # Errors
     /// Those of [`Collection::insert_one`]; `FailedToParse` with line and column.
@@ -42,32 +42,32 @@ impl Collection {
         Ok(id)
     }
 
-    /// The documents that match, as JSON text. With a projection, or where a collection's rows are not text, the text
-    /// is relaxed extended JSON; otherwise it is what was inserted.
+    /// The documents that match, as JSON text. If the collection's format is JSON and there is no projection, it is the
+    /// text that was inserted, otherwise relaxed extended JSON.
     ///
     /// # Errors
     /// Those of [`Collection::find`].
-    pub fn find_json(&self, request: FindRequest) -> Result<Texts> {
+    pub fn find_json(&self, request: FindRequest) -> Result<JsonCursor> {
         let whole = request.projection.is_none();
-        Ok(Texts { cursor: self.find_by_plan(request)?, whole })
+        Ok(JsonCursor { cursor: self.find_by_plan(request)?, whole })
     }
 }
 
-/// `text`, an object without `_id`, with this one as its first field.
+/// `text`, an object without `_id`, with `id` as its first field.
 fn with_id_in_front<'t>(text: &'t str, id: &Bson) -> Cow<'t, str> {
-    let Some((before, behind)) = text.split_once('{') else { return Cow::Borrowed(text) };
-    let comma = if behind.trim_start().starts_with('}') { "" } else { "," };
-    Cow::Owned(format!("{before}{{\"_id\":{}{comma}{behind}", id.clone().into_relaxed_extjson()))
+    let Some((before, after)) = text.split_once('{') else { return Cow::Borrowed(text) };
+    let comma = if after.trim_start().starts_with('}') { "" } else { "," };
+    Cow::Owned(format!("{before}{{\"_id\":{}{comma}{after}", id.clone().into_relaxed_extjson()))
 }
 
-/// The answer of [`Collection::find_json`].
+/// The documents of [`Collection::find_json`].
 #[derive(Debug)]
-pub struct Texts {
+pub struct JsonCursor {
     cursor: Cursor,
     whole: bool,
 }
 
-impl Iterator for Texts {
+impl Iterator for JsonCursor {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -83,7 +83,7 @@ impl Iterator for Texts {
     }
 }
 
-/// The text that is stored for a document, if its row is text.
+/// The stored text of a document, if its row is text.
 fn stored_text(reads: &ReadTxn, meta: &Meta, document: &RawDocument) -> Result<Option<String>> {
     let (Some(index), Some(id)) = (meta.indexes.first(), Doc::from(document).get("_id")) else {
         return Ok(None);
@@ -93,5 +93,5 @@ fn stored_text(reads: &ReadTxn, meta: &Meta, document: &RawDocument) -> Result<O
     let Some(entry) = reads.get(&index.table, &stored(&key))? else { return Ok(None) };
     let (_, row) = split_entry(index, &key, entry)?;
     let row = reads.row(&meta.rows, row.0)?;
-    Ok(row.and_then(|row| meta.stored_as.text(row)).map(str::to_owned))
+    Ok(row.and_then(|row| meta.row_format.text(row)).map(str::to_owned))
 }

@@ -1,19 +1,19 @@
-//! Keys that are too long for an entry.
+//! Index keys that are too long for an entry.
 //!
 //! A key of more than 972 bytes is stored *shortened*, as 972 bytes:
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
-//! | 0..940 | of the key |
-//! | 940..944 | the mark `FF 00 FF 00` |
+//! | 0..940 | the first bytes of the key |
+//! | 940..944 | the marker `FF 00 FF 00` |
 //! | 944..972 | the first bytes of the SHA-256 of the whole key |
 //!
-//! A key of just 972 bytes that has the mark at that place is stored shortened, too. So what is stored tells whether it
-//! is shortened, and two keys are stored alike only if they are the same: a unique index is as unique as with short ones.
+//! A key of exactly 972 bytes with the marker in that place is shortened as well. So a stored key shows whether it is shortened,
+//! and different keys are stored differently: unique indexes stay unique.
 //!
-//! Only here, and where entries are written, is it known that keys are stored shortened. A walk shows whole keys: it takes
-//! those that were shortened from the documents again, and puts in order the few that begin with the same 940
-//! bytes, whose stored order says nothing. A key that differs in those from all others lies at its place.
+//! Only this module and the code that writes entries know of shortened keys. A scan returns whole keys: it computes the shortened
+//! ones from the documents, and sorts the few that share the same first 940 bytes, because their stored order is not that of the
+//! keys. A key that differs from all others in those bytes is in its place.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,180 +30,197 @@ use treedb_storage::Reads;
 use crate::catalog::meta::IndexMeta;
 use crate::read::view::{View, split_entry, type_bits_of};
 
-/// The longest key an entry has, in bytes: a row id goes behind it.
-pub(crate) const LONGEST: usize = 972;
-/// Bytes of a shortened key that are the key's own.
-pub(crate) const KEPT: usize = 940;
-/// Stands behind them.
+/// The longest stored key, in bytes, without the row id after it.
+pub(crate) const MAX_STORED_LEN: usize = 972;
+/// Bytes of the key that a shortened key begins with.
+pub(crate) const PREFIX_LEN: usize = 940;
+/// The marker after them.
 const MARK: [u8; 4] = [0xff, 0, 0xff, 0];
 
-const _: () = assert!(LONGEST + 8 <= treedb_storage::MAX_KEY && KEPT + MARK.len() + 28 == LONGEST);
+const _: () =
+    assert!(MAX_STORED_LEN + 8 <= treedb_storage::MAX_KEY && PREFIX_LEN + MARK.len() + 28 == MAX_STORED_LEN);
 
-/// Bytes of keys that are put in order at a time.
+/// Bytes of keys that are sorted at a time.
 #[cfg(not(test))]
-const ROOM: usize = 16 << 20;
-/// In tests a few keys are too many.
+const SORT_MEMORY: usize = 16 << 20;
+/// Small in tests, so that several rounds are needed.
 #[cfg(test)]
-const ROOM: usize = 50_000;
+const SORT_MEMORY: usize = 50_000;
 
-/// True if a key is stored shortened.
+/// True if `key` is stored shortened.
 pub(crate) fn is_long(key: &[u8]) -> bool {
-    key.len() > LONGEST || is_shortened(key)
+    key.len() > MAX_STORED_LEN || is_shortened(key)
 }
 
-/// True if a stored key is a shortened one.
+/// True if a stored key is shortened.
 pub(crate) fn is_shortened(stored: &[u8]) -> bool {
-    stored.len() == LONGEST && stored.get(KEPT..).is_some_and(|rest| rest.starts_with(&MARK))
+    stored.len() == MAX_STORED_LEN && stored.get(PREFIX_LEN..).is_some_and(|rest| rest.starts_with(&MARK))
 }
 
-/// A key as it is stored.
+/// The stored form of a key.
 pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     if !is_long(key) {
         return Cow::Borrowed(key);
     }
     let hash = Sha256::digest(key);
-    let own = key.iter().take(KEPT).chain(&MARK);
-    Cow::Owned(own.chain(&hash).copied().take(LONGEST).collect())
+    let own = key.iter().take(PREFIX_LEN).chain(&MARK);
+    Cow::Owned(own.chain(&hash).copied().take(MAX_STORED_LEN).collect())
 }
 
-/// A range of keys, for a walk of what is stored.
+/// The range of stored keys that a range of keys needs.
 pub(crate) struct StoredRange<'r> {
-    /// The least key as it may be stored.
+    /// The lower bound of the stored keys.
     pub(crate) low: Cow<'r, [u8]>,
-    /// What lies above all keys as they may be stored.
+    /// The upper bound of the stored keys.
     pub(crate) high: Option<Cow<'r, [u8]>>,
-    /// The key, and how it is stored, if there is but one in the range.
-    pub(crate) only: Option<(&'r [u8], Cow<'r, [u8]>)>,
-    /// True if keys that are stored in there may lie outside of the range.
-    pub(crate) wider: bool,
+    /// The key and its stored form, if the range has only one.
+    pub(crate) single: Option<(&'r [u8], Cow<'r, [u8]>)>,
+    /// True if the stored range may contain keys outside of the range of keys.
+    pub(crate) is_wider: bool,
 }
 
 impl<'r> StoredRange<'r> {
     pub(crate) fn of(def: &IndexDef, range: &'r KeyRange) -> Self {
         let KeyRange { low, high } = range;
-        if low.len() <= KEPT && high.as_ref().is_none_or(|high| high.len() <= KEPT) {
+        if low.len() <= PREFIX_LEN && high.as_ref().is_none_or(|high| high.len() <= PREFIX_LEN) {
             let high = high.as_deref().map(Cow::Borrowed);
-            return StoredRange { low: Cow::Borrowed(low), high, only: None, wider: false };
+            return StoredRange { low: Cow::Borrowed(low), high, single: None, is_wider: false };
         }
-        if low.len() > KEPT && *high == after_prefix(low) && def.is_whole(low) {
-            let only = stored(low);
-            let high = after_prefix(&only).map(Cow::Owned);
-            return StoredRange { low: only.clone(), high, only: Some((low, only)), wider: false };
+        if low.len() > PREFIX_LEN && *high == after_prefix(low) && def.is_whole(low) {
+            let single = stored(low);
+            let high = after_prefix(&single).map(Cow::Owned);
+            return StoredRange { low: single.clone(), high, single: Some((low, single)), is_wider: false };
         }
         let high = match high.as_deref() {
-            Some(high) if high.len() > KEPT => beginning(high).and_then(after_prefix).map(Cow::Owned),
+            Some(high) if high.len() > PREFIX_LEN => {
+                shared_prefix(high).and_then(after_prefix).map(Cow::Owned)
+            }
             high => high.map(Cow::Borrowed),
         };
-        StoredRange { low: Cow::Borrowed(beginning(low).unwrap_or(low)), high, only: None, wider: true }
+        StoredRange {
+            low: Cow::Borrowed(shared_prefix(low).unwrap_or(low)),
+            high,
+            single: None,
+            is_wider: true,
+        }
     }
 
-    /// The same as bounds.
+    /// The range as bounds.
     pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (Bound::Included(&*self.low), self.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
     }
 }
 
-/// What a key has in common with those whose stored order says nothing; `None` if it is too short to have any.
-pub(crate) fn beginning(key: &[u8]) -> Option<&[u8]> {
-    if key.len() > KEPT { key.get(..KEPT) } else { None }
+/// The prefix that a long key shares with the keys it must be sorted with; `None` if it is short.
+pub(crate) fn shared_prefix(key: &[u8]) -> Option<&[u8]> {
+    if key.len() > PREFIX_LEN { key.get(..PREFIX_LEN) } else { None }
 }
 
-/// An entry that is put in order.
-struct Member {
+/// An entry to sort.
+struct SortedEntry {
     key: Vec<u8>,
     row: RowId,
     type_bits: Vec<u8>,
     direction: Direction,
 }
 
-impl Member {
+impl SortedEntry {
     fn size(&self) -> usize {
         self.key.len() + self.type_bits.len() + size_of::<Self>()
     }
 }
 
-/// What comes first on the way is less.
-impl Ord for Member {
+/// Ascending in the direction of the scan.
+impl Ord for SortedEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = (&self.key, self.row).cmp(&(&other.key, other.row));
         if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 }
 
-impl PartialOrd for Member {
+impl PartialOrd for SortedEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Member {
+impl PartialEq for SortedEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Member {}
+impl Eq for SortedEntry {}
 
 impl<R: Reads> View<'_, R> {
-    /// Shows the entries whose keys are longer than `beginning` and begin so, as far as they lie in `range`, in the order
-    /// of their keys. With `after`, those behind that entry.
-    pub(crate) fn walk_alike(
+    /// Visits the entries in `range` whose keys begin with `shared_prefix` and are longer, in the order of their keys. With
+    /// `after`, those after that entry.
+    pub(crate) fn walk_shared_prefix(
         &self,
         index: &IndexMeta,
-        beginning: &[u8],
+        shared_prefix: &[u8],
         range: &KeyRange,
         direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitTypedEntry<'_>,
     ) -> Result<Flow> {
-        let among = after.filter(|(key, _)| key.len() > KEPT && key.starts_with(beginning));
-        let mut last =
-            among.map(|(key, row)| Member { key: key.to_vec(), row, type_bits: Vec::new(), direction });
+        let last_shown = after.filter(|(key, _)| key.len() > PREFIX_LEN && key.starts_with(shared_prefix));
+        let mut last = last_shown.map(|(key, row)| SortedEntry {
+            key: key.to_vec(),
+            row,
+            type_bits: Vec::new(),
+            direction,
+        });
         loop {
-            let (members, more) = self.next_alike(index, beginning, range, direction, last.as_ref())?;
-            for member in &members {
-                if visit(member.row, &member.key, &member.type_bits)? == Flow::Break(()) {
+            let (entries, more) =
+                self.next_with_prefix(index, shared_prefix, range, direction, last.as_ref())?;
+            for entry in &entries {
+                if visit(entry.row, &entry.key, &entry.type_bits)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
             }
-            last = members.into_iter().next_back();
+            last = entries.into_iter().next_back();
             if !more {
                 return Ok(Flow::Continue(()));
             }
         }
     }
 
-    /// The next of those entries behind `last`, as many as there is room for, and whether there are more.
-    fn next_alike(
+    /// The next of these entries after `last`, as many as fit into [`SORT_MEMORY`], and whether there are more.
+    fn next_with_prefix(
         &self,
         index: &IndexMeta,
-        beginning: &[u8],
+        shared_prefix: &[u8],
         range: &KeyRange,
         direction: Direction,
-        last: Option<&Member>,
-    ) -> Result<(Vec<Member>, bool)> {
+        last: Option<&SortedEntry>,
+    ) -> Result<(Vec<SortedEntry>, bool)> {
         let (mut first, mut bytes) = (BinaryHeap::new(), 0);
-        // The first of those there is no room for: what lies behind it is not wanted either.
-        let mut left_out: Option<Member> = None;
+        // The first entry that did not fit: entries after it are not needed in this round.
+        let mut left_out: Option<SortedEntry> = None;
         let mut cursor = self.reads.cursor(&index.table)?;
-        let mut on = cursor.seek(beginning)?;
+        let mut on = cursor.seek(shared_prefix)?;
         while on
             && let Some((key, value)) = cursor.entry()?
-            && key.starts_with(beginning)
+            && key.starts_with(shared_prefix)
         {
             let (stored, row) = split_entry(index, key, value)?;
             let key = if is_shortened(stored) { self.whole(index, stored, row)? } else { stored.to_vec() };
-            let member =
-                Member { key, row, type_bits: type_bits_of(index.def.unique, value).to_vec(), direction };
-            if range.contains(&member.key)
-                && last.is_none_or(|last| member > *last)
-                && left_out.as_ref().is_none_or(|left_out| member < *left_out)
+            let entry = SortedEntry {
+                key,
+                row,
+                type_bits: type_bits_of(index.def.unique, value).to_vec(),
+                direction,
+            };
+            if range.contains(&entry.key)
+                && last.is_none_or(|last| entry > *last)
+                && left_out.as_ref().is_none_or(|left_out| entry < *left_out)
             {
-                bytes += member.size();
-                first.push(member);
-                while bytes > ROOM && first.len() > 1 {
+                bytes += entry.size();
+                first.push(entry);
+                while bytes > SORT_MEMORY && first.len() > 1 {
                     left_out = first.pop();
-                    bytes -= left_out.as_ref().map_or(0, Member::size);
+                    bytes -= left_out.as_ref().map_or(0, SortedEntry::size);
                 }
             }
             on = cursor.next()?;
@@ -211,10 +228,10 @@ impl<R: Reads> View<'_, R> {
         Ok((first.into_sorted_vec(), left_out.is_some()))
     }
 
-    /// The key of a row that is stored shortened.
+    /// The whole key of a row, which is stored shortened.
     fn whole(&self, index: &IndexMeta, shortened: &[u8], row: RowId) -> Result<Vec<u8>> {
         let key = match self.document(row)? {
-            Some(document) => key_of(index.def.keys(&document)?.keys, shortened),
+            Some(document) => find_stored_key(index.def.keys(&document)?.keys, shortened),
             None => None,
         };
         key.ok_or_else(|| {
@@ -230,9 +247,9 @@ impl<R: Reads> View<'_, R> {
 }
 
 /// The one of `keys` that is stored as `stored_so`.
-pub(crate) fn key_of(keys: Vec<Vec<u8>>, stored_so: &[u8]) -> Option<Vec<u8>> {
-    // Hashes are made of those only that begin alike.
-    let own = stored_so.get(..KEPT).unwrap_or(stored_so);
+pub(crate) fn find_stored_key(keys: Vec<Vec<u8>>, stored_so: &[u8]) -> Option<Vec<u8>> {
+    // Only keys with the same prefix are hashed.
+    let own = stored_so.get(..PREFIX_LEN).unwrap_or(stored_so);
     keys.into_iter().find(|key| key.starts_with(own) && *stored(key) == *stored_so)
 }
 
@@ -243,13 +260,13 @@ mod tests {
     #[test]
     fn a_stored_key_tells_whether_it_is_shortened_and_different_keys_are_stored_differently() {
         let long: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
-        for len in [0, 1, KEPT, KEPT + 1, LONGEST] {
+        for len in [0, 1, PREFIX_LEN, PREFIX_LEN + 1, MAX_STORED_LEN] {
             assert!(matches!(stored(&long[..len]), Cow::Borrowed(same) if same == &long[..len]));
             assert!(!is_shortened(&long[..len]));
         }
         let (one, other) = (stored(&long), stored(&long[..4999]));
-        assert!(is_shortened(&one) && one[..KEPT] == long[..KEPT] && one != other);
-        // What looks like a shortened key is shortened itself.
+        assert!(is_shortened(&one) && one[..PREFIX_LEN] == long[..PREFIX_LEN] && one != other);
+        // A key that looks like a shortened one is shortened itself.
         let again = stored(&one);
         assert!(is_shortened(&again) && again != one);
     }
@@ -263,7 +280,7 @@ mod tests {
             for high in keys.iter().cloned().map(Some).chain([None, after_prefix(low)]) {
                 let range = KeyRange { low: low.clone(), high };
                 let found = StoredRange::of(&def, &range);
-                assert_eq!(found.only.is_some(), low.len() > KEPT && range.high == after_prefix(low));
+                assert_eq!(found.single.is_some(), low.len() > PREFIX_LEN && range.high == after_prefix(low));
                 for key in keys.iter().filter(|key| range.contains(key)) {
                     let stored = stored(key);
                     assert!(

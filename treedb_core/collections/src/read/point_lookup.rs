@@ -14,8 +14,8 @@ use treedb_query::query::{Counters, Plan, PointLookup, PointQuery, Projection, p
 use treedb_storage::Reads;
 
 use crate::catalog::meta::{IndexMeta, Meta};
-use crate::read::batch::{Batch, Room};
-use crate::read::long_key::KEPT;
+use crate::read::batch::{Batch, BatchLimit};
+use crate::read::long_key::PREFIX_LEN;
 use crate::read::view::{View, split_entry};
 use crate::request::FindRequest;
 use crate::write::row::with_scratch;
@@ -44,7 +44,7 @@ pub(crate) fn of_request(request: &FindRequest) -> Result<Option<PointQuery<'_>>
 #[inline]
 fn encode_key(lookup: PointLookup, query: &PointQuery<'_>, index: &IndexMeta, key: &mut Vec<u8>) -> bool {
     lookup.encode_key(query, &index.def, key);
-    key.len() <= KEPT
+    key.len() <= PREFIX_LEN
 }
 
 /// The first document that `query` finds. The outer `None`: this is no point look-up in the collection.
@@ -202,7 +202,7 @@ impl PointFind {
                 if on && cursor.key()? == Some(last.as_slice()) { cursor.next()? } else { on }
             }
         };
-        let mut room = Room::default();
+        let mut room = BatchLimit::default();
         while on
             && let Some((entry, value)) = cursor.entry()?
             && entry.starts_with(key)
@@ -211,12 +211,12 @@ impl PointFind {
             counters.keys_examined += 1;
             let mut document = Ok(None);
             reads.visit_row(&meta.rows, row.0, &mut |row| {
-                document = meta.stored(row).map(|document| Some(document.into_owned()));
+                document = meta.decode_row(row).map(|document| Some(document.into_owned()));
             })?;
             if let Some(document) = document? {
                 counters.docs_examined += 1;
                 counters.returned += 1;
-                let full = room.is_full_with(&document);
+                let full = room.add(&document);
                 batch.ready.push_back(document);
                 if *limit > 0 && counters.returned >= *limit {
                     return Ok(());

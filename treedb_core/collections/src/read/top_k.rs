@@ -14,13 +14,13 @@ use treedb_storage::{ReadTxn, SharedReadTxn};
 use crate::read::aggregate::{Examined, Limits};
 use crate::read::parallel_scan::{ParallelScan, Partition};
 use crate::read::view::View;
-use crate::transaction::Seen;
+use crate::transaction::CollectionSnapshot;
 
 /// The documents that `query` finds, which has a sort and a limit; `None` if they take more memory than the limit, or there
 /// is a faster way to find them.
 pub(crate) fn top_k(
     reads: &Arc<Mutex<ReadTxn>>,
-    seen: &Seen,
+    seen: &CollectionSnapshot,
     query: Query,
     limits: &Limits,
     examined: &Arc<Examined>,

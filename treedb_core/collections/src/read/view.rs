@@ -1,10 +1,9 @@
-//! A snapshot of a collection for the query layer: [`Source`] over any kv transaction.
+//! A collection in a snapshot, as the query layer's [`Source`], over any transaction of the store.
 //!
-//! Entries of an index's table: a non-unique index has `key ++ row id` (8 bytes, big endian, so that equal keys
-//! come by row id) and marks as its value; a unique one has `key`, and as its value the row id, 8 bytes big endian, and
-//! marks ([`treedb_query::index::ordered::IndexDef::type_bits`], possibly none).
-//! Encoded keys delimit themselves, so appending the row id keeps their order. A long key is stored shortened
-//! ([`crate::read::long_key`]); what a walk shows are whole keys.
+//! An entry of a non-unique index has the key `key ++ row id` (8 bytes, big endian, so that equal keys are ordered by row id) and
+//! the type bits as its value. An entry of a unique index has the key `key`, and as its value the row id, 8 bytes big endian,
+//! and the type bits ([`treedb_query::index::ordered::IndexDef::type_bits`], possibly none). Encoded keys are self-delimiting, so
+//! appending the row id keeps their order. Long keys are stored shortened ([`crate::read::long_key`]); scans return whole keys.
 
 use std::borrow::Cow;
 
@@ -18,16 +17,16 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Cursor, Reads};
 
 use crate::catalog::meta::{IndexMeta, Meta};
-use crate::read::long_key::{StoredRange, beginning, stored};
-use crate::write::row::{Lent, with_scratch};
+use crate::read::long_key::{StoredRange, shared_prefix, stored};
+use crate::write::row::{LazyRow, with_scratch};
 
-/// One collection as one transaction sees it.
+/// A collection as one transaction sees it.
 pub(crate) struct View<'a, R> {
     pub(crate) reads: &'a R,
     pub(crate) meta: &'a Meta,
 }
 
-/// The bytes of the entry of `row` under `key`, and its value.
+/// The stored key and value of the entry of `row` under `key`.
 pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, type_bits: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut out = Vec::with_capacity(key.len() + 8 + type_bits.len());
     let end = append_entry(unique, &stored(key), row, type_bits, &mut out);
@@ -35,8 +34,8 @@ pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, type_bits: &[u8]) -> (
     (out, value)
 }
 
-/// Puts the bytes of the entry of `row` under `key`, which is as it is stored, behind what `out` holds, its value last: key, row, marks. The row is
-/// the end of what the entry is found by, or in a unique index the beginning of its value. Returns where the value begins.
+/// Appends the entry of `row` under the stored `key` to `out`: key, row, type bits. The row is the end of the entry's key or,
+/// in a unique index, the beginning of its value. Returns where the value begins.
 pub(crate) fn append_entry(
     unique: bool,
     key: &[u8],
@@ -52,12 +51,12 @@ pub(crate) fn append_entry(
     end
 }
 
-/// The marks in the value of an entry.
+/// The type bits in the value of an entry.
 pub(crate) fn type_bits_of(unique: bool, value: &[u8]) -> &[u8] {
     if unique { value.get(8..).unwrap_or_default() } else { value }
 }
 
-/// The key, as it is stored, and the row of an entry.
+/// The stored key and the row of an entry.
 pub(crate) fn split_entry<'e>(index: &IndexMeta, key: &'e [u8], value: &[u8]) -> Result<(&'e [u8], RowId)> {
     let parts = if index.def.unique {
         value.first_chunk::<8>().map(|id| (key, id))
@@ -74,12 +73,12 @@ pub(crate) fn split_entry<'e>(index: &IndexMeta, key: &'e [u8], value: &[u8]) ->
 }
 
 impl<'a, R: Reads> View<'a, R> {
-    /// The stored document at `id`: borrowed if its collection stores documents as they are.
+    /// The document of the row `id`, borrowed if the collection stores plain BSON.
     pub(crate) fn document(&self, id: RowId) -> Result<Option<Cow<'a, RawDocument>>> {
-        self.reads.row(&self.meta.rows, id.0)?.map(|row| self.meta.stored(row)).transpose()
+        self.reads.row(&self.meta.rows, id.0)?.map(|row| self.meta.decode_row(row)).transpose()
     }
 
-    /// Walks the entries of `index`, which may be one that is still being built.
+    /// Scans the entries of `index`, which may be one that is being built.
     pub(crate) fn walk(
         &self,
         index: &IndexMeta,
@@ -92,26 +91,26 @@ impl<'a, R: Reads> View<'a, R> {
         let (low, high) = (&*stored.low, stored.high.as_deref());
         let mut cursor = self.reads.cursor(&index.table)?;
         let mut on = match after {
-            // What is stored does not tell which entries lie behind it.
+            // The stored order does not tell which entries come after it.
             Some((key, _))
-                if stored.only.is_none()
-                    && let Some(alike) = beginning(key) =>
+                if stored.single.is_none()
+                    && let Some(prefix) = shared_prefix(key) =>
             {
                 match direction {
-                    Direction::Forward => cursor.seek(alike)?,
-                    Direction::Backward => in_front(&mut cursor, after_prefix(alike).as_deref())?,
+                    Direction::Forward => cursor.seek(prefix)?,
+                    Direction::Backward => seek_before(&mut cursor, after_prefix(prefix).as_deref())?,
                 }
             }
             Some((key, row)) => {
                 let last = entry(index.def.unique, key, row, &[]).0;
                 match direction {
-                    Direction::Forward => cursor.seek(&last)? && step_off(&mut cursor, direction, &last)?,
-                    Direction::Backward => in_front(&mut cursor, Some(&last))?,
+                    Direction::Forward => cursor.seek(&last)? && skip_key(&mut cursor, direction, &last)?,
+                    Direction::Backward => seek_before(&mut cursor, Some(&last))?,
                 }
             }
             None => match direction {
                 Direction::Forward => cursor.seek(low)?,
-                Direction::Backward => in_front(&mut cursor, high)?,
+                Direction::Backward => seek_before(&mut cursor, high)?,
             },
         };
         while on {
@@ -124,24 +123,25 @@ impl<'a, R: Reads> View<'a, R> {
                 return Ok(());
             }
             let (key, row) = split_entry(index, key, value)?;
-            let shown = match &stored.only {
+            let shown = match &stored.single {
                 Some((only, stored)) if key == &**stored => Some(*only),
                 Some(_) => None,
                 None => {
-                    if let Some(alike) = beginning(key) {
-                        let alike = alike.to_vec();
-                        if self.walk_alike(index, &alike, range, direction, after, visit)? == Flow::Break(())
+                    if let Some(prefix) = shared_prefix(key) {
+                        let prefix = prefix.to_vec();
+                        if self.walk_shared_prefix(index, &prefix, range, direction, after, visit)?
+                            == Flow::Break(())
                         {
                             return Ok(());
                         }
-                        on = match (direction, after_prefix(&alike)) {
+                        on = match (direction, after_prefix(&prefix)) {
                             (Direction::Forward, Some(next)) => cursor.seek(&next)?,
                             (Direction::Forward, None) => false,
-                            (Direction::Backward, _) => in_front(&mut cursor, Some(&alike))?,
+                            (Direction::Backward, _) => seek_before(&mut cursor, Some(&prefix))?,
                         };
                         continue;
                     }
-                    Some(key).filter(|key| !stored.wider || range.contains(key))
+                    Some(key).filter(|key| !stored.is_wider || range.contains(key))
                 }
             };
             if let Some(key) = shown
@@ -158,16 +158,16 @@ impl<'a, R: Reads> View<'a, R> {
     }
 }
 
-/// Goes to the last entry before `key`, of all for `None`.
-fn in_front(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> treedb_storage::Result<bool> {
+/// Moves to the last entry before `key`, or to the last of all for `None`.
+fn seek_before(cursor: &mut Cursor<'_>, key: Option<&[u8]>) -> treedb_storage::Result<bool> {
     match key {
-        Some(key) => Ok(cursor.seek_back(key)? && step_off(cursor, Direction::Backward, key)?),
+        Some(key) => Ok(cursor.seek_back(key)? && skip_key(cursor, Direction::Backward, key)?),
         None => cursor.last(),
     }
 }
 
-/// Goes one entry on if the cursor stands on `key`; false if there is none behind it.
-fn step_off(cursor: &mut Cursor<'_>, direction: Direction, key: &[u8]) -> treedb_storage::Result<bool> {
+/// Moves past `key` if the cursor is at it; false if there is no further entry.
+fn skip_key(cursor: &mut Cursor<'_>, direction: Direction, key: &[u8]) -> treedb_storage::Result<bool> {
     if cursor.key()? != Some(key) {
         return Ok(true);
     }
@@ -207,7 +207,7 @@ impl<R: Reads> Source for View<'_, R> {
         with_scratch(|scratch| {
             let mut visited = Ok(());
             let there = self.reads.visit_row(&self.meta.rows, id.0, &mut |row| {
-                visited = visit(&mut Lent { meta: self.meta, row, scratch });
+                visited = visit(&mut LazyRow { meta: self.meta, row, scratch });
             })?;
             visited.map(|()| there)
         })
@@ -241,7 +241,7 @@ impl<R: Reads> Source for View<'_, R> {
                 if direction == Direction::Backward && after.is_some_and(|RowId(last)| id >= last) {
                     continue;
                 }
-                if visit(RowId(id), &mut Lent { meta: self.meta, row, scratch })? == Flow::Break(()) {
+                if visit(RowId(id), &mut LazyRow { meta: self.meta, row, scratch })? == Flow::Break(()) {
                     return Ok(());
                 }
             }

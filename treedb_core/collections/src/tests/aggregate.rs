@@ -116,7 +116,7 @@ fn groups_accumulate_and_buckets_divide() {
 }
 
 #[test]
-fn arrays_are_unwound_and_collections_joined() {
+fn arrays_are_unwound_and_collections_are_joined() {
     check(&[
         (
             r#"[{"$unwind":{"path":"$tags","includeArrayIndex":"i"}},{"$match":{"_id":1}},{"$project":{"tags":1,"i":1}}]"#,
@@ -187,7 +187,7 @@ fn results_replace_a_collection_or_are_merged_into_it() {
 }
 
 #[test]
-fn the_front_of_a_pipeline_uses_indexes() {
+fn leading_stages_of_a_pipeline_use_indexes() {
     let db = films();
     let films = db.collection("db.films").unwrap();
     films.create_index(IndexSpec::new(from_json(r#"{"year":1}"#).unwrap())).unwrap();

@@ -1,11 +1,11 @@
-//! Builds of indexes among writes: the writes come between two steps of a build, when it has read what they change.
+//! Index builds with concurrent writes, which happen between two steps of a build.
 
 use bson::{doc, rawdoc};
 use treedb_testing::Rng;
 
 use super::*;
 use crate::catalog::namespace::Namespace;
-use crate::maintenance::backfill::{Progress, go_on};
+use crate::maintenance::backfill::{Progress, advance};
 use crate::maintenance::index_build::add;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
@@ -50,21 +50,21 @@ impl Shop {
             .edit(&self.namespace, false, None, |edit| add(edit, &spec.definition(&edit.meta.collation)?))?;
         let (id, mut steps) = (id.flatten().unwrap(), 0);
         loop {
-            let progress = go_on(&self.db, &self.namespace, id, |_| {
+            let progress = advance(&self.db, &self.namespace, id, |_| {
                 steps += 1;
                 between();
             })?;
             match progress {
                 Progress::More => {}
                 Progress::Ready => return Ok(steps),
-                Progress::Gone => panic!("nobody has dropped it"),
+                Progress::Dropped => panic!("nobody has dropped it"),
             }
         }
     }
 }
 
 #[test]
-fn every_kind_of_index_agrees_with_rows_that_change_between_the_steps_of_its_build() {
+fn every_kind_of_index_agrees_with_rows_that_change_during_its_build() {
     let covers = rawdoc! { "n": { "$gt": 6 } };
     let specs = [
         IndexSpec::new(rawdoc! { "n": 1 }),
@@ -123,7 +123,7 @@ fn every_kind_of_index_agrees_with_rows_that_change_between_the_steps_of_its_bui
 }
 
 #[test]
-fn a_duplicate_that_is_gone_when_the_build_comes_to_it_is_none() {
+fn a_duplicate_that_is_removed_before_the_build_reaches_it_does_not_matter() {
     for repair in [true, false] {
         let (shop, mut dice) = (shop(), Rng::new(7));
         // One has the serial number of the first, which in a falling index comes last of those read together.
@@ -150,7 +150,7 @@ fn a_duplicate_that_is_gone_when_the_build_comes_to_it_is_none() {
 }
 
 #[test]
-fn a_document_given_a_key_that_the_build_has_not_reached_makes_it_fail() {
+fn a_build_fails_on_a_duplicate_inserted_before_it_reaches_the_first() {
     let (shop, mut dice) = (shop(), Rng::new(8));
     let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
     shop.fill(&docs);
@@ -167,7 +167,7 @@ fn a_document_given_a_key_that_the_build_has_not_reached_makes_it_fail() {
 }
 
 #[test]
-fn rows_far_apart_are_all_in_an_index_built_over_them() {
+fn an_index_build_covers_rows_with_distant_ids() {
     let (shop, mut dice) = (shop(), Rng::new(9));
     let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
     shop.fill(&docs);

@@ -1,4 +1,4 @@
-//! Collections with a collation of their own, and what is asked of them.
+//! Collections with a default collation, and their queries and indexes.
 
 use bson::{doc, rawdoc};
 
@@ -44,7 +44,7 @@ fn numbers(found: impl Iterator<Item = Result<RawDocumentBuf>>) -> Vec<i32> {
 }
 
 #[test]
-fn what_names_no_collation_has_that_of_the_collection() {
+fn queries_without_a_collation_use_that_of_the_collection() {
     let disk = SimDisk::new();
     let words = words(&disk);
     for indexed in [false, true] {
@@ -157,7 +157,7 @@ fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collectio
 }
 
 #[test]
-fn ids_are_found_and_told_apart_by_the_collation_of_the_collection() {
+fn ids_are_compared_by_the_collation_of_the_collection() {
     let disk = SimDisk::new();
     let words = words(&disk);
     let again = words.insert_one(rawdoc! { "_id": "w0" }).unwrap_err();
@@ -319,7 +319,7 @@ fn indexes_with_keys_of_the_first_version_are_rebuilt_when_the_database_is_opene
 }
 
 #[test]
-fn a_power_cut_at_any_point_of_a_rebuild_leaves_indexes_that_are_rebuilt_at_the_next_opening() {
+fn after_a_power_loss_during_a_rebuild_the_next_opening_rebuilds_the_indexes() {
     let mut cuts = 0;
     for cut in (0..).step_by(3) {
         let disk = old_database("sv", OLD_WORDS);
@@ -336,7 +336,7 @@ fn a_power_cut_at_any_point_of_a_rebuild_leaves_indexes_that_are_rebuilt_at_the_
 }
 
 #[test]
-fn a_unique_index_that_cannot_be_rebuilt_keeps_the_database_closed_and_as_it_was() {
+fn opening_fails_and_changes_nothing_if_a_unique_index_cannot_be_rebuilt() {
     // Control characters had a place of their own in the first order, and have none by the rules of Unicode.
     let disk = old_database("sv", &[("apple", "apple"), ("ap\u{1}ple", "ap\u{1}ple")]);
     for _ in 0..2 {
@@ -359,7 +359,7 @@ fn a_unique_index_that_cannot_be_rebuilt_keeps_the_database_closed_and_as_it_was
 }
 
 #[test]
-fn a_collation_of_an_old_database_that_is_not_supported_is_an_error_that_says_what_to_do() {
+fn an_unsupported_collation_of_an_old_database_is_an_error_that_says_what_to_do() {
     let error = open(&old_database("en_GB", OLD_WORDS)).err().unwrap();
     assert_eq!(error.code, ErrorCode::BadValue);
     for part in ["t.words", "'_id_'", "Did you mean 'en'?", "the version that created it"] {
@@ -368,7 +368,7 @@ fn a_collation_of_an_old_database_that_is_not_supported_is_an_error_that_says_wh
 }
 
 #[test]
-fn a_pipeline_has_the_collation_it_names_or_that_of_its_collection() {
+fn a_pipeline_uses_its_own_collation_or_that_of_its_collection() {
     let disk = SimDisk::new();
     let words = words(&disk);
     let db = words.database();
@@ -402,7 +402,7 @@ fn a_pipeline_has_the_collation_it_names_or_that_of_its_collection() {
         figures(&run(&words, Some(simple()))),
         [(1, 0, 1, false), (1, 0, 1, false), (1, 0, 1, false), (1, 1, 1, false)]
     );
-    // The other collection has none: there texts are compared by their bytes.
+    // The other collection has none: there strings are compared by their bytes.
     assert_eq!(figures(&run(&plain, None)), [(1, 1, 1, false), (1, 1, 1, false)]);
     let mut merge = AggregateRequest::new([
         rawdoc! { "$match": { "w": "BANANA", "n": 3 } },
@@ -419,7 +419,7 @@ fn a_pipeline_has_the_collation_it_names_or_that_of_its_collection() {
 }
 
 #[test]
-fn a_validator_has_the_collation_and_a_schema_compares_by_bytes() {
+fn a_validator_uses_the_collation_and_a_schema_compares_bytes() {
     let db = open(&SimDisk::new()).unwrap();
     let mut options = insensitive();
     options.insert("validator", doc! { "kind": "Fruit", "$expr": { "$ne": ["$w", "NONE"] } });
@@ -439,7 +439,7 @@ fn a_validator_has_the_collation_and_a_schema_compares_by_bytes() {
 }
 
 #[test]
-fn a_collation_is_refused_that_does_not_exist_or_would_change() {
+fn unknown_collations_and_changes_of_a_collation_are_refused() {
     let db = open(&SimDisk::new()).unwrap();
     for (collation, code) in [
         (bson::Bson::from(doc! {}), ErrorCode::Location40414),

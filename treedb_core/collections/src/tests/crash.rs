@@ -1,10 +1,9 @@
-//! Power cuts at every boundary of a workload of documents: inserts, updates, deletes, indexes coming and going
-//! (unique ones, built in steps), checkpoints, restarts; of collections that compare texts by their bytes and of such
-//! with a collation.
+//! Power loss at every boundary of a workload of documents: inserts, updates, deletes, creating and dropping indexes (unique ones,
+//! built in steps), checkpoints, restarts; for collections with and without a collation.
 //!
-//! The workload is run once on a disk that records. Then at each boundary, for each outcome on the medium: the
-//! database opens, `check` passes (every row against every index, both ways), and what is in it is the state after
-//! some operation: at least the last acknowledged as durable, at most the last begun.
+//! The workload is run once on a recording disk. Then, for each boundary and each possible state of the medium: the database opens,
+//! `check` passes (every row against every index, both ways), and the contents are those after some operation: at least the last
+//! one acknowledged as durable, at most the last one begun.
 
 use std::io::Write;
 
@@ -36,7 +35,7 @@ struct Run {
     next_id: i32,
     /// Changes are recorded.
     records: bool,
-    /// The collections compare texts without case.
+    /// The collections compare strings without case.
     collated: bool,
 }
 
@@ -45,7 +44,7 @@ const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
 /// Texts of which some are equal without case, and more without accents.
 const WORDS: [&str; 6] = ["a", "A", "\u{e1}", "b", "B", ""];
 
-/// The options of a collection that compares texts without case.
+/// The options of a collection that compares strings without case.
 fn without_case() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
 }
@@ -134,7 +133,7 @@ impl Run {
     }
 
     /// A unique index on a field that is the same everywhere: nothing is left of it where there are two documents.
-    /// Where there is a collation: one on a field with texts of which two are equal without case.
+    /// With a collation: one on a field with strings of which two are equal without case.
     fn refused_index(&self, collection: &Collection, contents: Option<&Contents>) -> Result<()> {
         let mut seen = BTreeSet::new();
         let twice = contents.is_some_and(|contents| {
@@ -323,7 +322,7 @@ impl Run {
         self.done.push(Done { what, after, durable, begun, acked: self.disk.boundaries() });
     }
 
-    /// Makes a collection that compares texts without case; tells when.
+    /// Creates a collection that compares strings without case; returns the boundary before it.
     fn create(&self, db: &Database, name: &str) -> Result<u64> {
         let begun = self.disk.boundaries();
         db.create_collection(name, without_case())?;
@@ -433,19 +432,19 @@ fn cut_everywhere(mut run: Run, seed: u64, steps: usize, random: usize) {
 }
 
 #[test]
-fn documents_and_indexes_survive_power_cuts_whole() {
+fn documents_and_indexes_survive_power_loss() {
     for seed in seeds(1..=3) {
         cut_everywhere(Run::new(seed), seed, 80, 2);
     }
 }
 
 #[test]
-fn collections_with_a_collation_survive_power_cuts_whole() {
+fn collections_with_a_collation_survive_power_loss() {
     cut_everywhere(Run { collated: true, ..Run::new(4) }, 4, 70, 1);
 }
 
 #[test]
-fn an_index_build_cut_short_at_any_step_is_finished_or_gone_when_the_database_opens() {
+fn an_interrupted_index_build_is_finished_or_dropped_when_the_database_opens() {
     let mut run = Run::new(1);
     let db = open(&run.disk).unwrap();
     let collection = db.collection("shop.orders").unwrap();

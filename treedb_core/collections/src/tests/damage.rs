@@ -1,4 +1,4 @@
-//! Truncated and bit-flipped files under a database: a typed error that names the file, or the right answer.
+//! Truncated and bit-flipped files of a database: a typed error that names the file, or the right answer.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use treedb_storage::disk::damage::{cut, files, flip, is_reported, is_right};
 
 const DIR: &str = "/data/documents";
 
-/// A database with a checkpoint, large documents, indexes, and a log that goes on behind the checkpoint. Returns the
+/// A database with a checkpoint, large documents, indexes, and a log that continues after the checkpoint. Returns the
 /// states after each operation in the log, oldest first.
 fn prepared() -> (SimDisk, Vec<State>) {
     let disk = SimDisk::new();
@@ -71,7 +71,7 @@ fn judge(disk: &SimDisk, path: &Path, states: &[State], what: &str) -> bool {
 }
 
 #[test]
-fn a_flipped_byte_is_a_typed_error_or_harmless_to_every_document() {
+fn a_flipped_byte_is_a_typed_error_or_changes_no_document() {
     let (image, states) = prepared();
     assert_eq!(read_all(&image).unwrap(), states[states.len() - 1]);
     // The store's own tests flip the rest of the headers.
@@ -101,7 +101,7 @@ fn a_flipped_byte_is_a_typed_error_or_harmless_to_every_document() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_a_typed_error_or_the_end_of_the_log_to_a_database() {
+fn a_truncated_file_is_a_typed_error_or_the_end_of_the_log() {
     let (image, states) = prepared();
     let mut rng = Rng::new(1);
     cut(&image, &files(&image, Path::new(DIR)), 40, &mut |below| rng.below(below), |disk, path, what| {

@@ -1,4 +1,4 @@
-//! Formats of rows: what is stored and what comes back.
+//! Row formats: what is stored and what is returned.
 
 use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, random_document};
@@ -22,7 +22,7 @@ fn rows(db: &Database) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_format_gives_back_the_documents_byte_for_byte_after_any_change() {
+fn every_format_returns_documents_byte_for_byte_after_any_change() {
     for format in [Format::Template, Format::Bson, Format::Json] {
         let (disk, mut rng) = (SimDisk::new(), Rng::new(17));
         let mut db = open(&disk).unwrap();
@@ -88,7 +88,7 @@ fn rows_of_a_collection_have_the_format_it_was_created_with() {
 }
 
 #[test]
-fn collections_from_before_formats_are_read_and_written_as_plain_bson() {
+fn collections_without_a_format_are_read_and_written_as_plain_bson() {
     let disk = SimDisk::new();
     let doc = rawdoc! { "_id": 1, "a": [1, 2.5] };
     {
@@ -120,7 +120,7 @@ fn collections_from_before_formats_are_read_and_written_as_plain_bson() {
 }
 
 #[test]
-fn shapes_of_a_request_that_fails_are_forgotten_with_it() {
+fn shapes_of_a_failed_request_are_rolled_back() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     for id in 0..3 {
@@ -139,7 +139,7 @@ fn shapes_of_a_request_that_fails_are_forgotten_with_it() {
 }
 
 #[test]
-fn a_cursor_reads_with_the_shapes_of_its_time_while_others_add_more() {
+fn a_cursor_reads_with_the_shapes_of_its_snapshot_while_writers_add_more() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     collection
@@ -158,7 +158,7 @@ fn a_cursor_reads_with_the_shapes_of_its_time_while_others_add_more() {
 }
 
 #[test]
-fn a_row_that_is_no_row_is_an_error_that_names_the_collection() {
+fn a_damaged_row_is_an_error_that_names_the_collection() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     collection.insert_one(rawdoc! { "_id": 1, "a": "text" }).unwrap();
@@ -179,7 +179,7 @@ fn a_row_that_is_no_row_is_an_error_that_names_the_collection() {
 }
 
 #[test]
-fn json_text_comes_back_as_it_was_given() {
+fn json_text_is_returned_unchanged() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.create_collection("t.c", Format::Json.options()).unwrap();
     let given = [
@@ -224,7 +224,7 @@ fn json_text_comes_back_as_it_was_given() {
 }
 
 #[test]
-fn a_document_that_no_text_says_exactly_is_kept_all_the_same() {
+fn a_document_without_an_exact_json_text_is_stored_as_bson() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.create_collection("t.c", Format::Json.options()).unwrap();
     let mut twice = rawdoc! { "_id": 1, "a": 1 };

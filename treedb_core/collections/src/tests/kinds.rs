@@ -1,4 +1,4 @@
-//! Kinds of index through the collection's own calls: what they refuse, keep, forget, and show after a reopening.
+//! Kinds of index through the methods of a collection: what they refuse, keep and remove, and how they are listed after reopening.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn a_unique_sparse_index_lets_any_number_of_documents_be_without_the_field() {
 }
 
 #[test]
-fn a_unique_partial_index_refuses_duplicates_among_what_it_covers_alone() {
+fn a_unique_partial_index_refuses_duplicates_only_among_the_documents_it_covers() {
     let db = open(&SimDisk::new()).unwrap();
     let users = collection(&db);
     let spec = IndexSpec::new(rawdoc! { "mail": 1 }).unique().partial(rawdoc! { "active": true });
@@ -106,7 +106,7 @@ fn a_unique_partial_index_refuses_duplicates_among_what_it_covers_alone() {
 }
 
 #[test]
-fn every_kind_is_shown_and_used_after_the_database_was_opened_again() {
+fn every_kind_of_index_is_listed_and_used_after_reopening() {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
     let things = collection(&db);
@@ -176,7 +176,7 @@ fn every_kind_is_shown_and_used_after_the_database_was_opened_again() {
 }
 
 #[test]
-fn a_collation_holds_for_finding_ordering_changing_and_deleting() {
+fn a_collation_applies_to_find_sort_update_and_delete() {
     let db = open(&SimDisk::new()).unwrap();
     let words = collection(&db);
     let collation = rawdoc! { "locale": "en", "strength": 2 };
@@ -221,7 +221,7 @@ fn a_collation_holds_for_finding_ordering_changing_and_deleting() {
 }
 
 #[test]
-fn a_unique_index_with_a_collation_refuses_texts_that_differ_in_case() {
+fn a_unique_index_with_a_collation_refuses_strings_that_differ_only_in_case() {
     let db = open(&SimDisk::new()).unwrap();
     let users = collection(&db);
     let spec = IndexSpec::new(rawdoc! { "name": 1 }).unique();
@@ -234,7 +234,7 @@ fn a_unique_index_with_a_collation_refuses_texts_that_differ_in_case() {
 }
 
 #[test]
-fn documents_expire_by_their_earliest_date_in_short_batches_and_nothing_else_does() {
+fn only_documents_with_a_past_date_expire_in_short_batches() {
     let db = open(&SimDisk::new()).unwrap();
     for direction in [1, -1] {
         let seen = collection(&db);
@@ -275,7 +275,7 @@ fn documents_expire_by_their_earliest_date_in_short_batches_and_nothing_else_doe
 }
 
 #[test]
-fn expired_documents_go_by_themselves() {
+fn expired_documents_are_deleted_in_the_background() {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
     let seen = collection(&db);
@@ -294,7 +294,7 @@ fn expired_documents_go_by_themselves() {
 }
 
 #[test]
-fn an_index_dropped_while_it_is_built_ends_the_build_and_progress_is_told() {
+fn dropping_an_index_ends_its_build_and_progress_is_reported() {
     let db = open(&SimDisk::new()).unwrap();
     let things = collection(&db);
     fill(&things, (0..1000).map(|n| doc! { "_id": n, "n": n }));

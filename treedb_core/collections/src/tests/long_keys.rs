@@ -1,11 +1,11 @@
-//! Values that are longer than keys are stored: what a walk shows, what operations do with and without indexes, what a
-//! unique index refuses, at lengths on both sides of every limit.
+//! Values longer than stored keys, at lengths on both sides of every limit: index scans, operations with and without indexes, and
+//! duplicates in unique indexes.
 
 use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
 
 use super::*;
-use crate::read::long_key::{KEPT, LONGEST, is_shortened, stored};
+use crate::read::long_key::{MAX_STORED_LEN, PREFIX_LEN, is_shortened, stored};
 use crate::read::view::View;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
@@ -14,14 +14,21 @@ use treedb_storage::Reads;
 
 /// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.
 fn text(rng: &mut Rng) -> String {
-    let around = [KEPT - 2, KEPT - 1, KEPT, LONGEST - 3, LONGEST - 2, LONGEST - 1];
+    let around = [
+        PREFIX_LEN - 2,
+        PREFIX_LEN - 1,
+        PREFIX_LEN,
+        MAX_STORED_LEN - 3,
+        MAX_STORED_LEN - 2,
+        MAX_STORED_LEN - 1,
+    ];
     let mut text = match rng.below(8) {
         0 => "x".repeat(rng.below(3)),
         1..4 => "x".repeat(*rng.pick(&around)),
         _ => "x".repeat(*rng.pick(&[1000, 1500, 5000])),
     };
     if !text.is_empty() && rng.below(3) > 0 {
-        let places = [1, KEPT - 3, KEPT, KEPT + 20, 990, text.len() - 1];
+        let places = [1, PREFIX_LEN - 3, PREFIX_LEN, PREFIX_LEN + 20, 990, text.len() - 1];
         let at = (*rng.pick(&places)).min(text.len() - 1);
         text.replace_range(at..=at, rng.pick::<&str>(&["y", "W", "\u{1}"]));
     }
@@ -34,7 +41,7 @@ fn value(rng: &mut Rng) -> Bson {
         1 => Bson::Int32(rng.below(3) as i32),
         2 => Bson::Binary(bson::Binary {
             subtype: bson::spec::BinarySubtype::Generic,
-            bytes: vec![7; *rng.pick(&[3, KEPT - 6, LONGEST - 6, 2000])],
+            bytes: vec![7; *rng.pick(&[3, PREFIX_LEN - 6, MAX_STORED_LEN - 6, 2000])],
         }),
         3 => doc! { "deep": text(rng) }.into(),
         _ => text(rng).into(),
@@ -76,7 +83,7 @@ fn specs() -> Vec<Document> {
 type Shown = (Vec<u8>, RowId);
 
 #[test]
-fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
+fn a_scan_returns_whole_keys_in_order_from_any_start() {
     let (mut rng, db) = (Rng::new(5), open(&SimDisk::new()).unwrap());
     let collection = db.collection("t.c").unwrap();
     for spec in specs() {
@@ -111,7 +118,15 @@ fn a_walk_shows_whole_keys_in_their_order_wherever_it_begins() {
         for _ in 0..20 {
             let bound = |rng: &mut Rng| {
                 let key = &rng.pick(&all).0;
-                let cuts = [key.len(), key.len() - 1, KEPT - 1, KEPT, KEPT + 1, KEPT + 30, LONGEST];
+                let cuts = [
+                    key.len(),
+                    key.len() - 1,
+                    PREFIX_LEN - 1,
+                    PREFIX_LEN,
+                    PREFIX_LEN + 1,
+                    PREFIX_LEN + 30,
+                    MAX_STORED_LEN,
+                ];
                 key[..(*rng.pick(&cuts)).min(key.len())].to_vec()
             };
             let low = bound(&mut rng);
@@ -175,7 +190,7 @@ fn contents(collection: &Collection) -> Vec<Document> {
 }
 
 #[test]
-fn indexes_of_long_values_never_change_what_an_operation_does() {
+fn indexes_of_long_values_do_not_change_the_result_of_operations() {
     let (mut used, mut covered) = (0, 0);
     for seed in seeds(0..6) {
         let mut rng = Rng::new(seed);
@@ -234,7 +249,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
                     if rng.below(4) == 0 {
                         request = request.collation(rawdoc! { "locale": "en", "strength": 2 });
                     }
-                    // A collation ignores control characters, so that other texts than the same are equal.
+                    // A collation ignores control characters, so that different strings can be equal.
                     let ordered = |mut sort: Document| {
                         if request.collation.is_some() {
                             sort.insert("_id", 1);
@@ -252,7 +267,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
                     assert!(all(&fast, request.clone()) == expected, "{filter}");
                     assert_eq!(fast.count(request.clone()).unwrap(), plain.count(request.clone()).unwrap());
                     let (plan, counters) = match fast.explain(request.clone()).unwrap() {
-                        Some(explained) => explained,
+                        Some(explain_find) => explain_find,
                         None => continue,
                     };
                     let by_index = matches!(plan.path, treedb_query::query::Path::Index { .. });
@@ -290,7 +305,7 @@ fn indexes_of_long_values_never_change_what_an_operation_does() {
 }
 
 #[test]
-fn a_long_id_is_as_good_as_any() {
+fn long_ids_are_found_updated_and_unique() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     let id = |end: &str| format!("{}{end}", "i".repeat(5000));
@@ -323,7 +338,7 @@ fn a_long_id_is_as_good_as_any() {
 }
 
 #[test]
-fn a_unique_index_tells_long_values_apart_by_all_of_them() {
+fn a_unique_index_distinguishes_long_values_by_all_their_bytes() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     collection.create_index(IndexSpec::new(rawdoc! { "n": 1, "t": -1 }).unique()).unwrap();
@@ -341,7 +356,7 @@ fn a_unique_index_tells_long_values_apart_by_all_of_them() {
     refused(collection.update(UpdateRequest::one(rawdoc! { "_id": 1 }, change("b"))).unwrap_err());
     collection.update(UpdateRequest::one(rawdoc! { "_id": 1 }, change("c"))).unwrap();
     collection.insert_one(doc(5, 1, "a")).unwrap();
-    // Many at once: some are there already, some come twice.
+    // Many in one insert: some exist already, some are duplicates of each other.
     let many: Vec<_> = ["d", "e", "b", "f", "e", "g", "h", "i", "c"]
         .iter()
         .zip(10..)
@@ -363,7 +378,7 @@ fn a_unique_index_tells_long_values_apart_by_all_of_them() {
 }
 
 #[test]
-fn a_build_meets_long_keys_half_way_and_a_unique_one_finds_duplicates_among_them() {
+fn an_index_build_handles_long_keys_and_finds_duplicates_among_them() {
     let db = open(&SimDisk::new()).unwrap();
     let collection = db.collection("t.c").unwrap();
     let long = |n: i32| format!("{}{n}", "x".repeat(if n < 20 { 10 } else { 3000 }));
@@ -384,7 +399,7 @@ fn a_build_meets_long_keys_half_way_and_a_unique_one_finds_duplicates_among_them
 }
 
 #[test]
-fn joins_and_merges_find_long_values() {
+fn joins_and_merges_match_long_values() {
     let db = open(&SimDisk::new()).unwrap();
     let (left, right) = (db.collection("t.left").unwrap(), db.collection("t.right").unwrap());
     let long = |n: i32| format!("{}{n}", "x".repeat(3000));
@@ -429,7 +444,7 @@ fn joins_and_merges_find_long_values() {
 }
 
 #[test]
-fn an_index_that_has_shortened_keys_says_so_for_good() {
+fn the_shortened_flag_of_an_index_is_permanent() {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
     let collection = db.collection("t.c").unwrap();
@@ -442,8 +457,8 @@ fn an_index_that_has_shortened_keys_says_so_for_good() {
     let says = |db: &Database| {
         let entry = entry(db);
         let indexes = entry.get_array("indexes").unwrap().iter();
-        let facts = indexes.map(|index| index.as_document().unwrap().get_bool("shortened").is_ok());
-        (entry.get_i32("v").unwrap(), facts.collect::<Vec<_>>())
+        let flags = indexes.map(|index| index.as_document().unwrap().get_bool("shortened").is_ok());
+        (entry.get_i32("v").unwrap(), flags.collect::<Vec<_>>())
     };
     collection.insert_one(rawdoc! { "_id": 1, "t": "x".repeat(900) }).unwrap();
     assert_eq!(says(&db), (1, vec![false, false]));

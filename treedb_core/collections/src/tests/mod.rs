@@ -1,4 +1,4 @@
-//! Collections against power cuts, against damaged files, and against twins without indexes.
+//! Tests of collections: power loss, damaged files, and comparisons with collections without indexes.
 
 mod aggregate;
 mod builds;

@@ -1,4 +1,4 @@
-//! Random pipelines give what their definitions give: with indexes and without, in memory and beyond it.
+//! Random pipelines equal their definitions: with and without indexes, in memory and with temporary files.
 
 use bson::{Bson, RawDocumentBuf, doc, rawdoc};
 use treedb_testing::{Rng, oracle_factor, ranked, seeds};
@@ -12,7 +12,7 @@ use treedb_oracle::query::{document, pattern};
 
 /// How often what was tried.
 #[derive(Debug, Default)]
-struct Seen {
+struct CollectionSnapshot {
     pipelines: usize,
     documents: usize,
     refused: usize,
@@ -91,7 +91,7 @@ fn indexed(rng: &mut Rng, collection: &Collection) {
     }
 }
 
-fn one_database(rng: &mut Rng, seen: &mut Seen) {
+fn one_database(rng: &mut Rng, seen: &mut CollectionSnapshot) {
     let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &["b"], &[]]);
     let docs: Vec<Document> = (0..30).map(|number| document(rng, number, arrays)).collect();
     let other: Vec<Document> = (0..12).map(|number| document(rng, number, arrays)).collect();
@@ -147,7 +147,7 @@ fn one_database(rng: &mut Rng, seen: &mut Seen) {
 
 #[test]
 fn every_pipeline_gives_what_its_definition_gives() {
-    let mut seen = Seen::default();
+    let mut seen = CollectionSnapshot::default();
     // 359: a filter that reads no field, moved before a `$unionWith`.
     for seed in seeds((0..60 * oracle_factor()).chain([359])) {
         one_database(&mut Rng::new(seed), &mut seen);
@@ -161,7 +161,7 @@ fn every_pipeline_gives_what_its_definition_gives() {
 }
 
 #[test]
-fn what_a_pipeline_writes_is_what_its_definition_puts_there() {
+fn the_writes_of_a_pipeline_equal_those_of_its_definition() {
     let (mut wrong, mut compared, mut documents) = (Vec::new(), 0, 0);
     for seed in seeds(0..12 * oracle_factor()) {
         let rng = &mut Rng::new(seed + 9000);
@@ -228,7 +228,7 @@ fn printable(value: &Bson) -> Bson {
     }
 }
 
-/// The same with all texts of a value; fields of expressions stay.
+/// Applies it to all strings of a value; field paths in expressions stay.
 fn respelled(rng: &mut Rng, value: &Bson) -> Bson {
     match value {
         Bson::String(text) if text.starts_with('$') => value.clone(),
@@ -269,7 +269,7 @@ fn documents(values: impl Iterator<Item = Bson>) -> Vec<Document> {
 }
 
 #[test]
-fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_in_one_way() {
+fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
     let spec = doc! { "locale": "en", "strength": 1 };
     // An answer is right if it is the expected one up to how its strings are spelled.
     let same = |docs: &[Document]| docs.iter().map(|doc| ranked(doc, 1)).collect::<Vec<_>>();
@@ -280,7 +280,7 @@ fn under_a_collation_every_pipeline_gives_what_it_gives_where_texts_are_spelled_
         let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &[]]);
         let [docs, other] =
             [30, 12].map(|count| (0..count).map(|number| document(rng, number, arrays)).collect::<Vec<_>>());
-        // Half of the values are texts, so that there is something to compare.
+        // Half of the values are strings, so that there is something to compare.
         let texts = |rng: &mut Rng, docs: Vec<Document>| {
             let text = |rng: &mut Rng| Bson::from(*rng.pick(&["a", "b", "ab", "ba", ""]));
             let one = |mut doc: Document| {

@@ -1,4 +1,4 @@
-//! Which plan is chosen, and what it leaves undone: documents that need not be fetched, plans remembered and dropped.
+//! Which plan is chosen and what it avoids: fetching documents, planning again.
 
 use bson::{Bson, doc};
 
@@ -10,7 +10,7 @@ use treedb_query::query::{BitmapScan, Counters, Execution, Filter, Path, Plan, Q
 
 const COUNT: i32 = 2000;
 
-/// Numbers in several residue classes, texts, and an index on each of `patterns`.
+/// Numbers in several residue classes, strings, and an index on each of `patterns`.
 fn numbers(patterns: &[Document]) -> (Database, Collection) {
     let mut options = options(&SimDisk::default());
     options.max_bytes = 64 << 20;
@@ -30,13 +30,13 @@ fn find(filter: Document) -> FindRequest {
     FindRequest::filter(raw(&filter))
 }
 
-fn explained(numbers: &Collection, request: FindRequest) -> (Plan, Counters) {
+fn explain_find(numbers: &Collection, request: FindRequest) -> (Plan, Counters) {
     numbers.explain(request).unwrap().unwrap()
 }
 
 /// The stages of the winning plan, outermost first.
 fn stages(numbers: &Collection, request: &FindRequest, counting: bool) -> Vec<String> {
-    let shown = Document::try_from(&*numbers.explained(request, counting, true).unwrap()).unwrap();
+    let shown = Document::try_from(&*numbers.explain_find(request, counting, true).unwrap()).unwrap();
     let mut next = shown.get_document("queryPlanner").unwrap().get_document("winningPlan");
     let mut found = Vec::new();
     while let Ok(stage) = next {
@@ -47,10 +47,10 @@ fn stages(numbers: &Collection, request: &FindRequest, counting: bool) -> Vec<St
 }
 
 #[test]
-fn a_count_over_an_index_fetches_no_document() {
+fn a_count_over_an_index_fetches_no_documents() {
     let (_db, numbers) = numbers(&[doc! { "tens": 1, "last": 1 }]);
     let work = |filter: Document| {
-        let shown = numbers.explained(&find(filter), true, true).unwrap();
+        let shown = numbers.explain_find(&find(filter), true, true).unwrap();
         let stats = Document::try_from(&*shown).unwrap().get_document("executionStats").unwrap().clone();
         let of = |name: &str| stats.get_i32(name).unwrap();
         (of("nReturned"), of("totalKeysExamined"), of("totalDocsExamined"))
@@ -63,17 +63,17 @@ fn a_count_over_an_index_fetches_no_document() {
 }
 
 #[test]
-fn a_pattern_without_a_prefix_is_looked_for_in_the_keys() {
+fn a_pattern_without_a_prefix_is_matched_against_the_keys() {
     let (_db, numbers) = numbers(&[doc! { "text": 1 }]);
-    let (plan, counters) = explained(&numbers, find(doc! { "text": { "$regex": "77$" } }));
+    let (plan, counters) = explain_find(&numbers, find(doc! { "text": { "$regex": "77$" } }));
     assert!(matches!(plan.path, Path::Index { .. }), "{plan:?}");
     assert_eq!((counters.keys_examined, counters.docs_examined, counters.returned), (2000, 20, 20));
-    let (_, counters) = explained(&numbers, find(doc! { "text": { "$not": { "$regex": "^number 1" } } }));
+    let (_, counters) = explain_find(&numbers, find(doc! { "text": { "$not": { "$regex": "^number 1" } } }));
     assert_eq!((counters.docs_examined, counters.returned), (889, 889));
 }
 
 #[test]
-fn an_index_that_holds_all_that_is_asked_answers_without_documents() {
+fn an_index_that_covers_a_query_answers_it_without_documents() {
     let (_db, numbers) = numbers(&[doc! { "tens": 1, "text": -1, "_id": 1 }]);
     let request = || {
         find(doc! { "tens": 7 })
@@ -114,28 +114,28 @@ fn an_index_that_holds_all_that_is_asked_answers_without_documents() {
 }
 
 #[test]
-fn weak_conditions_are_intersected_and_an_or_of_two_fields_is_united() {
+fn weak_conditions_use_an_index_intersection_and_an_or_a_union() {
     let (_db, numbers) = numbers(&[doc! { "last": 1 }, doc! { "third": 1 }, doc! { "tens": 1 }]);
     let both = doc! { "last": 4, "tens": { "$gte": 50, "$lt": 65 } };
-    let (plan, counters) = explained(&numbers, find(both));
+    let (plan, counters) = explain_find(&numbers, find(both));
     assert!(matches!(plan.path, Path::Bitmap(BitmapScan::And(_))), "{plan:?}");
     assert_eq!((counters.docs_examined, counters.returned), (15, 15));
     let either = || find(doc! { "$or": [{ "tens": 7 }, { "last": 3, "third": 0 }] });
-    let (plan, counters) = explained(&numbers, either());
+    let (plan, counters) = explain_find(&numbers, either());
     assert!(matches!(plan.path, Path::Bitmap(BitmapScan::Or(_))), "{plan:?}");
     assert_eq!(counters.returned, 77);
     assert_eq!(stages(&numbers, &either(), false), ["FETCH", "OR"]);
     let sure = find(doc! { "$or": [{ "tens": 7 }, { "third": 0 }] });
     assert_eq!(numbers.count(sure.clone()).unwrap(), 674);
-    let shown = Document::try_from(&*numbers.explained(&sure, true, true).unwrap()).unwrap();
+    let shown = Document::try_from(&*numbers.explain_find(&sure, true, true).unwrap()).unwrap();
     assert_eq!(shown.get_document("executionStats").unwrap().get_i32("totalDocsExamined").unwrap(), 0);
 }
 
 #[test]
-fn the_index_with_fewer_entries_is_chosen_and_the_choice_remembered_until_it_proves_wrong() {
+fn the_index_with_fewer_entries_is_chosen_and_cached_until_it_proves_wrong() {
     let (_db, numbers) = numbers(&[doc! { "half": 1 }, doc! { "n": 1 }]);
     let with = |n: i32| find(doc! { "half": 1, "n": { "$lt": n } });
-    let used = |request: FindRequest| match explained(&numbers, request) {
+    let used = |request: FindRequest| match explain_find(&numbers, request) {
         (Plan { path: Path::Index { name, .. }, .. }, counters) => (name, counters.keys_examined),
         (plan, _) => (format!("{:?}", plan.path).chars().take(20).collect(), 0),
     };
@@ -155,7 +155,7 @@ fn the_index_with_fewer_entries_is_chosen_and_the_choice_remembered_until_it_pro
 }
 
 #[test]
-fn explain_shows_stages_bounds_and_the_plans_that_were_not_taken() {
+fn explain_shows_stages_bounds_and_rejected_plans() {
     let (_db, numbers) = numbers(&[doc! { "n": 1 }, doc! { "tens": -1, "n": 1 }]);
     let by_id = find(doc! { "_id": 5 });
     assert_eq!(stages(&numbers, &by_id, false), ["IDHACK"]);
@@ -163,7 +163,7 @@ fn explain_shows_stages_bounds_and_the_plans_that_were_not_taken() {
     let sorted = find(doc! { "n": { "$lt": 100 } }).sort(raw(&doc! { "last": 1 })).limit(3);
     assert_eq!(stages(&numbers, &sorted, false), ["SORT", "FETCH", "IXSCAN"]);
     let request = find(doc! { "tens": { "$in": [1, 2] }, "n": { "$gt": 11.5, "$lte": 15 } });
-    let shown = Document::try_from(&*numbers.explained(&request, false, true).unwrap()).unwrap();
+    let shown = Document::try_from(&*numbers.explain_find(&request, false, true).unwrap()).unwrap();
     let planner = shown.get_document("queryPlanner").unwrap();
     assert_eq!(planner.get_str("namespace").unwrap(), "db.numbers");
     assert_eq!(planner.get_array("rejectedPlans").unwrap().len(), 1);
@@ -181,7 +181,7 @@ fn explain_shows_stages_bounds_and_the_plans_that_were_not_taken() {
 }
 
 #[test]
-fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
+fn a_sort_beyond_the_memory_limit_spills_to_disk_or_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let texts = db.collection("db.texts").unwrap();
@@ -229,15 +229,15 @@ fn a_sort_beyond_its_memory_goes_on_in_scratch_files_or_is_refused() {
 }
 
 #[test]
-fn different_values_are_found_by_steps_through_an_index() {
+fn distinct_values_are_found_by_skipping_through_an_index() {
     let (_db, numbers) = numbers(&[doc! { "last": 1, "n": 1 }, doc! { "third": -1 }, doc! { "n": -1 }]);
-    let odd = [
+    let deferred = [
         doc! { "_id": -1, "last": 3.0, "n": 9000.5 },
         doc! { "_id": -2, "last": Bson::Null },
         doc! { "_id": -3, "last": { "a": 1 }, "n": "text" },
         doc! { "_id": -4, "last": Bson::Symbol("s".into()), "third": -5_i64 },
     ];
-    for doc in odd {
+    for doc in deferred {
         numbers.insert_one(raw(&doc)).unwrap();
     }
     let values = |path: &str| -> Option<Vec<Bson>> {
@@ -258,7 +258,7 @@ fn different_values_are_found_by_steps_through_an_index() {
 }
 
 #[test]
-fn a_hint_of_an_index_that_is_not_there_is_refused() {
+fn a_hint_of_a_missing_index_is_refused() {
     let (_db, numbers) = numbers(&[]);
     let error = numbers.find(find(doc! { "n": 1 }).hint("n_1")).map(drop).unwrap_err();
     assert!(error.message.contains("hint provided does not correspond to an existing index"), "{error}");

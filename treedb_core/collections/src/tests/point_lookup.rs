@@ -87,7 +87,7 @@ fn ranges(plan: &treedb_query::query::Plan) -> String {
 }
 
 #[test]
-fn a_find_by_one_value_answers_as_its_plan_and_as_a_look_at_every_document() {
+fn a_find_by_one_value_equals_its_plan_and_a_collection_scan() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let plain = |keys: RawDocumentBuf| vec![IndexSpec::new(keys)];
@@ -138,7 +138,7 @@ fn a_find_by_one_value_answers_as_its_plan_and_as_a_look_at_every_document() {
 }
 
 #[test]
-fn a_find_by_all_fields_of_a_unique_index_answers_as_its_plan() {
+fn a_find_by_all_fields_of_a_unique_index_equals_its_plan() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let unique = |keys: RawDocumentBuf| IndexSpec::new(keys).unique();
@@ -178,7 +178,7 @@ fn a_find_by_all_fields_of_a_unique_index_answers_as_its_plan() {
 }
 
 #[test]
-fn a_find_of_many_documents_by_one_value_goes_on_behind_each_batch() {
+fn a_find_of_many_documents_by_one_value_continues_after_each_batch() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let people = db.collection("test.people").unwrap();
@@ -198,7 +198,7 @@ fn a_find_of_many_documents_by_one_value_goes_on_behind_each_batch() {
 }
 
 #[test]
-fn what_a_thread_remembers_of_a_collection_is_that_of_its_snapshot() {
+fn the_catalog_cache_of_a_thread_follows_its_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let other_dir = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn what_a_thread_remembers_of_a_collection_is_that_of_its_snapshot() {
 }
 
 #[test]
-fn a_filter_that_is_no_valid_bson_is_refused_where_it_asks_for_one_value() {
+fn a_filter_of_one_value_that_is_not_valid_bson_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let people = db.collection("test.people").unwrap();

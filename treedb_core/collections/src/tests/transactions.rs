@@ -1,4 +1,4 @@
-//! Transactions over collections: beside a twin whose statements stand at once, against each other, and in threads.
+//! Transactions compared with the same statements outside of one, against each other, and in threads.
 
 use bson::{doc, rawdoc};
 use treedb_testing::{Rng, rounds, seeds};
@@ -140,7 +140,7 @@ impl Twins {
 }
 
 #[test]
-fn a_transaction_sees_what_its_statements_would_leave_and_leaves_it_or_nothing() {
+fn a_transaction_sees_its_own_changes_and_commits_all_or_none() {
     for seed in seeds(0..3) {
         let (db, twin) = (fresh(), fresh());
         for (db, name) in [&db, &twin].into_iter().flat_map(|db| NAMES.map(|name| (db, name))) {
@@ -222,7 +222,7 @@ fn look(txn: &mut Transaction) -> Result<()> {
 }
 
 #[test]
-fn of_two_that_change_the_same_document_or_key_the_first_to_commit_wins() {
+fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_commit_wins() {
     let cases: [(Step, Step, bool); 9] = [
         (bump, bump, true),
         (bump, remove, true),
@@ -263,7 +263,7 @@ fn of_two_that_change_the_same_document_or_key_the_first_to_commit_wins() {
 }
 
 #[test]
-fn writes_outside_of_transactions_and_drops_conflict_like_those_within() {
+fn other_writes_and_drops_conflict_like_transactions() {
     let db = fresh();
     let orders = db.collection("shop.orders").unwrap();
     orders.insert_one(rawdoc! { "_id": 1, "n": 0 }).unwrap();
@@ -288,7 +288,7 @@ fn writes_outside_of_transactions_and_drops_conflict_like_those_within() {
 }
 
 #[test]
-fn a_transaction_that_only_looked_commits_nothing_and_conflicts_with_nobody() {
+fn a_read_only_transaction_never_conflicts() {
     let db = fresh();
     let mut txn = db.begin().unwrap();
     let none = txn.collection("shop.nothing").unwrap();
@@ -304,7 +304,7 @@ fn a_transaction_that_only_looked_commits_nothing_and_conflicts_with_nobody() {
 }
 
 #[test]
-fn a_pipeline_in_a_transaction_sees_all_it_does_up_to_then_and_writes_nothing() {
+fn a_pipeline_in_a_transaction_sees_its_changes_and_cannot_write() {
     let db = fresh();
     let users = db.collection("shop.users").unwrap();
     users.create_index(rawdoc! { "n": 1 }).unwrap();
@@ -350,7 +350,7 @@ fn a_pipeline_in_a_transaction_sees_all_it_does_up_to_then_and_writes_nothing() 
 }
 
 #[test]
-fn money_moved_by_many_threads_is_neither_made_nor_lost() {
+fn concurrent_transfers_keep_the_total_balance() {
     const ACCOUNTS: i32 = 12;
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
@@ -406,7 +406,7 @@ fn money_moved_by_many_threads_is_neither_made_nor_lost() {
 }
 
 #[test]
-fn a_transaction_that_takes_too_much_memory_is_refused_and_leaves_nothing() {
+fn a_transaction_beyond_the_memory_limit_is_refused_and_changes_nothing() {
     let db = fresh();
     let mut txn = db.begin().unwrap();
     let big = rawdoc! { "text": "x".repeat(8 << 20) };

@@ -1,4 +1,4 @@
-//! Two collections are given the same work, one with indexes and one without: they must always agree.
+//! The same operations on two collections, with and without indexes, give the same results.
 
 use bson::doc;
 use treedb_testing::{Rng, seeds};
@@ -40,7 +40,7 @@ fn all(collection: &Collection, request: FindRequest) -> Vec<Document> {
 }
 
 #[test]
-fn indexes_never_change_what_an_operation_does() {
+fn indexes_do_not_change_the_result_of_operations() {
     let mut used = 0;
     for seed in seeds(0..12) {
         let mut rng = Rng::new(seed);

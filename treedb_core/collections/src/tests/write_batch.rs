@@ -1,4 +1,4 @@
-//! Statements carried out at once and committed as one.
+//! Write batches.
 
 use bson::rawdoc;
 
@@ -8,7 +8,7 @@ use treedb_query::error::ErrorCode;
 use treedb_storage::Durability;
 
 #[test]
-fn statements_see_those_before_them_and_are_committed_or_undone_as_one() {
+fn statements_of_a_batch_see_earlier_ones_and_commit_or_roll_back_as_one() {
     let db = open(&SimDisk::new()).unwrap();
     let (a, b) = (db.collection("t.a").unwrap(), db.collection("t.b").unwrap());
     a.create_index(IndexSpec::new(rawdoc! { "u": 1 }).unique()).unwrap();
@@ -47,7 +47,7 @@ fn statements_see_those_before_them_and_are_committed_or_undone_as_one() {
 }
 
 #[test]
-fn one_that_fails_lets_none_be_committed() {
+fn a_failed_statement_prevents_the_commit_of_the_batch() {
     let db = open(&SimDisk::new()).unwrap();
     let a = db.collection("t.a").unwrap();
     a.insert_one(rawdoc! { "_id": 1, "n": "text" }).unwrap();

@@ -1,4 +1,4 @@
-//! A collection as a transaction has it.
+//! A collection in a transaction.
 
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
@@ -8,7 +8,7 @@ use crate::read::batch::Batch;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
 };
-use crate::write::statement::{Deleting, FindingAndModifying, Updating, id_of, parse};
+use crate::write::statement::{DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
 use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -16,9 +16,9 @@ use treedb_query::query::{Counters, Execution, Plan, count};
 
 use super::Transaction;
 
-/// A collection in a transaction: see [`Transaction::collection`]. What the calls do and which errors they have, the
-/// methods of [`Collection`](crate::Collection) of the same names tell; besides, those that write have
-/// `WriteConflict`, `TransactionTooLarge`, and `NoSuchTransaction` once one has failed.
+/// A collection in a transaction: see [`Transaction::collection`]. The methods and their errors are those of
+/// [`Collection`](crate::Collection). Methods that write also return `WriteConflict`, `TransactionTooLarge` and, after a statement
+/// has failed, `NoSuchTransaction`.
 #[derive(Debug)]
 pub struct TransactionCollection<'t> {
     txn: &'t mut Transaction,
@@ -35,7 +35,7 @@ impl<'t> TransactionCollection<'t> {
         self.txn
     }
 
-    /// Inserts a document and returns its `_id`, which is made if it has none.
+    /// Inserts a document and returns its `_id`, which is generated if it has none.
     ///
     /// # Errors
     /// See the type.
@@ -47,7 +47,7 @@ impl<'t> TransactionCollection<'t> {
         })
     }
 
-    /// Inserts documents: all of them, or the transaction has failed. Returns how many they were.
+    /// Inserts documents and returns their number. If one is refused, the transaction is aborted.
     ///
     /// # Errors
     /// See the type.
@@ -61,19 +61,22 @@ impl<'t> TransactionCollection<'t> {
         })
     }
 
-    /// The documents that match. The cursor is independent of the borrow of the transaction, which it is given again
-    /// for each step.
+    /// The documents that match. The cursor does not borrow the transaction, which is passed to it for each step.
     ///
     /// # Errors
     /// See the type.
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
-        of_now(request)?;
+        reject_as_of(request)?;
         let query = parse(request)?;
-        let seen = self.txn.seen(&self.namespace)?;
+        let seen = self.txn.collection_snapshot(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
-        let execution = Execution::new(&layer, &layer.context(), query.under(layer.context().collation)?)?;
+        let execution = Execution::new(
+            &layer,
+            &layer.context(),
+            query.with_default_collation(layer.context().collation)?,
+        )?;
         let namespace = self.namespace.clone();
-        Ok(TransactionCursor { namespace, execution, batch: Batch::begun() })
+        Ok(TransactionCursor { namespace, execution, batch: Batch::new() })
     }
 
     /// The first document that matches.
@@ -89,67 +92,67 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn count(&self, request: FindRequest) -> Result<u64> {
-        of_now(&request)?;
+        reject_as_of(&request)?;
         let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        let seen = self.txn.seen(&self.namespace)?;
+        let seen = self.txn.collection_snapshot(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
-        count(&layer, &layer.context(), &query.under(layer.context().collation)?)
+        count(&layer, &layer.context(), &query.with_default_collation(layer.context().collation)?)
     }
 
-    /// How strings compare in what does not say it.
+    /// The default collation.
     pub(crate) fn collation(&self) -> Result<Collation> {
-        let seen = self.txn.seen(&self.namespace)?;
+        let seen = self.txn.collection_snapshot(&self.namespace)?;
         Ok(seen.through(&self.txn.reads).context().collation.clone())
     }
 
-    /// Runs a pipeline over the collection. It sees what the transaction does, in other collections too; what the
-    /// transaction changes later does not show. Stages that write (`$out`, `$merge`) and those that tell of the
-    /// collection itself (`$collStats`, `$indexStats`) are refused with `OperationNotSupportedInTransaction`.
+    /// Runs a pipeline over the collection, with the changes that the transaction has made so far, also in other collections.
+    /// Later changes are not visible to it. The stages `$out`, `$merge`, `$collStats` and `$indexStats` are refused with
+    /// `OperationNotSupportedInTransaction`.
     ///
     /// # Errors
     /// See the type.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregation> {
-        self.txn.going_on()?;
+        self.txn.check_active()?;
         self.txn.aggregate(&self.namespace, request)
     }
 
-    /// Changes the documents that match.
+    /// Updates the documents that match.
     ///
     /// # Errors
     /// See the type.
     pub fn update(&mut self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        self.txn.write(&self.namespace, |sink| Updating::read(request)?.run(sink))
+        self.txn.write(&self.namespace, |sink| UpdateStatement::parse(request)?.run(sink))
     }
 
-    /// Deletes the documents that match and returns how many they were.
+    /// Deletes the documents that match and returns their number.
     ///
     /// # Errors
     /// See the type.
     pub fn delete(&mut self, request: DeleteRequest) -> Result<u64> {
-        self.txn.write(&self.namespace, |sink| Deleting::read(request)?.run(sink))
+        self.txn.write(&self.namespace, |sink| DeleteStatement::parse(request)?.run(sink))
     }
 
-    /// Changes or deletes the first document that a search finds, and hands it out.
+    /// Updates or deletes the first document found, and returns it.
     ///
     /// # Errors
     /// See the type.
     pub fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        self.txn.write(&self.namespace, |sink| FindingAndModifying::read(request)?.run(sink))
+        self.txn.write(&self.namespace, |sink| FindAndModifyStatement::parse(request)?.run(sink))
     }
 }
 
-/// A transaction sees its snapshot, and nothing before it.
-fn of_now(request: &FindRequest) -> Result<()> {
+/// Refuses `as_of`: a transaction reads its snapshot only.
+fn reject_as_of(request: &FindRequest) -> Result<()> {
     match request.as_of {
         None => Ok(()),
         Some(_) => Err(QueryError::new(
             ErrorCode::OperationNotSupportedInTransaction,
-            "the past cannot be read in a transaction: ask the collection itself",
+            "as_of cannot be used in a transaction: read the collection outside of it",
         )),
     }
 }
 
-/// The answer of a find in a transaction.
+/// The cursor of a find in a transaction.
 #[derive(Debug)]
 pub struct TransactionCursor {
     namespace: Namespace,
@@ -158,21 +161,21 @@ pub struct TransactionCursor {
 }
 
 impl TransactionCursor {
-    /// The next document, `None` behind the last. `txn` is the transaction the find was made in; what it has changed
-    /// since may show or not.
+    /// The next document, `None` after the last. `txn` is the transaction of the find; changes that it has made since may or may
+    /// not be visible.
     ///
     /// # Errors
-    /// Those of filters and expressions; nothing is handed out behind an error.
+    /// Those of filters and expressions; no documents are returned after an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
-        while self.batch.is_wanting() {
-            let seen = txn.seen(&self.namespace)?;
+        while self.batch.needs_fetch() {
+            let seen = txn.collection_snapshot(&self.namespace)?;
             let layer = seen.through(&txn.reads);
             self.batch.fetch(&mut self.execution, &layer, &layer.context())?;
         }
         Ok(self.batch.ready.pop_front())
     }
 
-    /// All the documents that are left.
+    /// All remaining documents.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -184,7 +187,7 @@ impl TransactionCursor {
         Ok(all)
     }
 
-    /// How the documents are found.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         self.execution.plan()
     }

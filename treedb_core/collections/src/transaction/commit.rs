@@ -1,9 +1,9 @@
-//! First committer wins.
+//! Commit: first committer wins.
 //!
-//! The transaction becomes the writer and looks whether each row of its snapshot that it changes is still what it was
-//! there. Then it does what it did once more, in order, by the way of all writes: indexes that came meanwhile, validators
-//! and everything else that watches changes have their say. What was unique in the snapshot and is not any more is a
-//! conflict, too. All of it is one transaction of the store's, so one frame of the log.
+//! The transaction takes the write lock and checks that each row of its snapshot that it changes is still the same. Then it applies
+//! its changes in order like any other write: indexes and validators that were added meanwhile, and the change log, take effect. A
+//! duplicate key that did not exist in the snapshot is a conflict as well. All of this is one transaction of the store, and so one
+//! frame of the log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use treedb_query::access::{Change, RowId, Sink};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Durability, Reads, WriteTxn};
 
-use super::overlay::{NEW, Op, Overlay};
+use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{Transaction, conflict};
 
 impl Transaction {
     pub(super) fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
-        self.going_on()?;
+        self.check_active()?;
         let ops = std::mem::take(&mut self.ops);
         if ops.is_empty() {
             return Ok(());
@@ -29,13 +29,13 @@ impl Transaction {
         let mut txn = self.db.inner.store.begin_write()?;
         let mut metas = BTreeMap::new();
         for (namespace, overlay) in &self.overlays {
-            // One that a statement looked at and did not change.
+            // A statement used the collection without changing it.
             if overlay.rows.is_empty() {
                 continue;
             }
             metas.insert(namespace.clone(), self.collection_now(&mut txn, overlay)?);
         }
-        // The numbers that new rows get.
+        // The real ids of new rows.
         let mut rows: HashMap<(&Namespace, u64), RowId> = HashMap::new();
         for run in ops.chunk_by(|(one, _), (next, _)| one == next) {
             let Some((namespace, _)) = run.first() else { continue };
@@ -43,7 +43,7 @@ impl Transaction {
             let mut edit = self.db.edit_in(&mut txn, meta)?;
             for (_, op) in run {
                 let real = |row: &RowId| match row {
-                    RowId(NEW..) => rows.get(&(namespace, row.0)).copied(),
+                    RowId(FIRST_NEW_ROW..) => rows.get(&(namespace, row.0)).copied(),
                     old => Some(*old),
                 };
                 let done = match op {
@@ -66,7 +66,7 @@ impl Transaction {
                 match done {
                     Ok(true) => {}
                     Ok(false) => return Err(conflict(namespace)),
-                    Err(error) => return Err(self.second(namespace, error)),
+                    Err(error) => return Err(self.commit_error(namespace, error)),
                 }
             }
             let meta = Arc::clone(&edit.meta);
@@ -77,12 +77,12 @@ impl Transaction {
             Some(durability) => txn.commit_with(durability)?,
             None => txn.commit()?,
         }
-        self.db.changes_committed();
+        self.db.after_commit();
         Ok(())
     }
 
-    /// The collection as it is now, made if it was not there; `WriteConflict` if it is another, or if a row that the
-    /// transaction changes is not what it was.
+    /// The collection in its present state, created if it did not exist; `WriteConflict` if it is not the one in the snapshot, or
+    /// if a row that the transaction changes was changed.
     fn collection_now(&self, txn: &mut WriteTxn, overlay: &Overlay) -> Result<Arc<Meta>> {
         let catalog = &self.db.inner.catalog;
         let lost = || conflict(&overlay.namespace);
@@ -97,7 +97,7 @@ impl Transaction {
         if base.id != now.id {
             return Err(lost());
         }
-        for &row in overlay.rows.keys().filter(|&&row| row < NEW) {
+        for &row in overlay.rows.keys().filter(|&&row| row < FIRST_NEW_ROW) {
             if txn.row(&now.rows, row)? != self.reads.row(&base.rows, row)? {
                 return Err(lost());
             }
@@ -105,8 +105,8 @@ impl Transaction {
         Ok(now)
     }
 
-    /// `error` of a change that had succeeded in the snapshot.
-    fn second(&self, namespace: &Namespace, error: QueryError) -> QueryError {
+    /// The error of the commit if a change that had succeeded in the snapshot fails with `error`.
+    fn commit_error(&self, namespace: &Namespace, error: QueryError) -> QueryError {
         let known = |name: &str| {
             let overlay = self.overlays.get(namespace);
             overlay.is_some_and(|overlay| overlay.infos.iter().any(|info| info.def.name == name))

@@ -1,4 +1,4 @@
-//! A snapshot of a collection and a transaction's changes of it, as one [`Source`] and [`Sink`].
+//! A collection in a snapshot combined with a transaction's changes, as one [`Source`] and [`Sink`].
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Reads, SharedReadTxn};
 
-use super::overlay::{NEW, Op, Overlay};
+use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
 
-/// Entries of its own that a transaction counts for an estimate, at most.
-const COUNTED: usize = 1000;
+/// The most entries of the transaction that are counted for an estimate.
+const MAX_COUNTED: usize = 1000;
 
-/// A collection in a snapshot, and what a transaction has changed of it.
+/// A collection in a snapshot, and the changes of a transaction, if any.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    /// The collection in the snapshot, if it was there.
+pub(crate) struct CollectionSnapshot {
+    /// The collection in the snapshot, if it exists there.
     meta: Option<Arc<Meta>>,
     overlay: Option<Arc<Overlay>>,
 }
 
-impl Seen {
+impl CollectionSnapshot {
     pub(crate) fn new(meta: Option<Arc<Meta>>, overlay: Option<Arc<Overlay>>) -> Self {
-        Seen { meta, overlay }
+        CollectionSnapshot { meta, overlay }
     }
 
-    /// True if there is no such collection.
+    /// True if the collection does not exist.
     pub(crate) fn is_nothing(&self) -> bool {
         self.meta.is_none() && self.overlay.is_none()
     }
@@ -46,13 +46,13 @@ impl Seen {
         self.meta.as_ref().filter(|_| self.overlay.is_none())
     }
 
-    /// The collection as one, read by `reads`.
+    /// The combined collection, read by `reads`.
     pub(crate) fn through<'a, R: Reads>(&'a self, reads: &'a R) -> Layer<'a, R> {
         Layer { reads, meta: self.meta.as_deref(), overlay: self.overlay.as_deref() }
     }
 }
 
-/// What a transaction sees of a collection.
+/// A collection as a transaction sees it.
 pub(crate) struct Layer<'a, R> {
     reads: &'a R,
     meta: Option<&'a Meta>,
@@ -64,7 +64,7 @@ impl<R: Reads> Layer<'_, R> {
         self.meta.map(|meta| View { reads: self.reads, meta })
     }
 
-    /// The rows of the snapshot that are left, as they are now.
+    /// Visits the rows of the snapshot that were not deleted, in their present version.
     fn old_rows(
         &self,
         overlay: &Overlay,
@@ -87,7 +87,7 @@ impl<R: Reads> Layer<'_, R> {
     }
 }
 
-/// Shows rows that the transaction inserted.
+/// Visits rows that the transaction inserted.
 fn new_rows<'r>(
     rows: impl Iterator<Item = (&'r u64, &'r Option<RawDocumentBuf>)>,
     visit: &mut VisitLazyRow<'_>,
@@ -153,19 +153,21 @@ impl<R: Reads> Source for Layer<'_, R> {
         let Some(overlay) = self.overlay else {
             return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
         };
-        // New rows have the greatest numbers: they come last, or first going backward.
-        let in_new = after.is_some_and(|RowId(row)| row >= NEW);
+        // New rows have the greatest ids: they come last, or first in a backward scan.
+        let in_new = after.is_some_and(|RowId(row)| row >= FIRST_NEW_ROW);
         match direction {
             Direction::Forward => {
                 if !in_new && self.old_rows(overlay, direction, after, visit)? == Flow::Break(()) {
                     return Ok(());
                 }
-                let from = after.filter(|_| in_new).map_or(NEW, |RowId(row)| row + 1);
+                let from = after.filter(|_| in_new).map_or(FIRST_NEW_ROW, |RowId(row)| row + 1);
                 new_rows(overlay.rows.range(from..), visit).map(drop)
             }
             Direction::Backward => {
                 let to = after.map_or(u64::MAX, |RowId(row)| row);
-                if to > NEW && new_rows(overlay.rows.range(NEW..to).rev(), visit)? == Flow::Break(()) {
+                if to > FIRST_NEW_ROW
+                    && new_rows(overlay.rows.range(FIRST_NEW_ROW..to).rev(), visit)? == Flow::Break(())
+                {
                     return Ok(());
                 }
                 self.old_rows(overlay, direction, after.filter(|_| !in_new), visit).map(drop)
@@ -202,7 +204,7 @@ impl<R: Reads> Source for Layer<'_, R> {
         let mut stopped = false;
         if let Some(view) = self.view() {
             view.index_range_typed(index, range, direction, after, &mut |row, key, type_bits| {
-                // Entries of the transaction's that come first.
+                // Entries that the transaction added and that come before this one.
                 while let Some((own_key, own_row)) = own.peek() {
                     let first = (own_key.as_slice(), *own_row);
                     let comes = match direction {
@@ -220,11 +222,11 @@ impl<R: Reads> Source for Layer<'_, R> {
                         return Ok(flow);
                     }
                 }
-                // A look-up by what would be a copy of the key, only where something was removed at all.
+                // The look-up copies the key, so it is only done if any entry was removed.
                 if !entries.removed.is_empty() && entries.removed.contains(&(key.to_vec(), row)) {
                     return Ok(Flow::Continue(()));
                 }
-                // An entry that stayed when its row was changed may have had its marks changed.
+                // The type bits may be outdated if the row was changed and the entry stayed.
                 let type_bits = if overlay.rows.contains_key(&row.0) { &[] } else { type_bits };
                 let flow = visit(row, key, type_bits)?;
                 stopped = flow == Flow::Break(());
@@ -244,19 +246,19 @@ impl<R: Reads> Source for Layer<'_, R> {
 
     fn estimated_rows(&self) -> u64 {
         let base = self.view().map_or(0, |view| view.estimated_rows());
-        base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))
+        base.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.row_delta))
     }
 
     fn known_rows(&self) -> Result<Option<u64>> {
         let base = self.view().map_or(Ok(Some(0)), |view| view.known_rows())?;
-        Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.more))))
+        Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.row_delta))))
     }
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         let base = self.view().map_or(Some(0), |view| view.estimate(index, range))?;
         let entries = self.overlay.and_then(|overlay| overlay.entries.get(index));
-        let own =
-            entries.map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(COUNTED).count());
+        let own = entries
+            .map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(MAX_COUNTED).count());
         Some(base.saturating_add(own as u64))
     }
 
@@ -266,7 +268,7 @@ impl<R: Reads> Source for Layer<'_, R> {
 }
 
 /// A collection that a transaction writes to.
-pub(super) struct Writing<'a> {
+pub(super) struct TransactionSink<'a> {
     pub(super) db: &'a Database,
     pub(super) reads: &'a SharedReadTxn,
     pub(super) overlay: &'a mut Overlay,
@@ -274,7 +276,7 @@ pub(super) struct Writing<'a> {
     pub(super) bytes: &'a mut usize,
 }
 
-impl Writing<'_> {
+impl TransactionSink<'_> {
     fn layer(&self) -> Layer<'_, SharedReadTxn> {
         Layer { reads: self.reads, meta: self.overlay.base.as_deref(), overlay: Some(self.overlay) }
     }
@@ -303,27 +305,27 @@ impl Writing<'_> {
         Ok(found)
     }
 
-    fn validator_of(&self) -> Option<&crate::catalog::validator::Validator> {
+    fn validator(&self) -> Option<&crate::catalog::validator::Validator> {
         self.overlay.base.as_ref()?.validator.as_ref()
     }
 
-    fn note(&mut self, bytes: usize, op: Op) -> Result<()> {
+    fn push_op(&mut self, bytes: usize, op: Op) -> Result<()> {
         *self.bytes += bytes + size_of::<(Namespace, Op)>();
         self.ops.push((self.overlay.namespace.clone(), op));
         if *self.bytes > MAX_BYTES {
             return Err(QueryError::new(
                 ErrorCode::TransactionTooLarge,
                 format!(
-                    "the transaction's changes take more than {MAX_BYTES} bytes: cut it into smaller ones"
+                    "the transaction's changes take more than {MAX_BYTES} bytes: split it into smaller transactions"
                 ),
             ));
         }
         Ok(())
     }
 
-    /// `WriteConflict` if a row of the snapshot is no longer what it was there.
-    fn still_first(&self, row: RowId) -> Result<()> {
-        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < NEW) else { return Ok(()) };
+    /// `WriteConflict` if a row was changed since the snapshot.
+    fn check_conflict(&self, row: RowId) -> Result<()> {
+        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < FIRST_NEW_ROW) else { return Ok(()) };
         let now = self.db.inner.store.begin_read()?;
         if now.txn() == self.reads.txn() {
             return Ok(());
@@ -340,14 +342,14 @@ impl Writing<'_> {
     }
 }
 
-impl Sink for Writing<'_> {
+impl Sink for TransactionSink<'_> {
     fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
         let layer = self.layer();
         read(&layer, &layer.context())
     }
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
-        check_document(self.validator_of(), None, doc)?;
+        check_document(self.validator(), None, doc)?;
         let defs = self.overlay.infos.iter().map(|info| &info.def);
         let changes = index_changes(&self.overlay.namespace, defs, None, None, Some(doc), &|index, key| {
             self.holder(index, key)
@@ -355,8 +357,8 @@ impl Sink for Writing<'_> {
         let row = self.overlay.new_row();
         let entries = self.overlay.apply(row, changes);
         self.overlay.rows.insert(row.0, Some(doc.to_owned()));
-        self.overlay.more += 1;
-        self.note(entries + 2 * doc.as_bytes().len(), Op::Insert(row, doc.to_owned()))?;
+        self.overlay.row_delta += 1;
+        self.push_op(entries + 2 * doc.as_bytes().len(), Op::Insert(row, doc.to_owned()))?;
         Ok(row)
     }
 
@@ -375,10 +377,10 @@ impl Sink for Writing<'_> {
             Change::Delete => None,
         };
         if !self.overlay.rows.contains_key(&id.0) {
-            self.still_first(id)?;
+            self.check_conflict(id)?;
         }
         if let Some(new) = &new {
-            check_document(self.validator_of(), Some(&old), new)?;
+            check_document(self.validator(), Some(&old), new)?;
         }
         let defs = self.overlay.infos.iter().map(|info| &info.def);
         let changes = index_changes(
@@ -393,11 +395,14 @@ impl Sink for Writing<'_> {
         self.overlay.rows.insert(id.0, new.clone());
         match new {
             Some(new) => {
-                self.note(entries + 2 * new.as_bytes().len(), Op::Replace { row: id, document: new, whole })?;
+                self.push_op(
+                    entries + 2 * new.as_bytes().len(),
+                    Op::Replace { row: id, document: new, whole },
+                )?;
             }
             None => {
-                self.overlay.more -= 1;
-                self.note(entries, Op::Delete(id))?;
+                self.overlay.row_delta -= 1;
+                self.push_op(entries, Op::Delete(id))?;
             }
         }
         Ok(true)

@@ -1,26 +1,25 @@
-//! Transactions over any number of collections: a snapshot, and changes that only the transaction sees until it
-//! commits.
+//! Transactions over any number of collections: a snapshot, and changes that are visible only to the transaction until it commits.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `collection` | [`TransactionCollection`]: a collection as the transaction has it; the calls of a [`Collection`](crate::Collection) |
-//! | `overlay` | the changes of one collection: rows and index entries that came and went |
-//! | `layer` | snapshot and changes as one, for the query layer |
-//! | `commit` | first committer wins: looking for conflicts, then the changes once more, for good |
-//! | `retry` | [`Database::transact`]: until it does not conflict |
+//! | `collection` | [`TransactionCollection`]: a collection in the transaction, with the methods of a [`Collection`](crate::Collection) |
+//! | `overlay` | the changes of one collection: rows and index entries added and removed |
+//! | `layer` | snapshot and changes combined, for the query layer |
+//! | `commit` | first committer wins: checking for conflicts, then applying the changes |
+//! | `retry` | [`Database::transact`]: retrying after conflicts |
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * It reads the snapshot of its beginning and its own changes, nothing of anybody else's.
-//! * *First committer wins*: if a document it changes or deletes was changed by another after the snapshot, or a
-//!   unique key it adds was, it gets `WriteConflict`, as soon as it touches the document or when it commits, and can be
-//!   run again. What it only reads may have changed (snapshot isolation, as MongoDB's).
-//! * It is committed as a whole, in one frame of the log, or not at all.
-//! * It waits for nobody, and nobody waits for it but for the time of its commit. Any number may be open.
-//! * A statement that fails ends it: everything after it is `NoSuchTransaction`.
+//! * A transaction reads the snapshot of its beginning and its own changes, and no changes of others.
+//! * *First committer wins*: if a document that it updates or deletes, or a unique key that it adds, was changed by another
+//!   transaction after the snapshot, it gets `WriteConflict`, either from the statement or at the commit, and can be retried.
+//!   Documents that it only reads may have changed (snapshot isolation, as in MongoDB).
+//! * It is committed atomically, in one frame of the log.
+//! * It waits for no other transaction, and others wait for it only during its commit. Any number can be open.
+//! * A statement that fails aborts it: everything after that is `NoSuchTransaction`.
 //!
-//! Its changes are in memory ([`MAX_BYTES`] at most), and its snapshot keeps old pages while it lives: it is for
-//! seconds, not for hours.
+//! The changes are kept in memory (at most [`MAX_BYTES`]), and the snapshot keeps old pages in use: a transaction should take
+//! seconds, not hours.
 
 mod collection;
 mod commit;
@@ -42,32 +41,32 @@ use crate::read::aggregate::{AggregateRequest, Aggregation};
 
 use overlay::Op;
 
-pub(crate) use layer::Seen;
+pub(crate) use layer::CollectionSnapshot;
 pub(crate) use overlay::Overlay;
 
 /// The most bytes of changes a transaction may hold: documents inserted, new versions, and index entries.
 pub const MAX_BYTES: usize = 256 << 20;
 
-/// A transaction over any number of collections; see [`Database::begin`]. It may go to another thread. Dropping it undoes
-/// everything.
+/// A transaction over any number of collections; see [`Database::begin`]. It can be sent to another thread. Dropping it aborts
+/// it.
 pub struct Transaction {
     db: Database,
-    /// Its snapshot, which pipelines read too,
+    /// Its snapshot, shared with pipelines.
     pinned: Arc<Mutex<ReadTxn>>,
     /// and the transaction's own reader of it.
     reads: SharedReadTxn,
     /// The collections it has written to. A pipeline keeps what was changed when it began.
     overlays: BTreeMap<Namespace, Arc<Overlay>>,
-    /// Its changes, in order, with the collection of each.
+    /// The changes in order, each with its collection.
     ops: Vec<(Namespace, Op)>,
-    /// Bytes of all that.
+    /// Bytes of the changes.
     bytes: usize,
-    /// A statement failed.
+    /// A statement has failed.
     failed: bool,
 }
 
 impl Database {
-    /// Begins a transaction, on a snapshot of now.
+    /// Begins a transaction on a snapshot of the present state.
     ///
     /// ```
     /// use bson::rawdoc;
@@ -107,17 +106,17 @@ impl Database {
 }
 
 impl Transaction {
-    /// A collection (`database.collection`) as the transaction has it. It comes to be with its first document, when the
-    /// transaction commits.
+    /// A collection (`database.collection`) in the transaction. If it does not exist, it is created with its first document when
+    /// the transaction commits.
     ///
     /// # Errors
     /// `InvalidNamespace`; `NoSuchTransaction` if a statement has failed.
     pub fn collection(&mut self, namespace: &str) -> Result<TransactionCollection<'_>> {
-        self.going_on()?;
+        self.check_active()?;
         Ok(TransactionCollection::new(self, Namespace::parse(namespace)?))
     }
 
-    /// Makes its changes, all at once, acknowledged as the database's other writes are. See [`Self::commit_with`].
+    /// Commits with the durability of the database's other writes. See [`Self::commit_with`].
     ///
     /// # Errors
     /// As there.
@@ -125,61 +124,61 @@ impl Transaction {
         self.commit_as(None)
     }
 
-    /// Makes its changes: visible at once, and durable as `durability` says. It becomes the writer for that.
+    /// Commits all changes atomically, with this durability. Takes the write lock.
     ///
     /// # Errors
-    /// `WriteConflict` if another has changed what it changes: nothing was changed, it can be run again.
-    /// `NoSuchTransaction` if a statement had failed.
+    /// `WriteConflict` if another transaction has changed the same documents: nothing is changed, and the transaction can be
+    /// retried. `NoSuchTransaction` if a statement has failed.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.commit_as(Some(durability))
     }
 
-    /// Ends it without a change; what dropping it does.
+    /// Aborts the transaction, as dropping it does.
     pub fn abort(self) {}
 
-    /// Documents it inserts, changes and deletes, each time counted.
+    /// The number of inserts, updates and deletes of documents so far.
     pub fn changes(&self) -> usize {
         self.ops.len()
     }
 
-    /// Bytes its changes take in memory, of [`MAX_BYTES`].
+    /// Bytes of memory that its changes take, of at most [`MAX_BYTES`].
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// True if a statement has failed, so that it cannot go on.
+    /// True if a statement has failed, so that the transaction is aborted.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
 
-    fn going_on(&self) -> Result<()> {
+    fn check_active(&self) -> Result<()> {
         if self.failed {
             return Err(QueryError::new(
                 ErrorCode::NoSuchTransaction,
-                "the transaction was ended by the statement that failed: begin another",
+                "the transaction was aborted because a statement failed: begin another",
             ));
         }
         Ok(())
     }
 
-    /// What it sees of a collection.
-    fn seen(&self, namespace: &Namespace) -> Result<Seen> {
-        seen(&self.db, &self.reads, &self.overlays, namespace)
+    /// A collection as the transaction sees it.
+    fn collection_snapshot(&self, namespace: &Namespace) -> Result<CollectionSnapshot> {
+        collection_snapshot(&self.db, &self.reads, &self.overlays, namespace)
     }
 
-    /// Runs a pipeline over what it sees.
+    /// Runs a pipeline in the transaction.
     fn aggregate(&self, namespace: &Namespace, request: &AggregateRequest) -> Result<Aggregation> {
         let changed = Some(self.overlays.clone());
         self.db.aggregate_in(Arc::clone(&self.pinned), changed, namespace.as_str(), request)
     }
 
-    /// Runs a statement that writes to a collection. If it fails, so has the transaction.
+    /// Runs a statement that writes to a collection. If it fails, the transaction is aborted.
     fn write<T>(
         &mut self,
         namespace: &Namespace,
-        work: impl FnOnce(&mut layer::Writing<'_>) -> Result<T>,
+        work: impl FnOnce(&mut layer::TransactionSink<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.going_on()?;
+        self.check_active()?;
         // Until it has succeeded.
         self.failed = true;
         if !self.overlays.contains_key(namespace) {
@@ -188,37 +187,37 @@ impl Transaction {
         }
         let Transaction { db, reads, overlays, ops, bytes, .. } = self;
         let Some(overlay) = overlays.get_mut(namespace) else {
-            return Err(Database::missing(namespace));
+            return Err(Database::namespace_not_found(namespace));
         };
         let overlay = Arc::make_mut(overlay);
-        let done = work(&mut layer::Writing { db, reads, overlay, ops, bytes })?;
+        let done = work(&mut layer::TransactionSink { db, reads, overlay, ops, bytes })?;
         self.failed = false;
         Ok(done)
     }
 }
 
-/// What somebody sees of a collection who reads a snapshot, and has changed these collections.
+/// A collection in the snapshot `reads` with the changes of a transaction.
 ///
 /// # Errors
 /// Those of the catalog.
-pub(crate) fn seen(
+pub(crate) fn collection_snapshot(
     db: &Database,
     reads: &impl Reads,
     changed: &BTreeMap<Namespace, Arc<Overlay>>,
     namespace: &Namespace,
-) -> Result<Seen> {
+) -> Result<CollectionSnapshot> {
     Ok(match changed.get(namespace) {
-        Some(overlay) => Seen::new(overlay.base.clone(), Some(Arc::clone(overlay))),
-        None => Seen::new(db.inner.catalog.find(reads, namespace)?, None),
+        Some(overlay) => CollectionSnapshot::new(overlay.base.clone(), Some(Arc::clone(overlay))),
+        None => CollectionSnapshot::new(db.inner.catalog.find(reads, namespace)?, None),
     })
 }
 
-/// The error of a transaction that came second.
+/// The error of a conflict with a transaction that committed first.
 fn conflict(namespace: &Namespace) -> QueryError {
     QueryError::new(
         ErrorCode::WriteConflict,
         format!(
-            "WriteConflict: another transaction has changed a document of {namespace} that this one changes, too: run it again"
+            "WriteConflict: another transaction has changed a document of {namespace} that this one changes: retry the transaction"
         ),
     )
 }

@@ -1,4 +1,4 @@
-//! What a transaction has changed in one collection.
+//! The changes that a transaction has made to one collection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,16 +12,16 @@ use crate::write::change::IndexChange;
 use treedb_query::access::{Direction, IndexInfo, KeyRange, RowId};
 use treedb_query::index::ordered::IndexDef;
 
-/// The least number of a row that the transaction inserted: above every row there can be. It gets its real number when
-/// the transaction commits.
-pub(super) const NEW: u64 = 1 << 62;
+/// The first temporary id for rows that the transaction inserts, above all real ids. The rows get their real ids when the
+/// transaction commits.
+pub(super) const FIRST_NEW_ROW: u64 = 1 << 62;
 
 /// A change of a document.
 #[derive(Debug)]
 pub(super) enum Op {
-    /// Under a number of the transaction's own.
+    /// The row has a temporary id.
     Insert(RowId, RawDocumentBuf),
-    /// `whole`: it was asked for as a whole, and not as changes of parts.
+    /// `whole`: a replacement by a whole document, not an update.
     Replace {
         row: RowId,
         document: RawDocumentBuf,
@@ -30,10 +30,10 @@ pub(super) enum Op {
     Delete(RowId),
 }
 
-/// An entry of an index.
+/// An index entry.
 pub(super) type Entry = (Vec<u8>, RowId);
 
-/// The entries of one index that came and went.
+/// The entries added to and removed from one index.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries {
     pub(super) added: BTreeSet<Entry>,
@@ -41,7 +41,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// The added entries in `range`, behind `after`, in order of `direction`.
+    /// The added entries in `range` after `after`, in order of `direction`.
     pub(super) fn walk<'e>(
         &'e self,
         range: &KeyRange,
@@ -60,7 +60,7 @@ impl Entries {
                 Direction::Backward => high = last,
             }
         }
-        // A tree refuses bounds that leave nothing.
+        // `BTreeSet::range` panics if the bounds are in the wrong order.
         let empty = match (&low, &high) {
             (Bound::Included(low), Bound::Excluded(high)) => low >= high,
             (Bound::Excluded(low), Bound::Excluded(high)) => low >= high,
@@ -76,7 +76,7 @@ impl Entries {
         }
     }
 
-    /// The row that the transaction gave a key to.
+    /// The row to which the transaction has added a key.
     pub(super) fn holder(&self, key: &[u8]) -> Option<RowId> {
         let from = (key.to_vec(), RowId(0));
         self.added.range(from..).next().filter(|(found, _)| found == key).map(|(_, row)| *row)
@@ -87,17 +87,17 @@ impl Entries {
 #[derive(Debug, Clone)]
 pub(crate) struct Overlay {
     pub(super) namespace: Namespace,
-    /// The collection in the snapshot, if it was there.
+    /// The collection in the snapshot, if it exists there.
     pub(super) base: Option<Arc<Meta>>,
-    /// Its indexes as the transaction has them.
+    /// Its indexes in the transaction.
     pub(super) infos: Vec<IndexInfo>,
-    /// Documents the transaction inserted or changed; `None`: deleted.
+    /// Documents that the transaction inserted or changed; `None` if deleted.
     pub(super) rows: BTreeMap<u64, Option<RawDocumentBuf>>,
-    /// As many as `infos`.
+    /// The changed entries, in the order of `infos`.
     pub(super) entries: Vec<Entries>,
     next: u64,
-    /// Rows that came, less those that went.
-    pub(super) more: i64,
+    /// Rows inserted minus rows deleted.
+    pub(super) row_delta: i64,
 }
 
 impl Overlay {
@@ -107,17 +107,17 @@ impl Overlay {
             None => vec![IndexInfo { def: IndexDef::id(), multikey: false, ordered: true }],
         };
         let entries = infos.iter().map(|_| Entries::default()).collect();
-        Overlay { namespace, base, infos, rows: BTreeMap::new(), entries, next: NEW, more: 0 }
+        Overlay { namespace, base, infos, rows: BTreeMap::new(), entries, next: FIRST_NEW_ROW, row_delta: 0 }
     }
 
-    /// A number for a new row.
+    /// A temporary id for a new row.
     pub(super) fn new_row(&mut self) -> RowId {
         let row = self.next;
         self.next += 1;
         RowId(row)
     }
 
-    /// Carries out what the indexes change for `row`; returns the bytes that takes.
+    /// Applies the changes of the indexes for `row`; returns the bytes they take.
     pub(super) fn apply(&mut self, row: RowId, changes: Vec<IndexChange>) -> usize {
         let mut bytes = 0;
         for ((info, entries), change) in self.infos.iter_mut().zip(&mut self.entries).zip(changes) {

@@ -1,4 +1,4 @@
-//! Until it does not conflict.
+//! Retrying transactions after conflicts.
 
 use crate::database::Database;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -7,13 +7,13 @@ use treedb_storage::backoff;
 use super::Transaction;
 
 impl Database {
-    /// Runs `work` in a transaction and commits it; after a `WriteConflict` again, on a newer snapshot, up to `attempts`
-    /// times in all, with pauses that grow up to some milliseconds. `work` must do nothing outside that may not be
-    /// done twice.
+    /// Runs `work` in a transaction and commits it. After a `WriteConflict` it is retried on a newer snapshot, up to `attempts`
+    /// times in all, with pauses that grow to some milliseconds. Side effects of `work` outside of the transaction must be safe
+    /// to repeat.
     ///
     /// # Errors
-    /// The last `WriteConflict` when there are no attempts left; any other error of `work` or of the commit at once;
-    /// `BadValue` for no attempts at all.
+    /// The last `WriteConflict` if there are no attempts left; any other error of `work` or of the commit immediately;
+    /// `BadValue` if `attempts` is 0.
     pub fn transact<T>(
         &self,
         attempts: u32,

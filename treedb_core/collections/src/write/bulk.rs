@@ -1,8 +1,8 @@
-//! Many documents at once: what an insert of several does as long as none is refused.
+//! Inserting many documents, as long as none is refused.
 //!
-//! The keys of all documents are put in order, index by index. So an index is asked once, in order, whether it has any of
-//! them, and its entries go in leaf by leaf instead of one here and one there. Whether something is refused is known
-//! before anything is written; then nothing is, and the caller inserts one by one, to find out what.
+//! The keys of all documents are sorted, index by index. So each index is searched once, in order, for duplicates, and its entries
+//! are written leaf by leaf instead of at random. Whether a document is refused is known before anything is written; in that case
+//! nothing is, and the caller inserts the documents one by one to find out which.
 
 use std::sync::Arc;
 
@@ -13,104 +13,109 @@ use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Reads, Table, WriteTxn};
 
-use crate::catalog::meta::Facts;
+use crate::catalog::meta::IndexFlags;
 use crate::catalog::validator::Validator;
 use crate::read::long_key::{is_long, stored};
 use crate::read::view::append_entry;
 use crate::write::change::{check_document, type_bits};
 use crate::write::edit::Edit;
 
-/// Fewer documents than this are inserted one by one.
-const LEAST: usize = 8;
+/// Fewer documents are inserted one by one.
+const MIN_DOCUMENTS: usize = 8;
 
-/// Entries or rows that are put in one call.
+/// Entries or rows that are written in one call.
 const CHUNK: usize = 512;
 
-/// Bytes that most keys have at most.
-const USUAL_KEY: usize = 32;
+/// Bytes to reserve for a key.
+const TYPICAL_KEY_LEN: usize = 32;
 
-/// An entry: where its key, as it is stored, and the marks behind it are, and the number of its document.
-struct Place {
+/// An entry: where its stored key and the type bits after it are, and the number of its document.
+struct EntrySpan {
     at: usize,
     key: usize,
     type_bits: usize,
     document: u64,
 }
 
-/// The entries of one index, and the order they go in.
+/// The entries of one index, and their order.
 #[derive(Default)]
 pub(crate) struct Entries {
-    /// Keys and marks, entry by entry.
+    /// Stored keys and type bits, entry by entry.
     bytes: Vec<u8>,
-    places: Vec<Place>,
-    /// Eight bytes of each key, which decide most comparisons, and its position in `places`.
+    spans: Vec<EntrySpan>,
+    /// Eight bytes of each key, which decide most comparisons, and its position in `spans`.
     order: Vec<(u64, u32)>,
 }
 
-/// An entry as it is found in [`Entries`].
+/// An entry in [`Entries`].
 pub(crate) struct Entry<'e> {
-    /// As it is stored.
+    /// The stored key.
     pub(crate) key: &'e [u8],
     pub(crate) type_bits: &'e [u8],
-    /// The number that its document was added with.
+    /// The number of its document.
     pub(crate) document: u64,
 }
 
 impl Entries {
-    /// Adds the entries of the document with this number, which is above those before it, and tells what is true of them;
-    /// `Err`, and nothing is added, if its keys cannot be had.
-    pub(crate) fn add(&mut self, def: &IndexDef, number: u64, document: &RawDocument) -> Result<Facts, ()> {
+    /// Adds the entries of the document `number`, which is greater than those before it, and returns their flags. `Err`, and
+    /// nothing is added, if the document cannot be indexed.
+    pub(crate) fn add(
+        &mut self,
+        def: &IndexDef,
+        number: u64,
+        document: &RawDocument,
+    ) -> Result<IndexFlags, ()> {
         let at = self.bytes.len();
         if let Some(lengths) = def.single(document, &mut self.bytes) {
-            let (mut key, mut facts) = (lengths.key, Facts::default());
+            let (mut key, mut flags) = (lengths.key, IndexFlags::default());
             if let Some(long) = self.bytes.get(at..at + key).filter(|key| is_long(key)) {
                 let short = stored(long).into_owned();
                 self.bytes.splice(at..at + key, short.iter().copied());
-                (key, facts.shortened) = (short.len(), true);
+                (key, flags.shortened) = (short.len(), true);
             }
-            self.places.push(Place { at, key, type_bits: lengths.type_bits, document: number });
-            return Ok(facts);
+            self.spans.push(EntrySpan { at, key, type_bits: lengths.type_bits, document: number });
+            return Ok(flags);
         }
         let keys = def.keys(document).map_err(drop)?;
         let type_bits = type_bits(def, &keys, document);
-        let mut facts = Facts { multikey: keys.multikey, shortened: false };
+        let mut flags = IndexFlags { multikey: keys.multikey, shortened: false };
         for key in &keys.keys {
-            facts.shortened |= is_long(key);
+            flags.shortened |= is_long(key);
             let key = stored(key);
             let at = self.bytes.len();
             self.bytes.extend_from_slice(&key);
             self.bytes.extend_from_slice(&type_bits);
-            self.places.push(Place { at, key: key.len(), type_bits: type_bits.len(), document: number });
+            self.spans.push(EntrySpan { at, key: key.len(), type_bits: type_bits.len(), document: number });
         }
-        Ok(facts)
+        Ok(flags)
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory in use.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>()
+        self.bytes.len() + self.spans.len() * size_of::<EntrySpan>()
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 
     fn entry(&self, number: u32) -> Option<Entry<'_>> {
-        let place = self.places.get(number as usize)?;
+        let span = self.spans.get(number as usize)?;
         let (key, type_bits) =
-            self.bytes.get(place.at..)?.get(..place.key + place.type_bits)?.split_at(place.key);
-        Some(Entry { key, type_bits, document: place.document })
+            self.bytes.get(span.at..)?.get(..span.key + span.type_bits)?.split_at(span.key);
+        Some(Entry { key, type_bits, document: span.document })
     }
 
     fn key(&self, number: u32) -> &[u8] {
         self.entry(number).map(|entry| entry.key).unwrap_or_default()
     }
 
-    /// Puts the entries in the order of their keys, those of equal keys in that of their documents.
-    pub(crate) fn arrange(&mut self) {
+    /// Sorts the entries by key and then by document.
+    pub(crate) fn sort(&mut self) {
         let first = self.key(0);
         let mut shared = first.len();
-        for number in 1..self.places.len() as u32 {
+        for number in 1..self.spans.len() as u32 {
             let key = self.key(number);
             if !key.starts_with(first.get(..shared).unwrap_or_default()) {
                 shared = first.iter().zip(key).take_while(|(a, b)| a == b).count().min(shared);
@@ -125,44 +130,44 @@ impl Entries {
             u64::from_be_bytes(head)
         };
         let mut order: Vec<_> =
-            (0..self.places.len() as u32).map(|number| (head(self.key(number)), number)).collect();
-        // Stable, and so is what follows: documents stay in order.
+            (0..self.spans.len() as u32).map(|number| (head(self.key(number)), number)).collect();
+        // Both sorts are stable, so that documents stay in order.
         order.sort_by_key(|(head, _)| *head);
-        for alike in order.chunk_by_mut(|a, b| a.0 == b.0) {
-            if !alike.is_sorted_by(|a, b| self.key(a.1) <= self.key(b.1)) {
-                alike.sort_by(|a, b| self.key(a.1).cmp(self.key(b.1)));
+        for equal_heads in order.chunk_by_mut(|a, b| a.0 == b.0) {
+            if !equal_heads.is_sorted_by(|a, b| self.key(a.1) <= self.key(b.1)) {
+                equal_heads.sort_by(|a, b| self.key(a.1).cmp(self.key(b.1)));
             }
         }
         self.order = order;
     }
 
-    /// The entries, in the order that [`Entries::arrange`] has put them in.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = Entry<'_>> {
+    /// The entries in the order of [`Entries::sort`].
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = Entry<'_>> {
         self.order.iter().filter_map(|&(_, number)| self.entry(number))
     }
 }
 
-/// Entries that go into the table of their index with one call.
+/// Entries to write to the table of their index in one call.
 #[derive(Default)]
-pub(crate) struct Pairs {
+pub(crate) struct EntryBatch {
     bytes: Vec<u8>,
-    /// Where the value of each begins, and where it ends.
+    /// Where the value of each begins and ends.
     ends: Vec<(usize, usize)>,
 }
 
-impl Pairs {
-    /// Adds the entry of `row` under `key`, which is as it is stored.
+impl EntryBatch {
+    /// Adds the entry of `row` under the stored `key`.
     pub(crate) fn push(&mut self, unique: bool, key: &[u8], row: RowId, type_bits: &[u8]) {
         let value = append_entry(unique, key, row, type_bits, &mut self.bytes);
         self.ends.push((value, self.bytes.len()));
     }
 
-    /// Whether they are as many as one call takes.
+    /// True if it is time to call [`Self::put`].
     pub(crate) fn is_full(&self) -> bool {
         self.ends.len() >= CHUNK
     }
 
-    /// Puts them into `table`; none are left.
+    /// Writes the entries to `table` and removes them from the batch.
     pub(crate) fn put(&mut self, txn: &mut WriteTxn, table: &Table) -> Result<()> {
         let mut from = 0;
         let all: Vec<(&[u8], &[u8])> = self
@@ -180,86 +185,86 @@ impl Pairs {
     }
 }
 
-/// Inserts `documents`, each valid, with an `_id` first. False, and nothing changed, if one of them would be refused, or
-/// if they are few.
+/// Inserts `documents`, each valid, with an `_id` first. False, and nothing is changed, if one of them would be refused or if
+/// there are only few.
 ///
 /// # Errors
 /// Those of the storage engine.
 pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Result<bool> {
     let validator = edit.meta.validator.as_ref();
-    // What is only warned of would be looked at, and logged, once more if another document is refused.
-    if documents.len() < LEAST
+    // A validator that warns would log its warnings twice if another document is refused.
+    if documents.len() < MIN_DOCUMENTS
         || validator.is_some_and(Validator::warns)
         || documents.iter().any(|document| check_document(validator, None, document).is_err())
     {
         return Ok(false);
     }
-    let Some((indexes, news)) = keys_in_order(edit, documents)? else { return Ok(false) };
+    let Some((indexes, new_flags)) = sorted_entries(edit, documents)? else { return Ok(false) };
     let mut rows = Vec::with_capacity(documents.len());
-    for some in documents.chunks(CHUNK) {
-        rows.extend(edit.append_all(some)?.map(RowId));
+    for chunk in documents.chunks(CHUNK) {
+        rows.extend(edit.append_all(chunk)?.map(RowId));
     }
     for (index, entries) in indexes.iter().enumerate() {
         let Some(index) = edit.meta.indexes.get(index) else { continue };
-        let mut pairs = Pairs::default();
-        for entry in entries.in_order() {
+        let mut batch = EntryBatch::default();
+        for entry in entries.sorted() {
             let Some(row) = rows.get(entry.document as usize) else { continue };
-            pairs.push(index.def.unique, entry.key, *row, entry.type_bits);
-            if pairs.is_full() {
-                pairs.put(edit.txn, &index.table)?;
+            batch.push(index.def.unique, entry.key, *row, entry.type_bits);
+            if batch.is_full() {
+                batch.put(edit.txn, &index.table)?;
             }
         }
-        pairs.put(edit.txn, &index.table)?;
+        batch.put(edit.txn, &index.table)?;
     }
-    edit.note(&news)?;
+    edit.set_flags(&new_flags)?;
     Ok(true)
 }
 
-/// What indexes, by their numbers, have to note.
-type News = Vec<(usize, Facts)>;
+/// Indexes by position, and their new flags.
+type NewFlags = Vec<(usize, IndexFlags)>;
 
-/// The entries that each index gets, in order, and what is to be noted of them. `None` if a key cannot be had, or is
-/// there already.
-fn keys_in_order(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(Vec<Entries>, News)>> {
-    let (mut indexes, mut news) = (Vec::with_capacity(edit.meta.indexes.len()), Vec::new());
+/// The sorted entries for each index, and the new flags of indexes. `None` if a document cannot be indexed or a key exists
+/// already.
+fn sorted_entries(edit: &Edit<'_>, documents: &[&RawDocument]) -> Result<Option<(Vec<Entries>, NewFlags)>> {
+    let (mut indexes, mut new_flags) = (Vec::with_capacity(edit.meta.indexes.len()), Vec::new());
     for (number, index) in edit.meta.indexes.iter().enumerate() {
         let mut entries = Entries::default();
-        entries.places.reserve(documents.len());
-        entries.bytes.reserve(documents.len() * USUAL_KEY);
-        let mut facts = Facts::default();
+        entries.spans.reserve(documents.len());
+        entries.bytes.reserve(documents.len() * TYPICAL_KEY_LEN);
+        let mut flags = IndexFlags::default();
         for (position, document) in documents.iter().enumerate() {
             match entries.add(&index.def, position as u64, document) {
-                Ok(more) => facts = facts.and(more),
+                Ok(more) => flags = flags.union(more),
                 Err(()) => return Ok(None),
             }
         }
-        entries.arrange();
+        entries.sort();
         if index.def.unique {
-            let keys: Vec<&[u8]> = entries.in_order().map(|entry| entry.key).collect();
-            let twice = keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
-            if twice || edit.txn.get_many(&index.table, &keys)?.iter().any(Option::is_some) {
+            let keys: Vec<&[u8]> = entries.sorted().map(|entry| entry.key).collect();
+            let has_duplicates = keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
+            if has_duplicates || edit.txn.get_many(&index.table, &keys)?.iter().any(Option::is_some) {
                 return Ok(None);
             }
         }
-        news.extend(index.facts.news(facts).map(|facts| (number, facts)));
+        new_flags.extend(index.flags.added_by(flags).map(|flags| (number, flags)));
         indexes.push(entries);
     }
-    Ok(Some((indexes, news)))
+    Ok(Some((indexes, new_flags)))
 }
 
 impl Edit<'_> {
-    /// Notes what has become true of indexes, by their numbers.
-    pub(crate) fn note(&mut self, news: &[(usize, Facts)]) -> Result<()> {
-        if news.is_empty() {
+    /// Sets new flags of indexes, by position.
+    pub(crate) fn set_flags(&mut self, new_flags: &[(usize, IndexFlags)]) -> Result<()> {
+        if new_flags.is_empty() {
             return Ok(());
         }
         let meta = Arc::make_mut(&mut self.meta);
-        for (number, facts) in news {
+        for (number, flags) in new_flags {
             if let Some(index) = meta.indexes.get_mut(*number) {
-                index.facts = *facts;
+                index.flags = *flags;
             }
         }
-        meta.arrange();
+        meta.sort_indexes();
         self.catalog.write(self.txn, meta)
     }
 }

@@ -1,6 +1,5 @@
-//! What a change of a document asks for before anything is written: that the document may be stored, and which
-//! entries of the indexes come and go. Wherever documents are changed (in a write transaction, or in one that keeps
-//! its changes to itself), these are the rules.
+//! The checks of a changed document before anything is written, and the index entries that it adds and removes. All ways of
+//! writing use them: write transactions, and transactions that keep their changes in memory until they commit.
 
 use bson::RawDocument;
 
@@ -15,21 +14,20 @@ use crate::catalog::validator::Validator;
 /// Largest document, in bytes: MongoDB's limit.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 
-/// What one index has to change for one row.
+/// The changes of one index for one row.
 #[derive(Debug, Default)]
 pub(crate) struct IndexChange {
     pub(crate) remove: Vec<Vec<u8>>,
     pub(crate) add: Vec<Vec<u8>>,
-    /// What goes behind the row id of the entry that is added, or stays, if it is the row's only one.
+    /// The type bits of the entry, if it is the row's only one.
     pub(crate) type_bits: Vec<u8>,
-    /// Entries that stay and have other marks now.
-    pub(crate) marked: Vec<Vec<u8>>,
+    /// Keys whose entries stay but have other type bits.
+    pub(crate) retyped: Vec<Vec<u8>>,
     /// The new document has, or may have, several entries.
     pub(crate) multikey: bool,
 }
 
-/// Refuses `new`, which is to come in the place of `old`, if it is too large or the collection's validator does not
-/// let it in.
+/// Refuses `new`, which replaces `old`, if it is too large or the collection's validator refuses it.
 pub(crate) fn check_document(
     validator: Option<&Validator>,
     old: Option<&RawDocument>,
@@ -45,18 +43,18 @@ pub(crate) fn check_document(
     validator.map_or(Ok(()), |validator| validator.check(old, new))
 }
 
-/// Tells which row has a key of the unique index at a position.
-pub(crate) type Holders<'h> = dyn Fn(usize, &[u8]) -> Result<Option<RowId>> + 'h;
+/// Finds the row that has a key of the unique index at a position.
+pub(crate) type KeyHolder<'h> = dyn Fn(usize, &[u8]) -> Result<Option<RowId>> + 'h;
 
-/// What every index of `defs` must change when the row at `row` (`None`: a new one) goes from `old` to `new`. `holder`
-/// tells which row has a key of the unique index at a position of `defs`.
+/// The changes of the indexes `defs` when the row `row` (`None`: a new one) changes from `old` to `new`. `holder` finds the
+/// row that has a key of the unique index at a position of `defs`.
 pub(crate) fn index_changes<'d>(
     namespace: &Namespace,
     defs: impl ExactSizeIterator<Item = &'d IndexDef>,
     row: Option<RowId>,
     old: Option<&RawDocument>,
     new: Option<&RawDocument>,
-    holder: &Holders<'_>,
+    holder: &KeyHolder<'_>,
 ) -> Result<Vec<IndexChange>> {
     let mut changes = Vec::with_capacity(defs.len());
     for (number, def) in defs.enumerate() {
@@ -67,10 +65,10 @@ pub(crate) fn index_changes<'d>(
             changes.push(change);
             continue;
         }
-        let (mut old_keys, mut old_marks) = (Vec::new(), Vec::new());
+        let (mut old_keys, mut old_type_bits) = (Vec::new(), Vec::new());
         if let Some(document) = old {
             let keys = def.keys(document)?;
-            old_marks = type_bits(def, &keys, document);
+            old_type_bits = type_bits(def, &keys, document);
             old_keys = keys.keys;
         }
         let new_keys = match new {
@@ -83,8 +81,8 @@ pub(crate) fn index_changes<'d>(
             None => Vec::new(),
         };
         change.remove = old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
-        if old_marks != change.type_bits {
-            change.marked =
+        if old_type_bits != change.type_bits {
+            change.retyped =
                 new_keys.iter().filter(|key| old_keys.binary_search(key).is_ok()).cloned().collect();
         }
         change.add = new_keys.into_iter().filter(|key| old_keys.binary_search(key).is_err()).collect();
@@ -96,13 +94,13 @@ pub(crate) fn index_changes<'d>(
     Ok(changes)
 }
 
-/// Whether the two documents agree in all that the keys of an index are made of.
+/// Whether the two documents have equal values in all fields of an index.
 fn is_untouched(def: &IndexDef, old: &RawDocument, new: &RawDocument) -> bool {
     let (old, new) = (Doc::from(old), Doc::from(new));
     def.fields().is_some_and(|mut fields| fields.all(|name| old.find(name) == new.find(name)))
 }
 
-/// The marks of a document's only entry; none if it has several.
+/// The type bits of a document's only entry; none if it has several.
 pub(crate) fn type_bits(def: &IndexDef, keys: &KeySet, document: &RawDocument) -> Vec<u8> {
     if keys.multikey || keys.keys.len() != 1 || !def.holds_values() {
         Vec::new()
@@ -111,7 +109,7 @@ pub(crate) fn type_bits(def: &IndexDef, keys: &KeySet, document: &RawDocument) -
     }
 }
 
-/// Refuses a key of `document` that another row than `row` has in a unique index.
+/// Refuses a key of `document` that a row other than `row` has in a unique index.
 pub(crate) fn check_key(
     namespace: &Namespace,
     def: &IndexDef,

@@ -1,8 +1,8 @@
-//! A collection being written: [`Sink`] over a kv write transaction.
+//! A collection in a write transaction: [`Sink`] over the store's.
 //!
-//! Every change looks at all indexes first (keys of the document, unique keys that exist already) and only then
-//! writes, so that an error about the document leaves everything as it was. An error of the storage engine may
-//! leave the transaction half changed; whoever sees one drops the transaction, which undoes it.
+//! Every change first checks all indexes (the document's keys, duplicates in unique indexes) and then writes, so that an error of
+//! the document leaves everything unchanged. An error of the storage engine may leave the transaction half changed: the caller
+//! drops the transaction, which rolls it back.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use treedb_query::error::Result;
 use treedb_storage::{Reads, Table, WriteTxn};
 
 use crate::catalog::Catalog;
-use crate::catalog::meta::{Facts, IndexMeta, Meta};
-use crate::changes::Pending;
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
+use crate::changes::Recorder;
 use crate::read::long_key::{is_long, stored};
 use crate::read::view::{View, entry, split_entry};
 use crate::write::bulk;
 use crate::write::change::{IndexChange, check_document, index_changes};
 use crate::write::row::{Rows, with_scratch};
 
-/// One collection inside a write transaction.
+/// A collection in a write transaction.
 pub(crate) struct Edit<'a> {
     pub(crate) txn: &'a mut WriteTxn,
     pub(crate) catalog: &'a Catalog,
-    /// As the transaction has it: shared with readers until it is changed.
+    /// The transaction's version, shared with readers until it is changed.
     pub(crate) meta: Arc<Meta>,
     /// What is to be recorded of it; `None` if nothing is.
-    pub(crate) pending: Option<Pending>,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl<'a> Edit<'a> {
-    /// Writes what there is to be recorded; with `only_full` only if that is much.
-    fn record(&mut self, only_full: bool) -> Result<()> {
-        match &mut self.pending {
-            Some(pending) if !only_full || pending.is_full() => pending.flush(self.txn),
+    /// Writes the recorded changes to the log; with `only_full` only if the recorder is full.
+    fn flush_recorder(&mut self, only_full: bool) -> Result<()> {
+        match &mut self.recorder {
+            Some(recorder) if !only_full || recorder.is_full() => recorder.flush(self.txn),
             _ => Ok(()),
         }
     }
 
     /// The last step of every edit.
     pub(crate) fn finish(mut self) -> Result<()> {
-        self.record(false)
+        self.flush_recorder(false)
     }
 
     pub(crate) fn view(&self) -> View<'_, WriteTxn> {
         View { reads: self.txn, meta: &self.meta }
     }
 
-    /// What every index must change when the row at `row` (`None`: a new one) goes from `old` to `new`.
+    /// The changes of every index when the row `row` (`None`: a new one) changes from `old` to `new`.
     fn changes(
         &self,
         row: Option<RowId>,
@@ -65,54 +65,54 @@ impl<'a> Edit<'a> {
         })
     }
 
-    /// Carries out `changes` for the row at `row`.
+    /// Applies `changes` of the indexes for the row `row`.
     fn apply(&mut self, row: RowId, changes: Vec<IndexChange>) -> Result<()> {
-        let mut news = Vec::new();
+        let mut new_flags = Vec::new();
         for (number, (index, change)) in self.meta.indexes.iter().zip(changes).enumerate() {
             for key in &change.remove {
                 remove_entry(self.txn, index, key, row)?;
             }
-            for key in change.add.iter().chain(&change.marked) {
+            for key in change.add.iter().chain(&change.retyped) {
                 let (key, value) = entry(index.def.unique, key, row, &change.type_bits);
                 self.txn.put(&index.table, &key, &value)?;
             }
             let shortened = change.add.iter().any(|key| is_long(key));
-            let facts = Facts { multikey: change.multikey, shortened };
-            news.extend(index.facts.news(facts).map(|facts| (number, facts)));
+            let flags = IndexFlags { multikey: change.multikey, shortened };
+            new_flags.extend(index.flags.added_by(flags).map(|flags| (number, flags)));
         }
-        self.note(&news)
+        self.set_flags(&new_flags)
     }
 
-    /// Hands `put` the row that `doc` is stored as. Shapes that it needs become part of the catalog's entry.
+    /// Encodes `doc` as a row for `put`. New shapes are added to the catalog entry.
     fn store<T>(
         &mut self,
         doc: &RawDocument,
         put: impl FnOnce(&mut WriteTxn, &Table, &[u8]) -> treedb_storage::Result<T>,
     ) -> Result<T> {
         with_scratch(|scratch| {
-            let row = self.meta.stored_as.encode(doc, scratch);
-            self.grown(row.grown)?;
+            let row = self.meta.row_format.encode(doc, scratch);
+            self.set_row_format(row.new_format)?;
             Ok(put(self.txn, &self.meta.rows, row.bytes)?)
         })
     }
 
-    /// Stores `doc` as a new row, without entries of indexes.
+    /// Stores `doc` as a new row, without index entries.
     pub(crate) fn append(&mut self, doc: &RawDocument) -> Result<RowId> {
         let row = RowId(self.store(doc, |txn, rows, bytes| txn.append_row(rows, bytes))?);
-        if let Some(pending) = &mut self.pending {
-            pending.insert(row);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.insert(row);
         }
         Ok(row)
     }
 
-    /// Stores `docs` as new rows, without entries of indexes, and returns their numbers.
+    /// Stores `docs` as new rows, without index entries, and returns their ids.
     pub(crate) fn append_all(&mut self, docs: &[&RawDocument]) -> Result<Range<u64>> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(docs.len()));
         for doc in docs {
             with_scratch(|scratch| {
-                let row = self.meta.stored_as.encode(doc, scratch);
+                let row = self.meta.row_format.encode(doc, scratch);
                 bytes.extend_from_slice(row.bytes);
-                self.grown(row.grown)
+                self.set_row_format(row.new_format)
             })?;
             ends.push(bytes.len());
         }
@@ -120,30 +120,30 @@ impl<'a> Edit<'a> {
         let values: Vec<&[u8]> =
             ends.iter().filter_map(|&end| bytes.get(std::mem::replace(&mut from, end)..end)).collect();
         let rows = self.txn.append_rows(&self.meta.rows, &values)?;
-        if let Some(pending) = &mut self.pending {
-            rows.clone().for_each(|row| pending.insert(RowId(row)));
+        if let Some(recorder) = &mut self.recorder {
+            rows.clone().for_each(|row| recorder.insert(RowId(row)));
         }
         Ok(rows)
     }
 
-    /// Notes how rows are stored from now on, if that is not as before.
-    fn grown(&mut self, grown: Option<Rows>) -> Result<()> {
-        let Some(grown) = grown else { return Ok(()) };
+    /// Stores a changed row format in the catalog.
+    fn set_row_format(&mut self, new_format: Option<Rows>) -> Result<()> {
+        let Some(new_format) = new_format else { return Ok(()) };
         let meta = Arc::make_mut(&mut self.meta);
-        meta.stored_as = grown;
+        meta.row_format = new_format;
         self.catalog.write(self.txn, meta)
     }
 
-    /// Inserts `doc`, which is what the JSON `text` says; text is kept as it is where rows are text.
+    /// Inserts `doc`, parsed from the JSON `text`. The text itself is stored if the collection's format is JSON.
     pub(crate) fn insert_text(&mut self, doc: &RawDocument, text: &str) -> Result<RowId> {
-        if !matches!(self.meta.stored_as, Rows::Json) {
+        if !matches!(self.meta.row_format, Rows::Json) {
             return self.insert(doc);
         }
         check_document(self.meta.validator.as_ref(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = RowId(self.txn.append_row(&self.meta.rows, text.as_bytes())?);
-        if let Some(pending) = &mut self.pending {
-            pending.insert(row);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.insert(row);
         }
         self.apply(row, changes)?;
         Ok(row)
@@ -155,14 +155,14 @@ pub(crate) fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Op
     holder_of(txn, index, &stored(key))
 }
 
-/// The row that has in a unique index the key that is `stored` so.
+/// The row that has a key of a unique index, given in its stored form.
 pub(crate) fn holder_of(txn: &WriteTxn, index: &IndexMeta, stored: &[u8]) -> Result<Option<RowId>> {
     let entry = txn.get(&index.table, stored)?.map(|value| split_entry(index, stored, value)).transpose()?;
     Ok(entry.map(|(_, row)| row))
 }
 
-/// Removes the entry of `row` under `key`; nothing happens if another row has the key, or none (an index that is
-/// still being built has not seen every row).
+/// Removes the entry of `row` under `key`. Does nothing if no row or another one has the key: an index that is being built
+/// does not have all entries.
 fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -> Result<()> {
     if index.def.unique && holder(txn, index, key)? != Some(row) {
         return Ok(());
@@ -190,7 +190,7 @@ impl Sink for Edit<'_> {
     }
 
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
-        self.record(true)?;
+        self.flush_recorder(true)?;
         let Some(old) = (View { reads: &*self.txn, meta: &self.meta }).document(id)? else {
             return Ok(false);
         };
@@ -201,16 +201,16 @@ impl Sink for Edit<'_> {
             Change::Replace(new) | Change::Update(new) => {
                 check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
                 let changes = self.changes(Some(id), Some(&old), Some(&new))?;
-                if let Some(pending) = &mut self.pending {
-                    pending.update(id, &old, &new, whole);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.update(id, &old, &new, whole);
                 }
                 self.store(&new, |txn, rows, bytes| txn.put_row(rows, id.0, bytes))?;
                 self.apply(id, changes)?;
             }
             Change::Delete => {
                 let changes = self.changes(Some(id), Some(&old), None)?;
-                if let Some(pending) = &mut self.pending {
-                    pending.delete(id, &old);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.delete(id, &old);
                 }
                 self.txn.delete_row(&self.meta.rows, id.0)?;
                 self.apply(id, changes)?;

@@ -1,8 +1,8 @@
 //! How the documents of a collection are stored as rows.
 //!
-//! The [`Format`] is chosen when the collection is created and holds for all of its rows. Reading a row costs no look-up:
-//! the shapes of template rows are part of what the catalog knows of a collection, as of the snapshot. They are only ever
-//! added to, in the transaction that stores the first row that needs them.
+//! The [`Format`] is chosen when the collection is created and applies to all of its rows. Reading a row needs no further look-up:
+//! the shapes of template rows are part of the collection's catalog entry in the snapshot. Shapes are only ever added, in the
+//! transaction that stores the first row that needs them.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,18 +18,18 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 
 use crate::catalog::meta::Meta;
 
-/// What the rows of a collection are.
+/// The row format of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Format {
-    /// Template rows: names and types, which documents have in common, are stored once and not in each row. Documents
-    /// come back byte for byte.
+    /// Template rows: field names and types that documents have in common are stored once instead of in each row. Documents
+    /// are returned byte for byte.
     #[default]
     Template,
-    /// BSON as it came: reading a document copies nothing.
+    /// Plain BSON: reading a document copies nothing.
     Bson,
-    /// JSON text: what came as text ([`Collection::insert_json`](crate::Collection::insert_json)) goes as the same text, to
-    /// the last space. Every other use of a document parses it.
+    /// JSON text: text that was inserted ([`Collection::insert_json`](crate::Collection::insert_json)) is returned unchanged.
+    /// Every other use of a document parses it.
     Json,
 }
 
@@ -51,8 +51,8 @@ impl Format {
     /// The format that a collection's options ask for.
     ///
     /// # Errors
-    /// `InvalidOptions` for a name that is none, `TypeMismatch` for what is no name.
-    pub(crate) fn of(options: &Document) -> Result<Format> {
+    /// `InvalidOptions` for an unknown name, `TypeMismatch` for a value that is not a string.
+    pub(crate) fn from_options(options: &Document) -> Result<Format> {
         let settings = options.get("storageEngine").and_then(Bson::as_document);
         let Some(settings) = settings.and_then(|engines| engines.get("treedb")) else {
             return Ok(Format::default());
@@ -77,7 +77,7 @@ impl Format {
         }
     }
 
-    /// The rows of a new collection.
+    /// The row format of a new collection.
     pub(crate) fn rows(self) -> Rows {
         match self {
             Format::Template => Rows::Template(Arc::default()),
@@ -94,22 +94,22 @@ fn wrong_type(option: &str, wanted: &str) -> QueryError {
 /// How the rows of one collection are read and written.
 #[derive(Debug, Clone)]
 pub(crate) enum Rows {
-    /// BSON as it is.
+    /// Plain BSON.
     Bson,
     /// Template rows of these shapes.
     Template(Arc<Shapes>),
-    /// JSON text; a document that no text says exactly is BSON behind a zero byte.
+    /// JSON text; a document that text cannot represent exactly is a zero byte and BSON.
     Json,
 }
 
 /// A document as a row.
-pub(crate) struct Encoded<'b> {
+pub(crate) struct EncodedRow<'b> {
     pub(crate) bytes: &'b [u8],
-    /// How rows are stored from this one on, if that is not as before.
-    pub(crate) grown: Option<Rows>,
+    /// The row format with the shapes that this row adds, if any.
+    pub(crate) new_format: Option<Rows>,
 }
 
-/// Makes rows' format of the `shapes` of a catalog entry; `None` if they are damaged.
+/// Makes a row format from the `shapes` of a catalog entry; `None` if they are damaged.
 type ReadShapes = fn(&[u8]) -> Option<Rows>;
 
 impl Rows {
@@ -122,8 +122,8 @@ impl Rows {
         }
     }
 
-    /// How the format of this number is made of an entry's `shapes`; `None` if there is no such format.
-    pub(crate) fn known(number: i32) -> Option<ReadShapes> {
+    /// The decoder of the format with this number; `None` if there is no such format.
+    pub(crate) fn decoder(number: i32) -> Option<ReadShapes> {
         match number {
             0 => Some(|_| Some(Rows::Bson)),
             1 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?)))),
@@ -140,7 +140,7 @@ impl Rows {
         }
     }
 
-    /// The text of a row that is one.
+    /// The text of a row that is text.
     pub(crate) fn text<'r>(&self, row: &'r [u8]) -> Option<&'r str> {
         match self {
             Rows::Json if row.first() != Some(&0) => std::str::from_utf8(row).ok(),
@@ -149,13 +149,16 @@ impl Rows {
     }
 
     /// The row of `doc`, which is valid BSON.
-    pub(crate) fn encode<'b>(&self, doc: &'b RawDocument, scratch: &'b mut Scratch) -> Encoded<'b> {
+    pub(crate) fn encode<'b>(&self, doc: &'b RawDocument, scratch: &'b mut Scratch) -> EncodedRow<'b> {
         match self {
-            Rows::Bson => Encoded { bytes: doc.as_bytes(), grown: None },
+            Rows::Bson => EncodedRow { bytes: doc.as_bytes(), new_format: None },
             Rows::Template(shapes) => {
                 scratch.row.clear();
-                let grown = shapes.encode_grown(doc.as_bytes(), &mut scratch.row);
-                Encoded { bytes: &scratch.row, grown: grown.map(|shapes| Rows::Template(Arc::new(shapes))) }
+                let new_format = shapes.encode_grown(doc.as_bytes(), &mut scratch.row);
+                EncodedRow {
+                    bytes: &scratch.row,
+                    new_format: new_format.map(|shapes| Rows::Template(Arc::new(shapes))),
+                }
             }
             Rows::Json => {
                 scratch.row.clear();
@@ -166,7 +169,7 @@ impl Rows {
                         scratch.row.extend_from_slice(doc.as_bytes());
                     }
                 }
-                Encoded { bytes: &scratch.row, grown: None }
+                EncodedRow { bytes: &scratch.row, new_format: None }
             }
         }
     }
@@ -187,9 +190,9 @@ impl Meta {
         Ok(with_id(&doc)?.into_owned())
     }
 
-    /// The document that a row's bytes are: borrowed where it is stored as it is.
-    pub(crate) fn stored<'r>(&self, row: &'r [u8]) -> Result<Cow<'r, RawDocument>> {
-        let plain = match &self.stored_as {
+    /// Decodes a row; borrowed if the row has the document's bytes.
+    pub(crate) fn decode_row<'r>(&self, row: &'r [u8]) -> Result<Cow<'r, RawDocument>> {
+        let plain = match &self.row_format {
             Rows::Bson => row,
             Rows::Template(shapes) => match shapes.open(row).ok_or_else(|| self.damaged())? {
                 Stored::Plain(doc) => doc,
@@ -208,18 +211,18 @@ impl Meta {
     }
 }
 
-/// A row that is decoded as far as somebody asks.
-pub(crate) struct Lent<'l, 'r> {
+/// A row that is decoded on demand, as far as needed.
+pub(crate) struct LazyRow<'l, 'r> {
     pub(crate) meta: &'l Meta,
     pub(crate) row: &'r [u8],
     pub(crate) scratch: &'l mut Scratch,
 }
 
-impl Lent<'_, '_> {
-    /// The document, or those of its fields that are in `fields`.
+impl LazyRow<'_, '_> {
+    /// The document, or at least those of its fields that are in `fields`.
     #[inline]
     fn decode(&mut self, fields: Option<&Fields>) -> Result<&RawDocument> {
-        let plain = match &self.meta.stored_as {
+        let plain = match &self.meta.row_format {
             Rows::Bson => self.row,
             Rows::Template(shapes) => match shapes.open(self.row).ok_or_else(|| self.meta.damaged())? {
                 Stored::Plain(doc) => doc,
@@ -247,7 +250,7 @@ impl Lent<'_, '_> {
     }
 }
 
-impl Row for Lent<'_, '_> {
+impl Row for LazyRow<'_, '_> {
     fn document(&mut self) -> Result<&RawDocument> {
         self.decode(None)
     }
@@ -257,7 +260,7 @@ impl Row for Lent<'_, '_> {
     }
 
     fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
-        match &self.meta.stored_as {
+        match &self.meta.row_format {
             Rows::Bson => Ok(FieldPeek::at(Doc::from(RawDocument::from_bytes(self.row)?), fields)),
             Rows::Template(shapes) => match shapes.open(self.row).ok_or_else(|| self.meta.damaged())? {
                 Stored::Plain(doc) => Ok(FieldPeek::at(Doc::from(RawDocument::from_bytes(doc)?), fields)),
@@ -270,22 +273,22 @@ impl Row for Lent<'_, '_> {
     }
 }
 
-/// Memory that rows are encoded to and decoded to, used again and again.
+/// Reusable buffers for encoding and decoding rows.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) row: Vec<u8>,
     picks: FieldMasks,
 }
 
-/// Above so many bytes the memory is given back.
-const KEEP: usize = 1 << 20;
+/// A larger buffer is freed after use.
+const MAX_KEPT_CAPACITY: usize = 1 << 20;
 
 thread_local! {
-    /// Scratch that nobody uses. There is more than one if rows are read while another is lent.
+    /// Unused buffers. There are several if rows are read while another row is in use.
     static FREE: Cell<Vec<Scratch>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends `work` scratch memory.
+/// Calls `work` with a buffer.
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = FREE.try_with(|free| {
         let mut all = free.take();
@@ -295,10 +298,10 @@ pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     });
     let mut scratch = scratch.as_mut().ok().and_then(Option::take).unwrap_or_default();
     let done = work(&mut scratch);
-    if scratch.row.capacity() > KEEP {
+    if scratch.row.capacity() > MAX_KEPT_CAPACITY {
         scratch.row = Vec::new();
     }
-    // While a thread ends there is nowhere to keep it.
+    // The pool is not available while the thread ends.
     let _ = FREE.try_with(|free| {
         let mut all = free.take();
         all.push(scratch);

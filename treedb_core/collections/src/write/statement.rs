@@ -1,6 +1,6 @@
-//! Inserts, updates and deletes as requests ask for them, over any [`Sink`]: a collection in a write transaction of
-//! its own, or in one that the caller commits. What is wrong with a request shows when it is read, before anything is
-//! locked.
+//! Insert, update, delete and findAndModify statements, over any [`Sink`]: a collection in a write transaction of its own, in a
+//! [`WriteBatch`](crate::WriteBatch) or in a [`Transaction`](crate::Transaction). A request is parsed, and refused if it is
+//! invalid, before anything is locked.
 
 use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
@@ -11,13 +11,13 @@ use treedb_query::query::{self, Execution, Filter, Projection, Query, Update};
 
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
-    UpdateRequest, everything,
+    UpdateRequest, empty_filter,
 };
 
-/// Documents whose index entries are put in order together.
-const AT_ONCE: usize = 16 << 10;
+/// Documents whose index entries are sorted together.
+const BATCH_DOCUMENTS: usize = 16 << 10;
 
-/// Inserts documents. What is refused is told in the outcome; with `ordered` the first refusal is the end.
+/// Inserts documents. The outcome reports refused documents; with `ordered` the first one ends the insert.
 ///
 /// # Errors
 /// Those of the storage engine.
@@ -27,13 +27,13 @@ pub(crate) fn insert<D: AsRef<RawDocument>>(
     ordered: bool,
 ) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
-    for (first, some) in (0..).step_by(AT_ONCE).zip(documents.chunks(AT_ONCE)) {
-        let read: Vec<_> = some.iter().map(|document| with_id(document.as_ref())).collect();
+    for (first, chunk) in (0..).step_by(BATCH_DOCUMENTS).zip(documents.chunks(BATCH_DOCUMENTS)) {
+        let read: Vec<_> = chunk.iter().map(|document| with_id(document.as_ref())).collect();
         let valid: Option<Vec<_>> = read.iter().map(|document| document.as_deref().ok()).collect();
         if let Some(valid) = valid
             && sink.insert_all(&valid)?
         {
-            outcome.inserted += some.len() as u64;
+            outcome.inserted += chunk.len() as u64;
             continue;
         }
         for (at, document) in read.into_iter().enumerate() {
@@ -52,54 +52,54 @@ pub(crate) fn insert<D: AsRef<RawDocument>>(
     Ok(outcome)
 }
 
-/// An [`UpdateRequest`], read.
-pub(crate) struct Updating {
-    query: Asked,
+/// A parsed [`UpdateRequest`].
+pub(crate) struct UpdateStatement {
+    query: ParsedQuery,
     update: Update,
     multi: bool,
     upsert: bool,
 }
 
-impl Updating {
-    pub(crate) fn read(request: UpdateRequest) -> Result<Self> {
+impl UpdateStatement {
+    pub(crate) fn parse(request: UpdateRequest) -> Result<Self> {
         let update = Update::read(&request.update, &request.array_filters)?;
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
-        let query = Asked::new(query, request.collation.as_deref())?;
-        Ok(Updating { query, update, multi: request.multi, upsert: request.upsert })
+        let query = ParsedQuery::new(query, request.collation.as_deref())?;
+        Ok(UpdateStatement { query, update, multi: request.multi, upsert: request.upsert })
     }
 
     pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
-        let query = self.query.under(&collation_of(sink)?)?;
+        let query = self.query.with_default_collation(&collation_of(sink)?)?;
         let done = query::update(sink, &query, &self.update, self.multi, self.upsert)?;
         let upserted = done.upserted.as_deref().map(id_of).transpose()?;
         Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
     }
 }
 
-/// A [`DeleteRequest`], read.
-pub(crate) struct Deleting {
-    query: Asked,
+/// A parsed [`DeleteRequest`].
+pub(crate) struct DeleteStatement {
+    query: ParsedQuery,
     limit: u64,
 }
 
-impl Deleting {
-    pub(crate) fn read(request: DeleteRequest) -> Result<Self> {
+impl DeleteStatement {
+    pub(crate) fn parse(request: DeleteRequest) -> Result<Self> {
         let mut query = Query::new(Filter::parse(&request.filter)?);
         query.hint = request.hint;
-        let query = Asked::new(query, request.collation.as_deref())?;
-        Ok(Deleting { query, limit: request.limit })
+        let query = ParsedQuery::new(query, request.collation.as_deref())?;
+        Ok(DeleteStatement { query, limit: request.limit })
     }
 
     pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<u64> {
-        let query = self.query.under(&collation_of(sink)?)?;
+        let query = self.query.with_default_collation(&collation_of(sink)?)?;
         query::delete(sink, &query, self.limit)
     }
 }
 
-/// A [`FindAndModifyRequest`], read.
-pub(crate) struct FindingAndModifying {
-    query: Asked,
+/// A parsed [`FindAndModifyRequest`].
+pub(crate) struct FindAndModifyStatement {
+    query: ParsedQuery,
     projection: Option<Projection>,
     /// `None` deletes.
     update: Option<Update>,
@@ -107,13 +107,13 @@ pub(crate) struct FindingAndModifying {
     after: bool,
 }
 
-impl FindingAndModifying {
-    pub(crate) fn read(request: FindAndModifyRequest) -> Result<Self> {
+impl FindAndModifyStatement {
+    pub(crate) fn parse(request: FindAndModifyRequest) -> Result<Self> {
         let FindAndModifyRequest { mut find, update, array_filters, upsert, after } = request;
         if find.as_of.is_some() {
             return Err(QueryError::new(
                 ErrorCode::InvalidOptions,
-                "the past cannot be changed: leave as_of out",
+                "findAndModify cannot be used with as_of: earlier versions cannot be changed",
             ));
         }
         let projection = find.projection.take();
@@ -123,18 +123,18 @@ impl FindingAndModifying {
             .transpose()?
             .flatten();
         let update = update.map(|update| Update::read(&update, &array_filters)).transpose()?;
-        Ok(FindingAndModifying { query, projection, update, upsert, after })
+        Ok(FindAndModifyStatement { query, projection, update, upsert, after })
     }
 
-    /// True if the collection may have to be made for it.
+    /// True if it may insert, so that the collection must exist.
     pub(crate) fn may_insert(&self) -> bool {
         self.upsert && self.update.is_some()
     }
 
     pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
-        let FindingAndModifying { query, projection, update, upsert, after } = self;
+        let FindAndModifyStatement { query, projection, update, upsert, after } = self;
         let own = collation_of(sink)?;
-        let query = query.under(&own)?;
+        let query = query.with_default_collation(&own)?;
         let projection = projection.map(|fields| fields.collated(&query.collation)).transpose()?;
         let old = first(sink, query.clone())?;
         let mut outcome = FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
@@ -199,9 +199,9 @@ pub(crate) fn id_of(document: &RawDocument) -> Result<Bson> {
     }
 }
 
-/// A request's parts, parsed.
-pub(crate) fn parse(request: &FindRequest) -> Result<Asked> {
-    let all = everything();
+/// Parses a request.
+pub(crate) fn parse(request: &FindRequest) -> Result<ParsedQuery> {
+    let all = empty_filter();
     let mut query = Query::parse(
         request.filter.as_ref().unwrap_or(&all),
         request.sort.as_deref(),
@@ -211,26 +211,26 @@ pub(crate) fn parse(request: &FindRequest) -> Result<Asked> {
     query.limit = request.limit;
     query.hint = request.hint.clone();
     query.spill = !request.in_memory;
-    Asked::new(query, request.collation.as_deref())
+    ParsedQuery::new(query, request.collation.as_deref())
 }
 
-/// A query as a request has it.
-pub(crate) struct Asked {
+/// The query of a request, before the collection's default collation is known.
+pub(crate) struct ParsedQuery {
     query: Query,
-    /// The request names a collation, which the query has.
+    /// The request has a collation, and `query` uses it.
     named: bool,
 }
 
-impl Asked {
+impl ParsedQuery {
     fn new(query: Query, collation: Option<&RawDocument>) -> Result<Self> {
         Ok(match collation.map(Collation::parse).transpose()? {
-            Some(collation) => Asked { query: query.collated(&collation)?, named: true },
-            None => Asked { query, named: false },
+            Some(collation) => ParsedQuery { query: query.collated(&collation)?, named: true },
+            None => ParsedQuery { query, named: false },
         })
     }
 
     /// The query, with this collation if the request named none.
-    pub(crate) fn under(self, own: &Collation) -> Result<Query> {
+    pub(crate) fn with_default_collation(self, own: &Collation) -> Result<Query> {
         if self.named || own.is_simple() { Ok(self.query) } else { self.query.collated(own) }
     }
 }

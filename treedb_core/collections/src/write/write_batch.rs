@@ -1,9 +1,8 @@
-//! Statements over several collections that are carried out one after another and committed as one.
+//! A write batch: statements over several collections that run one after another and are committed as one.
 //!
-//! Whoever has a [`WriteBatch`] is the writer from its beginning to its end: what a statement changes is changed at once, once,
-//! and nobody can come in between. So there are no conflicts and nothing is done twice, but other writers wait: it
-//! is for statements that are known beforehand. A [`Transaction`](crate::Transaction) is for those that somebody thinks
-//! about in between.
+//! A [`WriteBatch`] holds the write lock from beginning to end. Its statements write directly, so there are no conflicts and no
+//! work is repeated, but other writers wait: it is for statements that are known in advance. A
+//! [`Transaction`](crate::Transaction) is for statements with other work in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,26 +21,26 @@ use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertOutcome, UpdateOutcome, UpdateRequest,
 };
 use crate::write::edit::Edit;
-use crate::write::statement::{self, Deleting, FindingAndModifying, Updating, id_of};
+use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of};
 
-/// Statements committed as one; see [`Database::write_batch`]. What the calls do and which errors they have, the methods of
-/// [`Collection`](crate::Collection) of the same names tell. Dropping it undoes everything.
+/// Statements committed as one; see [`Database::write_batch`]. The methods and their errors are those of
+/// [`Collection`](crate::Collection). After an error other than a refused document the batch cannot be committed. Dropping it
+/// rolls everything back.
 pub struct WriteBatch {
     db: Database,
     txn: WriteTxn,
     /// The catalog's generation when it began.
     generation: u64,
-    /// The collections it has written to, as it has them.
+    /// The collections it has written to, in their present state.
     metas: BTreeMap<Namespace, Arc<Meta>>,
-    /// Documents that came, went, or may be different now.
+    /// Documents inserted, updated and deleted.
     changes: u64,
     recorded: bool,
     failed: bool,
 }
 
 impl Database {
-    /// Becomes the writer, for several statements that are to be committed as one. Other writers, those of the same thread
-    /// too, wait until it is committed or dropped.
+    /// Begins a write batch. Other writers, including those of the same thread, wait until it is committed or dropped.
     ///
     /// ```
     /// use bson::rawdoc;
@@ -82,7 +81,7 @@ impl WriteBatch {
     /// Inserts a document and returns its `_id`.
     ///
     /// # Errors
-    /// See the type; it cannot be committed then.
+    /// See the type.
     pub fn insert_one(&mut self, namespace: &str, document: impl AsRef<RawDocument>) -> Result<Bson> {
         let document = with_id(document.as_ref())?;
         let id = id_of(&document)?;
@@ -91,10 +90,10 @@ impl WriteBatch {
         Ok(id)
     }
 
-    /// Inserts documents. What is refused is told in the outcome, and does not keep the others from being committed.
+    /// Inserts documents. The outcome reports refused documents, which do not prevent the others from being committed.
     ///
     /// # Errors
-    /// See the type; it cannot be committed then.
+    /// See the type.
     pub fn insert_many<D: AsRef<RawDocument>>(
         &mut self,
         namespace: &str,
@@ -107,13 +106,13 @@ impl WriteBatch {
         Ok(done)
     }
 
-    /// Changes the documents that match.
+    /// Updates the documents that match.
     ///
     /// # Errors
-    /// See the type; it cannot be committed then.
+    /// See the type.
     pub fn update(&mut self, namespace: &str, request: UpdateRequest) -> Result<UpdateOutcome> {
         let upsert = request.upsert;
-        let update = Updating::read(request)?;
+        let update = UpdateStatement::parse(request)?;
         let done = self.edit(namespace, upsert, |edit| update.run(edit))?.unwrap_or_default();
         self.changes += done.modified + u64::from(done.upserted.is_some());
         Ok(done)
@@ -122,48 +121,48 @@ impl WriteBatch {
     /// Deletes the documents that match and returns how many they were.
     ///
     /// # Errors
-    /// See the type; it cannot be committed then.
+    /// See the type.
     pub fn delete(&mut self, namespace: &str, request: DeleteRequest) -> Result<u64> {
-        let delete = Deleting::read(request)?;
+        let delete = DeleteStatement::parse(request)?;
         let deleted = self.edit(namespace, false, |edit| delete.run(edit))?.unwrap_or_default();
         self.changes += deleted;
         Ok(deleted)
     }
 
-    /// Changes or deletes the first document that a search finds, and hands it out.
+    /// Updates or deletes the first document found, and returns it.
     ///
     /// # Errors
-    /// See the type; it cannot be committed then.
+    /// See the type.
     pub fn find_and_modify(
         &mut self,
         namespace: &str,
         request: FindAndModifyRequest,
     ) -> Result<FindAndModifyOutcome> {
-        let change = FindingAndModifying::read(request)?;
+        let change = FindAndModifyStatement::parse(request)?;
         let done = self.edit(namespace, change.may_insert(), |edit| change.run(edit))?.unwrap_or_default();
         self.changes += u64::from(done.matched || done.upserted.is_some());
         Ok(done)
     }
 
-    /// Documents that came, went, or may be different now, each time counted.
+    /// The number of documents inserted, updated and deleted so far.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Makes all changes visible, at once, and durable as `durability` says.
+    /// Commits all changes atomically, with this durability.
     ///
     /// # Errors
-    /// `NoSuchTransaction` if a statement had failed: nothing is changed.
+    /// `NoSuchTransaction` if a statement has failed: nothing is changed.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         if self.failed {
             return Err(QueryError::new(
                 ErrorCode::NoSuchTransaction,
-                "one of the statements has failed, so none of them is committed",
+                "a statement of the batch has failed, so that it cannot be committed: begin another",
             ));
         }
         self.txn.commit_with(durability)?;
         if self.recorded {
-            self.db.changes_committed();
+            self.db.after_commit();
         }
         Ok(())
     }
@@ -174,7 +173,7 @@ impl WriteBatch {
         create: bool,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        // Until it has succeeded: a statement that fails may have been carried out in part.
+        // Until it has succeeded: a statement that fails may have been executed in part.
         let failed = std::mem::replace(&mut self.failed, true);
         let namespace = Namespace::parse(namespace)?;
         let Some(meta) = self.meta(&namespace, create)? else {
@@ -182,7 +181,7 @@ impl WriteBatch {
             return Ok(None);
         };
         let mut edit = self.db.edit_in(&mut self.txn, meta)?;
-        self.recorded |= edit.pending.is_some();
+        self.recorded |= edit.recorder.is_some();
         let done = work(&mut edit)?;
         let meta = Arc::clone(&edit.meta);
         edit.finish()?;
@@ -191,13 +190,13 @@ impl WriteBatch {
         Ok(Some(done))
     }
 
-    /// The collection as it is now, made if it is to be.
+    /// The collection in its present state; with `create` it is created if it does not exist.
     fn meta(&mut self, namespace: &Namespace, create: bool) -> Result<Option<Arc<Meta>>> {
         if let Some(meta) = self.metas.get(namespace) {
             return Ok(Some(Arc::clone(meta)));
         }
         let catalog = &self.db.inner.catalog;
-        // What others may remember must have been committed.
+        // Uncommitted catalog entries must not get into the cache, which all threads share.
         let found = match catalog.generation(&self.txn)? == self.generation {
             true => catalog.find(&self.txn, namespace)?,
             false => catalog.read(&self.txn, namespace)?.map(Arc::new),

@@ -165,7 +165,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 /// Opens a change stream.
 fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
     let (watched, shown) = match request.subject()?.as_str() {
-        Some(_) if watch.everything => {
+        Some(_) if watch.all_changes_for_cluster => {
             return Err(CommandError::new(
                 ErrorCode::InvalidOptions,
                 "A $changeStream with 'allChangesForCluster' may not be opened on a collection: aggregate the database admin",
@@ -175,7 +175,7 @@ fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
             let namespace = request.namespace()?;
             (Watched::Collection(namespace.clone()), namespace.to_string())
         }
-        None if watch.everything && request.database != "admin" => {
+        None if watch.all_changes_for_cluster && request.database != "admin" => {
             return Err(CommandError::new(
                 ErrorCode::InvalidOptions,
                 format!(
@@ -187,7 +187,7 @@ fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
         }
         None => {
             let shown = format!("{}.{NO_COLLECTION}", request.database);
-            let watched = match watch.everything {
+            let watched = match watch.all_changes_for_cluster {
                 true => Watched::Everything,
                 false => Watched::Database(request.database.to_owned()),
             };

@@ -50,7 +50,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             )));
         }
     };
-    let mut reply = collection.explained(&find, name == "count", verbosity != "queryPlanner")?;
+    let mut reply = collection.explain_find(&find, name == "count", verbosity != "queryPlanner")?;
     append_command(&mut reply, command);
     Ok(reply)
 }

@@ -1,4 +1,4 @@
-//! Reading the past, against a model that keeps all versions.
+//! Reading as of earlier changes, against a model that keeps all versions.
 
 use bson::doc;
 use treedb_testing::{Rng, seeds};
@@ -17,7 +17,7 @@ fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf>
 }
 
 #[test]
-fn every_moment_that_is_kept_can_be_read_as_it_was() {
+fn every_change_that_is_kept_can_be_read_as_of() {
     for seed in seeds(10..13) {
         let mut rng = Rng::new(seed);
         let db = open(&SimDisk::new()).unwrap();

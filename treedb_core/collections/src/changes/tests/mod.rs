@@ -1,4 +1,4 @@
-//! The change log against models, and beyond what it keeps.
+//! Tests of the change log against models, and of its limits.
 
 mod as_of;
 mod model;
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use bson::RawDocumentBuf;
 
-use super::dropped_collections::Collections;
+use super::dropped_collections::CollectionsById;
 use super::log::{Log, Version};
-use super::record::What;
+use super::record::Operation;
 use crate::Database;
 use treedb_query::error::Result;
 use treedb_storage::Reads;
@@ -25,7 +25,7 @@ pub(crate) fn replay(db: &Database) -> Result<Rows> {
     let reads = db.inner.store.begin_read()?;
     let Some(log) = Log::find(&reads)? else { return Ok(all) };
     let mut names = HashMap::new();
-    let mut collections = Collections::new(&db.inner.catalog, &mut names);
+    let mut collections = CollectionsById::new(&db.inner.catalog, &mut names);
     log.walk(&reads, 0, &mut |record| {
         let id = record.head.collection;
         let name = match id {
@@ -41,24 +41,24 @@ pub(crate) fn replay(db: &Database) -> Result<Rows> {
                     other => panic!("{other:?} behind {change:?}"),
                 }
             };
-            match &change.what {
-                What::Insert => {
+            match &change.operation {
+                Operation::Insert => {
                     assert!(rows.insert(change.row, after()?).is_none(), "inserted twice: {change:?}");
                 }
-                What::Update(earlier) | What::Replace(earlier) => {
+                Operation::Update(earlier) | Operation::Replace(earlier) => {
                     let after = after()?;
                     assert_eq!(rows.get(&change.row), Some(&earlier.restore(Some(&after))?), "{change:?}");
                     rows.insert(change.row, after);
                 }
-                What::Delete(old) => {
+                Operation::Delete(old) => {
                     let gone = rows.remove(&change.row);
                     assert_eq!(gone.as_ref().map(|gone| gone.as_bytes()), Some(*old), "{change:?}");
                 }
-                What::Drop(dropped) => {
+                Operation::Drop(dropped) => {
                     assert_eq!(*dropped, name);
                     all.remove(&name);
                 }
-                What::DropDatabase(database) => {
+                Operation::DropDatabase(database) => {
                     assert!(!all.keys().any(|name| name.starts_with(&format!("{database}."))));
                 }
             }

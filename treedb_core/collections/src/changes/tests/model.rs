@@ -1,4 +1,4 @@
-//! Random work, and what the log makes of it.
+//! A random workload, and the log that it leaves.
 
 use bson::doc;
 use treedb_testing::{Rng, random_document, seeds};
@@ -75,7 +75,7 @@ pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
 }
 
 #[test]
-fn the_log_replayed_is_what_there_is() {
+fn replaying_the_log_gives_the_present_state() {
     for seed in seeds(0..6) {
         let mut rng = Rng::new(seed);
         let disk = SimDisk::new();

@@ -1,4 +1,4 @@
-//! What is cut off, and what stays.
+//! What is removed from the log and what is kept.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn tables(db: &Database) -> Vec<String> {
 }
 
 #[test]
-fn changes_are_forgotten_when_they_are_too_old() {
+fn changes_that_are_too_old_are_removed() {
     let db = database(ChangeLogOptions { keep: Duration::from_secs(3600), ..Default::default() });
     let collection = db.collection("a.x").unwrap();
     for hour in 0..6 {
@@ -48,7 +48,7 @@ fn changes_are_forgotten_when_they_are_too_old() {
 }
 
 #[test]
-fn the_log_stays_below_its_bytes_and_so_does_the_trail() {
+fn log_and_row_history_stay_below_the_size_limit() {
     let limit = 20_000;
     let db = database(ChangeLogOptions { bytes: limit, ..Default::default() });
     let collection = db.collection("a.x").unwrap();
@@ -68,7 +68,7 @@ fn the_log_stays_below_its_bytes_and_so_does_the_trail() {
 }
 
 #[test]
-fn rows_of_a_dropped_collection_are_kept_as_long_as_the_log_speaks_of_them() {
+fn rows_of_a_dropped_collection_are_kept_while_the_log_needs_them() {
     let db = database(ChangeLogOptions { keep: Duration::from_secs(3600), bytes: 100_000 });
     let collection = db.collection("a.x").unwrap();
     let docs: Vec<_> = (0..50).map(|n| raw(&doc! { "_id": n, "text": "t".repeat(300) })).collect();
@@ -84,7 +84,7 @@ fn rows_of_a_dropped_collection_are_kept_as_long_as_the_log_speaks_of_them() {
 }
 
 #[test]
-fn a_large_dropped_collection_gives_its_room_back_soon() {
+fn a_large_dropped_collection_is_removed_early() {
     let db = database(ChangeLogOptions { bytes: 100_000, ..Default::default() });
     let collection = db.collection("a.x").unwrap();
     let docs: Vec<_> = (0..500).map(|n| raw(&doc! { "_id": n, "text": "t".repeat(300) })).collect();
@@ -100,14 +100,14 @@ fn a_large_dropped_collection_gives_its_room_back_soon() {
 }
 
 #[test]
-fn a_log_that_is_switched_off_is_forgotten_and_goes_on_behind_its_last_number() {
+fn a_log_that_is_switched_off_and_on_is_empty_and_continues_its_numbers() {
     let db = database(ChangeLogOptions::default());
     let collection = db.collection("a.x").unwrap();
     collection.insert_one(raw(&doc! { "_id": 1 })).unwrap();
     db.drop_collection("a.x").unwrap();
     collection.insert_one(raw(&doc! { "_id": 1 })).unwrap();
     db.record_changes(None).unwrap();
-    assert!(db.change_log().unwrap().is_none() && db.change_log_is_decided().unwrap());
+    assert!(db.change_log().unwrap().is_none() && db.change_log_is_configured().unwrap());
     collection.insert_one(raw(&doc! { "_id": 2 })).unwrap();
     assert_eq!(tables(&db), ["catalog", "changes", "index/2/0", "rows/2"]);
     db.record_changes(Some(ChangeLogOptions::default())).unwrap();

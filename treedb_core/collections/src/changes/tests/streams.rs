@@ -51,7 +51,7 @@ fn pipeline(stages: &[Document]) -> WatchRequest {
 }
 
 #[test]
-fn a_stream_tells_every_kind_of_change_as_mongodb_does() {
+fn a_stream_returns_every_kind_of_event_as_mongodb_does() {
     let db = database();
     let collection = db.collection("shop.orders").unwrap();
     let mut stream = collection.watch(WatchRequest::default()).unwrap();
@@ -65,7 +65,7 @@ fn a_stream_tells_every_kind_of_change_as_mongodb_does() {
     db.drop_collection("shop.orders").unwrap();
     collection.insert_one(raw(&doc! { "_id": 2 })).unwrap();
     let mut all = events(&mut stream);
-    assert!(stream.is_over());
+    assert!(stream.is_closed());
     let mut times = Vec::new();
     for event in &mut all {
         times.push(event.get_timestamp("clusterTime").unwrap());
@@ -93,7 +93,7 @@ fn a_stream_tells_every_kind_of_change_as_mongodb_does() {
         doc! { "operationType": "invalidate" },
     ];
     assert_eq!(all, expected);
-    // A stream cannot be resumed behind the invalidation, but another begun there.
+    // A stream cannot be resumed after the invalidation, but another one can be started there.
     let token = stream.resume_token();
     let refused = collection.watch(from(WatchFrom::ResumeAfter(token.clone()))).unwrap_err();
     assert_eq!(refused.code, ErrorCode::InvalidResumeToken);
@@ -102,7 +102,7 @@ fn a_stream_tells_every_kind_of_change_as_mongodb_does() {
 }
 
 #[test]
-fn documents_before_and_behind_a_change_are_there_if_the_collection_allows_it() {
+fn pre_and_post_images_are_available_if_the_collection_enables_them() {
     let db = database();
     let collection = db.collection("a.x").unwrap();
     collection.insert_one(raw(&doc! { "_id": 1, "n": 1 })).unwrap();
@@ -151,7 +151,7 @@ fn documents_before_and_behind_a_change_are_there_if_the_collection_allows_it() 
 }
 
 #[test]
-fn a_database_and_everything_can_be_watched() {
+fn a_database_and_all_databases_can_be_watched() {
     let db = database();
     let mut one = db.watch(Watched::Database("a".into()), WatchRequest::default()).unwrap();
     let mut all = db.watch(Watched::Everything, WatchRequest::default()).unwrap();
@@ -162,14 +162,14 @@ fn a_database_and_everything_can_be_watched() {
     db.drop_collection("a.x").unwrap();
     db.drop_database("a").unwrap();
     assert_eq!(kinds(&mut one), ["insert", "insert", "drop", "drop", "dropDatabase", "invalidate"]);
-    assert!(one.is_over());
+    assert!(one.is_closed());
     let expected = ["insert", "insert", "insert", "drop", "dropDatabase", "drop", "drop", "dropDatabase"];
     assert_eq!(kinds(&mut all), expected);
-    assert!(!all.is_over());
+    assert!(!all.is_closed());
 }
 
 #[test]
-fn a_stream_goes_on_wherever_it_was_left() {
+fn a_stream_can_be_resumed_after_any_event() {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
     db.record_changes(Some(ChangeLogOptions::default())).unwrap();
@@ -207,7 +207,7 @@ fn a_stream_goes_on_wherever_it_was_left() {
 }
 
 #[test]
-fn events_go_through_stages_that_leave_their_ids_alone() {
+fn stages_are_applied_to_events_and_must_not_change_their_ids() {
     let db = database();
     let collection = db.collection("a.x").unwrap();
     let stages = [
@@ -228,7 +228,7 @@ fn events_go_through_stages_that_leave_their_ids_alone() {
 }
 
 #[test]
-fn a_place_that_is_not_kept_any_more_is_history_lost() {
+fn resuming_from_a_removed_change_is_history_lost() {
     let db = database();
     let collection = db.collection("a.x").unwrap();
     let mut slow = collection.watch(WatchRequest::default()).unwrap();
@@ -252,16 +252,16 @@ fn a_place_that_is_not_kept_any_more_is_history_lost() {
     assert_eq!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(fourth))).unwrap()), ["insert"]);
     assert!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(last))).unwrap()).is_empty());
     // A place that a power cut took away, with another change in it now, or none yet.
-    let token = crate::changes::resume_token::Token { seq: 5, time: 999, invalidated: false };
+    let token = crate::changes::resume_token::ResumeToken { seq: 5, time: 999, invalidated: false };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
-    let token = crate::changes::resume_token::Token { seq: 6, ..token };
+    let token = crate::changes::resume_token::ResumeToken { seq: 6, ..token };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
     db.record_changes(None).unwrap();
     assert_eq!(lost(WatchFrom::Now), ErrorCode::Location40573);
 }
 
 #[test]
-fn a_stream_wakes_when_something_is_committed() {
+fn a_waiting_stream_wakes_at_a_commit() {
     let db = database();
     let collection = db.collection("a.x").unwrap();
     let mut stream = collection.watch(WatchRequest::default()).unwrap();
