@@ -5,39 +5,31 @@ use treedb_query::doc::Value;
 use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
+use super::ignored_options::{is_ignored, is_ignored_by_every_command};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// Arguments that any command may carry and that change nothing here.
-const GENERIC: &[&str] = &[
+/// Options that are read for every command before it runs: session, transaction, read concern.
+const READ_FOR_EVERY_COMMAND: &[&str] =
+    &["$db", "autocommit", "lsid", "readConcern", "startTransaction", "txnNumber"];
+
+/// Options that only the members of a sharded cluster send each other.
+const CLUSTER_INTERNAL: &[&str] = &[
     "$audit",
     "$client",
-    "$clusterTime",
-    "$configTime",
     "$configServerState",
-    "$db",
+    "$configTime",
     "$oplogQueryData",
     "$queryOptions",
-    "$readPreference",
     "$replData",
     "$topologyTime",
     "allowImplicitCollectionCreation",
-    "apiDeprecationErrors",
-    "apiStrict",
-    "apiVersion",
-    "autocommit",
     "clientOperationKey",
-    "comment",
     "databaseVersion",
-    "lsid",
-    "maxTimeMS",
     "mayBypassWriteBlocking",
     "rawData",
-    "readConcern",
+    "recoveryToken",
     "shardVersion",
-    "startTransaction",
-    "txnNumber",
-    "writeConcern",
 ];
 
 /// One argument of a command, or of one of its statements.
@@ -139,19 +131,49 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// What to do with an argument that the command itself does not know: nothing for those that any command may
-    /// carry, an error for others.
-    pub(crate) fn generic(&self) -> Result<()> {
-        if GENERIC.contains(&self.name) {
-            return Ok(());
+    /// For an option that the command does not read itself: accepted if it is read for every command or listed in
+    /// [`ignored_options`](super::ignored_options).
+    ///
+    /// # Errors
+    /// `NotImplemented` for options of sharded clusters, `InvalidOptions` for a `writeConcern`, 40415 for others.
+    pub(crate) fn ignored_or_unknown(&self) -> Result<()> {
+        match self.name {
+            name if READ_FOR_EVERY_COMMAND.contains(&name) => Ok(()),
+            name if is_ignored_by_every_command(name) || is_ignored(self.owner, name) => Ok(()),
+            name if CLUSTER_INTERNAL.contains(&name) => self.unsupported(),
+            "writeConcern" => Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                format!("Command {} does not support writeConcern", self.owner),
+            )),
+            _ => Err(self.unknown()),
         }
-        Err(CommandError::new(
-            ErrorCode::Location40415,
-            format!("BSON field '{}' is an unknown field.", self.path()),
-        ))
     }
 
-    /// For an option of MongoDB that is not built here: fine as long as it asks for nothing.
+    /// For an option of a part of a command, such as a statement: accepted if it is listed in
+    /// [`ignored_options`](super::ignored_options).
+    ///
+    /// # Errors
+    /// 40415 if it is not.
+    pub(crate) fn nested_ignored_or_unknown(&self) -> Result<()> {
+        if self.is_ignored() { Ok(()) } else { Err(self.unknown()) }
+    }
+
+    /// True if it is listed as an ignored option of its owner.
+    pub(crate) fn is_ignored(&self) -> bool {
+        is_ignored(self.owner, self.name)
+    }
+
+    fn unknown(&self) -> CommandError {
+        CommandError::new(
+            ErrorCode::Location40415,
+            format!("BSON field '{}' is an unknown field.", self.path()),
+        )
+    }
+
+    /// For an option of MongoDB that is not supported: accepted as long as it asks for nothing.
+    ///
+    /// # Errors
+    /// `NotImplemented` if it is neither null, false nor empty.
     pub(crate) fn unsupported(&self) -> Result<()> {
         let asks = match self.value {
             RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Boolean(false) => false,
@@ -231,10 +253,25 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_argument_is_an_error_and_a_generic_one_is_not() {
-        assert_eq!(one(&rawdoc! { "limitt": 1 }, |arg| arg.generic()).unwrap_err().code, 40_415);
-        assert!(one(&rawdoc! { "lsid": {} }, |arg| arg.generic()).is_ok());
+    fn an_unknown_option_is_refused_and_one_of_any_command_is_not() {
+        let code = |document: &RawDocument| {
+            one(document, |arg| arg.ignored_or_unknown()).map_err(|error| error.code)
+        };
+        assert_eq!(code(&rawdoc! { "limitt": 1 }), Err(40_415));
+        assert_eq!(code(&rawdoc! { "lsid": {} }), Ok(()));
+        assert_eq!(code(&rawdoc! { "comment": 1 }), Ok(()));
+        assert_eq!(code(&rawdoc! { "oplogReplay": true }), Ok(()));
+        assert_eq!(code(&rawdoc! { "fields": {} }), Err(40_415));
+        assert_eq!(code(&rawdoc! { "shardVersion": [1] }), Err(238));
+        assert_eq!(code(&rawdoc! { "writeConcern": {} }), Err(72));
         assert!(one(&rawdoc! { "collation": {} }, |arg| arg.unsupported()).is_ok());
         assert_eq!(one(&rawdoc! { "tailable": true }, |arg| arg.unsupported()).unwrap_err().code, 238);
+    }
+
+    #[test]
+    fn a_statement_does_not_take_the_options_of_its_command() {
+        let nested = |document: &RawDocument| one(document, |arg| arg.nested_ignored_or_unknown());
+        assert_eq!(nested(&rawdoc! { "comment": 1 }).unwrap_err().code, 40_415);
+        assert!(nested(&rawdoc! { "readOnce": true }).is_ok());
     }
 }

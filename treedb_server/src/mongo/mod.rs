@@ -8,6 +8,7 @@
 //! | [`connection`](mod@connection) | one connection's loop |
 //! | [`commands`] | the table of commands, one file each |
 //! | [`args`] | reading a command's arguments |
+//! | [`ignored_options`] | the options that are accepted and have no effect |
 //! | [`reply`], [`error`] | what goes back |
 //! | [`identity`] | as what drivers see the server: a standalone, or a replica set of one |
 //! | [`place`] | where a statement writes: a collection, or a transaction |
@@ -25,6 +26,7 @@ pub(crate) mod connection;
 pub(crate) mod cursors;
 pub(crate) mod error;
 pub(crate) mod identity;
+pub(crate) mod ignored_options;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
 pub(crate) mod place;

@@ -6,6 +6,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use treedb_collections::{AsOf, Database};
 use treedb_query::query::ErrorCode;
 
+use super::args::args;
 use super::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
@@ -30,9 +31,26 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
     if matches!(name, "getMore" | "killCursors") {
         return Ok(None);
     }
-    let Some(concern) = body.get("readConcern")?.and_then(|concern| concern.as_document()) else {
+    let Some(concern) = args(name, body).find(|arg| !matches!(arg, Ok(arg) if arg.name != "readConcern")) else {
         return Ok(None);
     };
+    let concern = concern?.document()?;
+    for arg in args("readConcern", concern) {
+        let arg = arg?;
+        match arg.name {
+            "atClusterTime" => {}
+            "level" => match arg.str()? {
+                "available" | "linearizable" | "local" | "majority" | "snapshot" => {}
+                other => {
+                    return Err(CommandError::new(
+                        ErrorCode::BadValue,
+                        format!("Enumeration value '{other}' for field 'readConcern.level' is not a valid value."),
+                    ));
+                }
+            },
+            _ => arg.nested_ignored_or_unknown()?,
+        }
+    }
     let snapshot = concern.get("level")?.and_then(|level| level.as_str()) == Some("snapshot");
     let time = match concern.get("atClusterTime")? {
         None => None,

@@ -47,9 +47,10 @@ fn read<'a>(
             "allowDiskUse" => disk = arg.bool()?,
             "explain" => explain = arg.bool()?,
             "writeConcern" => durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "fromMongos" | "needsMerge" => {}
-            "isMapReduceCommand" | "exchange" => arg.unsupported()?,
-            _ => arg.generic()?,
+            "bypassDocumentValidation" | "exchange" | "fromMongos" | "isMapReduceCommand" | "needsMerge" => {
+                arg.unsupported()?;
+            }
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let stages = stages.ok_or_else(|| {

@@ -12,7 +12,7 @@ use crate::mongo::error::CommandError;
 
 /// `{backupTo: "/mnt/backups/monday"}`: returns when the copy is on the disk.
 pub(super) fn run(request: &Request<'_>) -> Result {
-    request.args().try_for_each(|arg| arg?.generic())?;
+    request.refuse_options()?;
     let Some(to) = request.subject()?.as_str() else {
         return Err(bad_path("it is not a string"));
     };
@@ -44,7 +44,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 
 /// `{backupStatus: 1}`: the backups under way.
 pub(super) fn status(request: &Request<'_>) -> Result {
-    request.args().try_for_each(|arg| arg?.generic())?;
+    request.refuse_options()?;
     let mut backups = RawArrayBuf::new();
     for job in request.context.backups.jobs() {
         let [entries, of, bytes] = job.progress();

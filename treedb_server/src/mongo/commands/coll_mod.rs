@@ -8,12 +8,12 @@ use super::Result;
 use super::create::{VALIDATION, images};
 use super::find::index_with_pattern;
 use super::request::Request;
-use super::writes::write_concern;
+use super::writes::{settle_catalog_change, write_concern};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let (mut options, mut index) = (Document::new(), None);
+    let (mut options, mut index, mut durability) = (Document::new(), None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -28,10 +28,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "expireAfterSeconds" | "pipeline" | "viewOn" => {
                 arg.unsupported()?;
             }
-            "writeConcern" => {
-                write_concern(arg.document()?)?;
-            }
-            _ => arg.generic()?,
+            "writeConcern" => durability = write_concern(arg.document()?)?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let namespace = request.namespace()?;
@@ -40,6 +38,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         Some(index) => index.carry_out(request)?,
         None => RawDocumentBuf::new(),
     };
+    settle_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection changed");
     Ok(reply)
 }
@@ -63,7 +62,7 @@ impl IndexChange {
                 "hidden" => change.hidden = Some(arg.bool()?),
                 "expireAfterSeconds" => change.expire_after = Some(arg.integer()?),
                 "unique" | "prepareUnique" => arg.unsupported()?,
-                _ => arg.generic()?,
+                _ => arg.nested_ignored_or_unknown()?,
             }
         }
         if change.name.is_some() == change.pattern.is_some() {

@@ -34,7 +34,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<DeleteReque
             "limit" => limit = Some(arg.integer()?),
             "hint" => by = hint(collection, &arg)?,
             "collation" => collation = arg.some_document()?,
-            _ => arg.generic()?,
+            _ => arg.nested_ignored_or_unknown()?,
         }
     }
     let missing = |name: &str| {

@@ -20,7 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "query" => find.filter = arg.some_document()?,
             "hint" => find.hint = hint(&collection, &arg)?,
             "collation" => find.collation = arg.some_document()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let path = path.ok_or_else(|| {

@@ -2,15 +2,13 @@
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_collections::{Collection, FindRequest};
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
-use super::find;
+use super::{count, find};
 use super::host_info::hostname;
 use super::request::Request;
-use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -19,7 +17,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let arg = arg?;
         match arg.name {
             "verbosity" => verbosity = arg.str()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     if !matches!(verbosity, "queryPlanner" | "executionStats" | "allPlansExecution") {
@@ -42,7 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.context.database.collection(&format!("{}.{target}", request.database))?;
     let find = match name {
         "find" => find::parse(&collection, "find", command)?.request,
-        "count" => count(&collection, command)?,
+        "count" => count::parse(&collection, command)?,
         "aggregate" => return super::aggregate::explain(&collection, command, verbosity != "queryPlanner"),
         other => {
             return Err(CommandError::not_implemented(format!(
@@ -53,22 +51,6 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut reply = collection.explained(&find, name == "count", verbosity != "queryPlanner")?;
     append_command(&mut reply, command);
     Ok(reply)
-}
-
-fn count(collection: &Collection, command: &RawDocument) -> Result<FindRequest> {
-    let mut find = FindRequest::default();
-    for arg in args("count", command).skip(1) {
-        let arg = arg?;
-        match arg.name {
-            "query" => find.filter = arg.some_document()?,
-            "skip" => find.skip = arg.count()?,
-            "limit" => find.limit = arg.integer()?.unsigned_abs(),
-            "hint" => find.hint = find::hint(collection, &arg)?,
-            "collation" => find.collation = arg.some_document()?,
-            _ => arg.generic()?,
-        }
-    }
-    Ok(find)
 }
 
 /// What every explanation ends with.

@@ -6,7 +6,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use crate::mongo::args::{Arg, args};
+use crate::mongo::args::{Arg, args, number};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 use crate::mongo::read_concern::ReadAt;
@@ -61,11 +61,9 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
             "maxTimeMS" => find.until = Deadline::after(arg.count()?),
             "collation" => find.request.collation = arg.some_document()?,
             "allowDiskUse" => find.request.in_memory = !arg.bool()?,
-            // These change how a result is come by, not what it is.
-            "allowPartialResults" | "oplogReplay" | "readOnce" => {}
             "awaitData" | "let" | "max" | "min" | "requestResumeToken" | "resumeAfter" | "returnKey"
             | "showRecordId" | "tailable" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     Ok(find)
@@ -78,7 +76,12 @@ pub(super) fn hint(collection: &Collection, arg: &Arg<'_>) -> Result<Option<Stri
         _ => arg.some_document()?,
     };
     let Some(pattern) = pattern else { return Ok(None) };
-    if pattern.get("$natural")?.is_some() {
+    if let Some(direction) = pattern.get("$natural")? {
+        if number(direction).is_some_and(|direction| direction < 0.0) {
+            return Err(CommandError::not_implemented(
+                "the hint { $natural: -1 } is not supported: use { $natural: 1 }, or sort",
+            ));
+        }
         return Ok(Some("$natural".to_owned()));
     }
     // A collection that does not exist is empty whatever the hint.
@@ -108,7 +111,7 @@ fn same_pattern(a: &RawDocument, b: &RawDocument) -> bool {
             .iter()
             .map(|element| {
                 let (name, value) = element.ok()?;
-                let direction = match crate::mongo::args::number(value) {
+                let direction = match number(value) {
                     Some(number) => if number < 0.0 { "-1" } else { "1" }.to_owned(),
                     None => value.as_str()?.to_owned(),
                 };

@@ -34,9 +34,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "upsert" => upsert = arg.bool()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "let" => arg.unsupported()?,
-            "ordered" => arg.generic()?,
+            "ordered" => arg.ignored_or_unknown()?,
             _ if options.read(&arg)? => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let contradiction = match (remove, &update) {

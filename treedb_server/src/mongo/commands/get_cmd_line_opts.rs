@@ -5,6 +5,7 @@ use bson::rawdoc;
 use super::Result;
 use super::request::Request;
 
-pub(super) fn run(_request: &Request<'_>) -> Result {
+pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     Ok(rawdoc! { "argv": ["treedb"], "parsed": {} })
 }

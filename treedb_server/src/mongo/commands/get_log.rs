@@ -8,6 +8,7 @@ use super::request::Request;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     match request.subject()?.as_str() {
         Some("*") => Ok(rawdoc! { "names": ["global", "startupWarnings"] }),
         Some("global" | "startupWarnings") => Ok(rawdoc! { "totalLinesWritten": 0, "log": [] }),

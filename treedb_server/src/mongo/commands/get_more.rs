@@ -29,7 +29,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "batchSize" => batch = Some(usize::try_from(arg.count()?).unwrap_or(usize::MAX)),
             "maxTimeMS" => wait = Duration::from_millis(arg.count()?).min(MAX_AWAIT),
             "term" | "lastKnownCommittedOpTime" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let collection = collection.ok_or_else(|| {

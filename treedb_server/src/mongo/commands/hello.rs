@@ -28,6 +28,7 @@ pub(super) fn run_legacy(request: &Request<'_>) -> Result {
 }
 
 fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
+    request.refuse_options()?;
     let mut reply = RawDocumentBuf::new();
     if request.body().get("helloOk")?.and_then(|value| value.as_bool()) == Some(true) {
         reply.append(cstr!("helloOk"), true);

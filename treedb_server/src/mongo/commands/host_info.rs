@@ -5,7 +5,8 @@ use bson::{DateTime, rawdoc};
 use super::Result;
 use super::request::Request;
 
-pub(super) fn run(_request: &Request<'_>) -> Result {
+pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     let cores =
         std::thread::available_parallelism().map_or(1, |n| i32::try_from(n.get()).unwrap_or(i32::MAX));
     Ok(rawdoc! {

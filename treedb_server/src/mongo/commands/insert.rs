@@ -20,7 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for arg in request.args() {
         let arg = arg?;
         if !options.read(&arg)? && arg.name != "documents" {
-            arg.generic()?;
+            arg.ignored_or_unknown()?;
         }
     }
     let documents = statements(request, "documents")?;

@@ -13,8 +13,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         match arg.name {
             "filter" => filter = arg.some_document()?,
             "nameOnly" => names_only = arg.bool()?,
-            "authorizedDatabases" => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;

@@ -79,6 +79,11 @@ impl<'a> Request<'a> {
         args(self.command.name, self.message.body()).skip(1)
     }
 
+    /// Refuses every option but those that any command accepts: for commands without options of their own.
+    pub(crate) fn refuse_options(&self) -> Result<()> {
+        self.args().try_for_each(|arg| arg?.ignored_or_unknown())
+    }
+
     /// The value of the command's own field: `{find: "films"}` is about `films`.
     pub(crate) fn subject(&self) -> Result<RawBsonRef<'a>> {
         match self.body().iter().next() {

@@ -10,7 +10,8 @@ use crate::mongo::error::CommandError;
 use crate::mongo::sessions::SessionId;
 use treedb_query::query::ErrorCode;
 
-pub(super) fn start(_request: &Request<'_>) -> Result {
+pub(super) fn start(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: bson::Uuid::new().bytes().to_vec() };
     Ok(rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_MINUTES })
 }
@@ -39,7 +40,9 @@ pub(super) fn refresh(request: &Request<'_>) -> Result {
     done()
 }
 
+/// The array that the command's own field holds.
 fn list<'a>(request: &Request<'a>) -> std::result::Result<&'a RawArray, CommandError> {
+    request.refuse_options()?;
     request.subject()?.as_array().ok_or_else(|| {
         let name = request.command.name;
         CommandError::new(

@@ -45,7 +45,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
             "collation" => collation = arg.some_document()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.nested_ignored_or_unknown()?,
         }
     }
     let missing = |name: &str| {

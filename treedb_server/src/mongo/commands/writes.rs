@@ -12,6 +12,7 @@ use super::hello::MAX_WRITE_BATCH;
 use super::request::Request;
 use crate::mongo::args::{Arg, number};
 use crate::mongo::error::CommandError;
+use crate::mongo::ignored_options::is_ignored;
 use crate::mongo::place::{Outcome, Place};
 use crate::mongo::sessions::{Each, Statements, Work};
 
@@ -77,7 +78,7 @@ impl Options {
         match arg.name {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" => arg.unsupported()?,
+            "bypassDocumentValidation" | "isTimeseriesNamespace" => arg.unsupported()?,
             "stmtId" => self.first = statement_number(arg.integer()?)?,
             "stmtIds" => {
                 for number in arg.array()? {
@@ -85,8 +86,7 @@ impl Options {
                     self.numbers.push(statement_number(number as i64)?);
                 }
             }
-            "isTimeseriesNamespace" => {}
-            _ => return Ok(false),
+                        _ => return Ok(false),
         }
         Ok(true)
     }
@@ -144,8 +144,7 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
                     ));
                 }
             },
-            // Nobody else is waited for, so there is nothing to time out.
-            ("wtimeout" | "wtimeoutMS" | "provenance", _) => {}
+            (option, _) if is_ignored("writeConcern", option) => {}
             (other, _) => {
                 return Err(CommandError::new(
                     ErrorCode::FailedToParse,
@@ -163,6 +162,14 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
         None if w0 => Some(Durability::Relaxed),
         None => None,
     })
+}
+
+/// Makes a change of the catalog, which is committed as the server's default says, as durable as its write concern asks.
+pub(super) fn settle_catalog_change(request: &Request<'_>, asked: Option<Durability>) -> Result<()> {
+    if asked == Some(Durability::Durable) && request.context.durability != Durability::Durable {
+        request.context.flush()?;
+    }
+    Ok(())
 }
 
 /// The statements of a write command.
@@ -197,7 +204,7 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
             _ if arg.name == name => {}
             "let" => arg.unsupported()?,
             _ if options.read(&arg)? => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let statements = statements(request, name)?;

@@ -140,6 +140,12 @@ impl Sessions {
             if kind == Kind::Begin {
                 return invalid("a transaction cannot begin with the command that ends it");
             }
+            for arg in request.args() {
+                let arg = arg?;
+                if arg.name != "writeConcern" {
+                    arg.ignored_or_unknown()?;
+                }
+            }
             return Ok(());
         }
         if matches!(request.database, "config" | "admin" | "local") && !request.is_about_cursors() {
