@@ -46,7 +46,7 @@ pub struct Config {
 pub enum Changes {
     /// As the database has it; yes, in one where nobody has decided.
     #[default]
-    Unsaid,
+    Unspecified,
     /// No; what was recorded is forgotten.
     Off,
     /// Yes, and kept within these limits.
@@ -78,7 +78,7 @@ pub struct Limits {
     /// Sessions known at a time: those that have begun a transaction, or sent a write that may be sent again.
     pub sessions: usize,
     /// How long running commands get to finish when the server stops.
-    pub drain: Duration,
+    pub shutdown_grace: Duration,
 }
 
 impl Default for Limits {
@@ -94,7 +94,7 @@ impl Default for Limits {
             transaction_bytes: 1 << 30,
             transaction_life: Duration::from_secs(60),
             sessions: 100_000,
-            drain: Duration::from_secs(10),
+            shutdown_grace: Duration::from_secs(10),
         }
     }
 }

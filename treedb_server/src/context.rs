@@ -13,8 +13,8 @@ use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::mongo::cursors::Cursors;
-use crate::mongo::identity::Identity;
 use crate::mongo::sessions::Sessions;
+use crate::mongo::topology::Topology;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -33,13 +33,13 @@ pub(crate) struct Context {
     /// Sessions of the Mongo protocol.
     pub(crate) sessions: Sessions,
     /// As what drivers see the server.
-    pub(crate) identity: Identity,
+    pub(crate) topology: Topology,
     /// Backups under way.
     pub(crate) backups: Backups,
     /// When the server began.
     pub(crate) started: Instant,
     budget: Arc<Semaphore>,
-    room: Arc<Semaphore>,
+    connection_permits: Arc<Semaphore>,
     connections: AtomicI32,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         dir: PathBuf,
         durability: Durability,
         limits: Limits,
-        identity: Identity,
+        topology: Topology,
     ) -> Self {
         let metrics = Metrics::new();
         Context {
@@ -58,12 +58,12 @@ impl Context {
             durability,
             cursors: Cursors::new(limits.cursors, limits.blocking_threads / 2, metrics.cursors.clone()),
             sessions: Sessions::new(limits.sessions),
-            identity,
+            topology,
             metrics,
             backups: Backups::default(),
             started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
-            room: Arc::new(Semaphore::new(limits.connections)),
+            connection_permits: Arc::new(Semaphore::new(limits.connections)),
             connections: AtomicI32::new(0),
             limits,
         }
@@ -78,8 +78,8 @@ impl Context {
     }
 
     /// Room for one more connection, until the permit is dropped; `None` if there are too many.
-    pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).try_acquire_owned().ok()
+    pub(crate) fn try_connection_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.connection_permits).try_acquire_owned().ok()
     }
 
     /// A number for a new connection.
@@ -140,7 +140,7 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let database = Database::open(dir.path()).unwrap();
         let context =
-            Context::new(database, dir.path().to_owned(), Durability::Durable, limits, Identity::Standalone);
+            Context::new(database, dir.path().to_owned(), Durability::Durable, limits, Topology::Standalone);
         (Arc::new(context), dir)
     }
 

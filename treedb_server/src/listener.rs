@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 
 use crate::config::Address;
 use crate::context::Context;
-use crate::drain::Drain;
 use crate::metrics::Door;
 use crate::server::ServeError;
+use crate::shutdown::Shutdown;
 
 /// A bound listener with the name of its protocol.
 #[derive(Debug)]
@@ -36,12 +36,12 @@ impl Listener {
     }
 
     /// Accepts until the drain starts and runs `serve` for each connection, in a task of its own: a panic ends that
-    /// connection only. Then waits for the connections, at most [`crate::config::Limits::drain`].
+    /// connection only. Then waits for the connections, at most [`crate::config::Limits::shutdown_grace`].
     pub(crate) async fn run<F>(
         self,
         context: Arc<Context>,
-        mut drain: Drain,
-        serve: impl Fn(TcpStream, SocketAddr, Arc<Context>, Drain) -> F,
+        mut shutdown: Shutdown,
+        serve: impl Fn(TcpStream, SocketAddr, Arc<Context>, Shutdown) -> F,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -50,7 +50,7 @@ impl Listener {
         loop {
             let (stream, peer) = tokio::select! {
                 biased;
-                () = drain.started() => break,
+                () = shutdown.requested() => break,
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                     report(self.door, ended);
                     continue;
@@ -67,8 +67,8 @@ impl Listener {
             };
             // A probe must get through when there is no room left for anybody else.
             let counted = self.door != "admin";
-            let room = if counted { context.room() } else { None };
-            if counted && room.is_none() {
+            let permit = if counted { context.try_connection_permit() } else { None };
+            if counted && permit.is_none() {
                 context.metrics.refused.get_or_create(&door).inc();
                 tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
                 continue;
@@ -78,15 +78,15 @@ impl Listener {
                 tracing::debug!(door = self.door, %peer, %error, "connection is gone already");
                 continue;
             }
-            let open = Open::new(context.metrics.connections.get_or_create_owned(&door), room);
-            let connection = serve(stream, peer, Arc::clone(&context), drain.clone());
+            let open = OpenConnection::new(context.metrics.connections.get_or_create_owned(&door), permit);
+            let connection = serve(stream, peer, Arc::clone(&context), shutdown.clone());
             tasks.spawn(async move {
                 let _open = open;
                 connection.await;
             });
         }
         drop(self.socket);
-        let ended = tokio::time::timeout(context.limits.drain, async {
+        let ended = tokio::time::timeout(context.limits.shutdown_grace, async {
             while let Some(ended) = tasks.join_next().await {
                 report(self.door, ended);
             }
@@ -104,19 +104,19 @@ fn report(door: &'static str, ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// One open connection, counted until it is dropped: also when a panic unwinds.
-struct Open {
+struct OpenConnection {
     gauge: Gauge,
-    _room: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Open {
-    fn new(gauge: Gauge, room: Option<OwnedSemaphorePermit>) -> Self {
+impl OpenConnection {
+    fn new(gauge: Gauge, permit: Option<OwnedSemaphorePermit>) -> Self {
         gauge.inc();
-        Open { gauge, _room: room }
+        OpenConnection { gauge, _permit: permit }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.gauge.dec();
     }

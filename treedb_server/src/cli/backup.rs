@@ -12,9 +12,9 @@ use clap::Args;
 use treedb_collections::{Error, QueryError, Store};
 
 use super::key::KeyArgs;
+use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
-use super::wire::{Uri, Wire};
-use super::{Failure, advice, place};
+use super::{Failure, error_hints, target};
 
 /// Bytes handed to or taken from a stream at a time.
 const BUFFER: usize = 1 << 20;
@@ -80,7 +80,7 @@ pub(super) struct Restore {
 }
 
 fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
-    place::must_exist(dir)?;
+    target::must_exist(dir)?;
     Store::open_with(dir, key.options()?).map_err(|error| match error {
         Error::InUse { .. } => Failure(format!("{error}; if that is a server, --uri has it make the copy")),
         error => failed(dir, error),
@@ -88,7 +88,7 @@ fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
 }
 
 fn failed(dir: &Path, error: Error) -> Failure {
-    advice::directory(dir, &QueryError::from(error))
+    error_hints::directory(dir, &QueryError::from(error))
 }
 
 /// Copies a directory into another.
@@ -112,7 +112,7 @@ fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
     let Some(name) = to.to_str() else {
         return Err(Failure(format!("{}: a name that goes over the wire has to be UTF-8", to.display())));
     };
-    let (mut worker, mut watcher) = (Wire::connect(uri)?, Wire::connect(uri)?);
+    let (mut worker, mut watcher) = (MongoClient::connect(uri)?, MongoClient::connect(uri)?);
     let command = rawdoc! { "backupTo": name, "$db": "admin" };
     let (sender, done) = mpsc::channel();
     // The thread ends with the server's answer, or with the process.
@@ -137,7 +137,7 @@ fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
 }
 
 /// How far the server is with the copy to `to`. What cannot be read is not worth an error: the copy has its own.
-fn progress(watcher: &mut Wire, to: &str) -> Option<(u64, u64)> {
+fn progress(watcher: &mut MongoClient, to: &str) -> Option<(u64, u64)> {
     let reply = watcher.run(&rawdoc! { "backupStatus": 1, "$db": "admin" }).ok()?;
     reply.get_array("backups").ok()?.into_iter().find_map(|job| {
         let job = job.ok()?.as_document().filter(|job| job.get_str("to").is_ok_and(|of| of == to))?;

@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, HumanCount};
 use treedb_collections::{QueryError, Store};
 
 use super::key::KeyArgs;
-use super::{Failure, advice, place};
+use super::{Failure, error_hints, target};
 
 /// Make the files of a database as small as what is in them allows
 #[derive(Debug, Args)]
@@ -30,9 +30,9 @@ pub(super) struct Compact {
 
 impl Compact {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        place::must_exist(&self.dir)?;
+        target::must_exist(&self.dir)?;
         let started = Instant::now();
-        let failed = |error| advice::directory(&self.dir, &QueryError::from(error));
+        let failed = |error| error_hints::directory(&self.dir, &QueryError::from(error));
         let store = Store::open_with(&self.dir, self.key.options()?).map_err(failed)?;
         let done = store.compact(|_| {}).map_err(failed)?;
         store.close().map_err(failed)?;

@@ -11,8 +11,8 @@ use clap::Args;
 use treedb_query::doc::json::to_json;
 
 use super::Failure;
-use super::place::{PlaceArgs, Search, everything, json, namespace};
 use super::progress::Progress;
+use super::target::{Search, TargetArgs, json, match_all, namespace};
 
 /// Write a collection as JSON lines
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(super) struct Export {
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
     /// Only the documents that match this JSON filter
     #[arg(long, value_name = "FILTER", value_parser = json)]
     filter: Option<RawDocumentBuf>,
@@ -45,11 +45,11 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let mut place = self.place.open(false)?;
-        let filter = self.filter.clone().unwrap_or_else(everything);
-        let total = place.count(&self.namespace, &filter)?;
+        let mut target = self.target.open(false)?;
+        let filter = self.filter.clone().unwrap_or_else(match_all);
+        let total = target.count(&self.namespace, &filter)?;
         let mut progress = Progress::of_documents("exported", total);
-        let found = place.find(&self.namespace, Search { filter, ..Search::default() })?;
+        let found = target.find(&self.namespace, Search { filter, ..Search::default() })?;
         let mut out = Output::open(&self.file)?;
         let mut documents = 0;
         for document in found {
@@ -65,7 +65,7 @@ impl Export {
         }
         out.complete()?;
         progress.finish(documents, &format!("from {}", self.namespace));
-        place.close()?;
+        target.close()?;
         Ok(ExitCode::SUCCESS)
     }
 

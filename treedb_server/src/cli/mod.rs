@@ -1,21 +1,21 @@
 //! The `treedb` command: one file per subcommand, each with its flags and what it does.
 
-mod advice;
 mod backup;
 mod check;
 mod compact;
+mod error_hints;
 mod export;
 mod find;
 mod import;
 #[cfg(feature = "importers")]
 mod import_tables;
+mod json_lines;
 mod key;
-mod lines;
-mod place;
+mod mongo_client;
 mod progress;
 mod scan;
 mod serve;
-mod wire;
+mod target;
 
 use std::fmt;
 use std::process::ExitCode;

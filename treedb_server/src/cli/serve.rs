@@ -13,7 +13,7 @@ use treedb_collections::ChangeLogOptions;
 use treedb_storage::kv::Durability;
 
 use super::key::KeyArgs;
-use super::{Failure, advice};
+use super::{Failure, error_hints};
 use crate::config::{Address, Changes, Config, Limits};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
@@ -118,7 +118,7 @@ impl Serve {
             Some(ChangeLogFlag::Off) => Changes::Off,
             Some(ChangeLogFlag::On) => Changes::On(limits),
             None if limits != usual => Changes::On(limits),
-            None => Changes::Unsaid,
+            None => Changes::Unspecified,
         }
     }
 
@@ -144,7 +144,7 @@ impl Serve {
                 stall: Duration::from_secs(self.stall_seconds),
                 cursor_idle: Duration::from_secs(self.cursor_seconds),
                 transaction_life: Duration::from_secs(self.transaction_seconds),
-                drain: Duration::from_secs(self.drain_seconds),
+                shutdown_grace: Duration::from_secs(self.drain_seconds),
                 ..Limits::default()
             },
         };
@@ -155,7 +155,7 @@ impl Serve {
             .max_blocking_threads(config.limits.blocking_threads)
             .build()?;
         let status = runtime.block_on(serve(config));
-        // A command that outlived the drain is not waited for a second time.
+        // A command that outlived the grace period is not waited for a second time.
         runtime.shutdown_background();
         status
     }
@@ -165,7 +165,7 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     // Handlers first: a signal that arrives while the directory is being recovered must not be lost.
     let mut signals = Signals::new()?;
     let dir = config.dir.clone();
-    let server = Server::bind(config).await.map_err(|error| advice::server(&dir, &error))?;
+    let server = Server::bind(config).await.map_err(|error| error_hints::server(&dir, &error))?;
     let mut out = std::io::stdout().lock();
     for (name, address) in server.addresses() {
         writeln!(out, "listening {name} {address}")?;
@@ -173,8 +173,8 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     out.flush()?;
     drop(out);
 
-    let stopper = Arc::new(server.stopper());
-    let waiter = Arc::clone(&stopper);
+    let shutdown = Arc::new(server.shutdown_handle());
+    let waiter = Arc::clone(&shutdown);
     tokio::spawn(async move {
         let first = signals.next().await;
         tracing::info!(signal = first, "stopping: no new connections, running commands may finish");

@@ -17,7 +17,7 @@ use rustix::net::{SendFlags, send};
 use super::error::{Error, Result};
 use crate::native::bytes::Reader;
 use crate::native::call::{Call, Hello, Welcome};
-use crate::native::fault::Fault;
+use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
 
 /// Bytes of requests that are collected before they are sent.
@@ -146,9 +146,9 @@ impl Connection {
         };
         let mut body = Reader::new(&frame.body);
         if frame.header.opcode == ERROR {
-            let fault = Fault::read(&mut body);
-            return match fault {
-                Ok(fault) => Err(Error::Server(fault)),
+            let error = ErrorFrame::read(&mut body);
+            return match error {
+                Ok(error) => Err(Error::Server(error)),
                 Err(malformed) => Err(self.end(Error::Protocol(malformed.to_string()))),
             };
         }
@@ -270,8 +270,8 @@ impl Connection {
 
     /// The server's last words.
     fn closing(&mut self, frame: &Frame) -> Error {
-        match Fault::read(&mut Reader::new(&frame.body)) {
-            Ok(fault) => self.end(Error::Server(fault)),
+        match ErrorFrame::read(&mut Reader::new(&frame.body)) {
+            Ok(error) => self.end(Error::Server(error)),
             Err(malformed) => self.end(Error::Protocol(malformed.to_string())),
         }
     }

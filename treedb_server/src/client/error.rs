@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::native::bytes::Malformed;
-use crate::native::fault::Fault;
+use crate::native::error_frame::ErrorFrame;
 
 /// What a call of a client returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The server refused the request; the connection goes on.
     #[error(transparent)]
-    Server(#[from] Fault),
+    Server(#[from] ErrorFrame),
     /// The request does not fit into a frame; nothing was sent.
     #[error("the request cannot be sent: {0}")]
     TooLarge(Malformed),
@@ -38,7 +38,7 @@ impl Error {
     /// MongoDB's number of the server's error; `None` if it was not the server that failed.
     pub fn code(&self) -> Option<i32> {
         match self {
-            Error::Server(fault) => Some(fault.code),
+            Error::Server(error) => Some(error.code),
             _ => None,
         }
     }

@@ -27,29 +27,29 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `simple` | [`Client`]: one call, one answer |
+//! | `blocking` | [`Client`]: one call, one answer |
 //! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
-//! | `iterate` | [`Documents`] and [`Pairs`]: answers that come in batches |
+//! | `results` | [`Documents`] and [`Pairs`]: answers that come in batches |
 //! | `connection` | the socket, frames, and which answers are still owed |
 //! | `error` | [`Error`] |
 //!
 //! A client belongs to one thread at a time (it may move); threads that work at once open one each. After an error
 //! of the connection itself every further call fails with the same reason: connect again.
 
+mod blocking;
 mod connection;
 mod error;
-mod iterate;
 mod pipeline;
-mod simple;
+mod results;
 #[cfg(test)]
 mod tests;
 
-pub use crate::native::Fault;
+pub use crate::native::ErrorFrame;
 pub use crate::native::call::{
-    Ack, Batch, Bound, Call, Count, Delete, DocumentFault, Find, Get, Insert, Inserted, KvBatch, KvDelete,
+    Ack, Batch, Bound, Call, Count, Delete, DocumentError, Find, Get, Insert, Inserted, KvBatch, KvDelete,
     KvGet, KvPut, KvRange, Op, Ping, Update, Updated, Welcome,
 };
+pub use blocking::Client;
 pub use error::{Error, Result};
-pub use iterate::{Documents, Pairs};
 pub use pipeline::{Pipeline, Ticket};
-pub use simple::Client;
+pub use results::{Documents, Pairs};

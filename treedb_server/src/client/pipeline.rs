@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use bson::RawBson;
 
+use super::blocking::id_document;
 use super::connection::Connection;
 use super::error::Result;
-use super::simple::id_document;
 use crate::native::call::{Ack, Call, Get, KvDelete, KvGet, KvPut};
 
 /// Requests under way on one connection.

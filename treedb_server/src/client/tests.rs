@@ -100,14 +100,14 @@ fn a_client_that_sends_much_reads_while_it_sends() {
 #[test]
 fn a_servers_error_leaves_the_connection_usable_and_its_last_words_do_not() {
     let address = server(|mut stream| {
-        let fault = Fault { code: 11000, name: "DuplicateKey".into(), message: "E11000".into() };
+        let error = ErrorFrame { code: 11000, name: "DuplicateKey".into(), message: "E11000".into() };
         let (header, _) = request(&mut stream).unwrap();
-        send(&mut stream, ERROR, 0, header.request, |out| fault.write(out).unwrap());
+        send(&mut stream, ERROR, 0, header.request, |out| error.write(out).unwrap());
         let (header, _) = request(&mut stream).unwrap();
         answer(&mut stream, header, |_| ());
         request(&mut stream).unwrap();
-        let fault = Fault { code: 91, name: "ShutdownInProgress".into(), message: "stopping".into() };
-        send(&mut stream, ERROR, CLOSING, 0, |out| fault.write(out).unwrap());
+        let error = ErrorFrame { code: 91, name: "ShutdownInProgress".into(), message: "stopping".into() };
+        send(&mut stream, ERROR, CLOSING, 0, |out| error.write(out).unwrap());
     });
     let mut client = Client::connect(address).unwrap();
     assert_eq!(client.kv_put("t", b"k", b"v").unwrap_err().code(), Some(11000));

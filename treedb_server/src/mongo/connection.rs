@@ -16,8 +16,8 @@ use super::op_query;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
 use crate::config::FREE_BYTES;
 use crate::context::Context;
-use crate::drain::Drain;
 use crate::metrics::Door;
+use crate::shutdown::Shutdown;
 
 /// Room for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
@@ -49,7 +49,12 @@ struct Answer {
 }
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, mut drain: Drain) {
+pub(crate) async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: Arc<Context>,
+    mut shutdown: Shutdown,
+) {
     let session = Arc::new(Session::new(context.next_connection(), peer));
     let door = Door { door: "mongo" };
     let received: Counter = context.metrics.received.get_or_create_owned(&door);
@@ -60,7 +65,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
     loop {
         let arrived = tokio::select! {
             biased;
-            () = drain.started() => break,
+            () = shutdown.requested() => break,
             arrived = reader.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
         };
         match arrived {
@@ -71,7 +76,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
                 break;
             }
         }
-        let message = match drain.bound(wire::read(&mut reader, &context)).await {
+        let message = match shutdown.within_grace(wire::read(&mut reader, &context)).await {
             Some(Ok(message)) => message,
             None => break,
             Some(Err(error)) => {
@@ -87,7 +92,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
             // As long as a long answer waits to be taken, new requests get less room.
             let _reserved =
                 if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
-            let written = drain.bound(wire::write(&mut writer, &bytes, context.limits.stall)).await;
+            let written = shutdown.within_grace(wire::write(&mut writer, &bytes, context.limits.stall)).await;
             if let Some(Err(error)) = &written {
                 tracing::debug!(connection = session.id, %error, "closing: the answer was not taken");
             }

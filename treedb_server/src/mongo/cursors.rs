@@ -18,7 +18,7 @@ use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 use super::reply::BatchReply;
-use super::sessions::{Open, SessionId};
+use super::sessions::{OpenTransaction, SessionId};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -97,7 +97,7 @@ impl Cursor {
     pub(crate) fn of_transaction(
         namespace: impl Into<String>,
         documents: TransactionCursor,
-        open: &Open,
+        open: &OpenTransaction,
     ) -> Self {
         let documents = Box::new(documents);
         let content = Content::Transaction { documents, ahead: None, key: open.key };
@@ -111,7 +111,7 @@ impl Cursor {
     }
 
     /// The same, to be read on in the transaction `open` alone, as long as that is.
-    pub(crate) fn in_transaction(mut self, open: &Open) -> Self {
+    pub(crate) fn in_transaction(mut self, open: &OpenTransaction) -> Self {
         if let Content::Documents { key, .. } = &mut self.content {
             *key = Some(open.key);
         }
@@ -124,7 +124,7 @@ impl Cursor {
     }
 
     /// Refuses to go on where it was not opened: in another transaction, or outside of its own.
-    fn belongs_to(&self, id: i64, open: Option<&Open>) -> Result<()> {
+    fn belongs_to(&self, id: i64, open: Option<&OpenTransaction>) -> Result<()> {
         let own = match &self.content {
             Content::Transaction { key, .. } => Some(*key),
             Content::Documents { key, .. } => *key,
@@ -159,7 +159,7 @@ impl Cursor {
         limit: Option<usize>,
         until: Deadline,
         mut wait: Duration,
-        open: Option<&Open>,
+        open: Option<&OpenTransaction>,
     ) -> Result<bool> {
         type Next<'n> = Box<dyn FnMut() -> Result<Option<RawDocumentBuf>> + 'n>;
         let (mut next, ahead): (Next<'_>, _) = match &mut self.content {
@@ -244,7 +244,7 @@ impl Cursors {
     /// The same, of a cursor of the transaction `open`.
     pub(crate) fn first_in(
         &self,
-        mut open: Option<&mut Open>,
+        mut open: Option<&mut OpenTransaction>,
         mut cursor: Cursor,
         batch: usize,
         single: bool,
@@ -268,7 +268,7 @@ impl Cursors {
         namespace: &str,
         batch: Option<usize>,
         wait: Duration,
-        open: Option<&Open>,
+        open: Option<&OpenTransaction>,
     ) -> Result<RawDocumentBuf> {
         let mut cursor = self.take(id, namespace)?;
         if let Err(error) = cursor.belongs_to(id, open) {

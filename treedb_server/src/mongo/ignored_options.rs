@@ -32,7 +32,11 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row(ANY_COMMAND, "apiStrict", "commands outside of the Stable API are not refused"),
     row(ANY_COMMAND, "apiVersion", "there is one version of each command"),
     row(ANY_COMMAND, "comment", "no profiler or log shows it"),
-    row(ANY_COMMAND, "maxTimeMS", "only `find`, `aggregate` and `getMore` of a change stream have a time limit"),
+    row(
+        ANY_COMMAND,
+        "maxTimeMS",
+        "only `find`, `aggregate` and `getMore` of a change stream have a time limit",
+    ),
     row("`$changeStream`", "showExpandedEvents", "there are no expanded events"),
     row("`$changeStream`", "showMigrationEvents", "there are no shards to migrate between"),
     row("`collation`", "normalization", "strings always compare as if they were normalized"),
@@ -53,9 +57,17 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row("`find`", "readOnce", "it is about MongoDB's cache"),
     row("`fsync`", "async", "the reply always waits for the checkpoint"),
     row("`fsync`", "fsyncLockAcquisitionTimeoutMillis", "`lock` is refused"),
-    row("`hello`", "*", "what drivers tell about themselves, authentication and compression, of which none is offered"),
+    row(
+        "`hello`",
+        "*",
+        "what drivers tell about themselves, authentication and compression, of which none is offered",
+    ),
     row("`isMaster`", "*", "as for `hello`"),
-    row("`listCollections`", "authorizedCollections", "there is no authorization: all collections are listed"),
+    row(
+        "`listCollections`",
+        "authorizedCollections",
+        "there is no authorization: all collections are listed",
+    ),
     row("`listDatabases`", "authorizedDatabases", "there is no authorization: all databases are listed"),
     row("`readConcern`", "afterClusterTime", "every read sees all writes acknowledged before it"),
     row("`readConcern`", "provenance", "it only tells where the read concern was set"),
@@ -113,8 +125,7 @@ mod tests {
     #[test]
     fn the_documentation_lists_exactly_the_options_that_the_table_lists() {
         let (section, _) = section();
-        let listed: Vec<&str> =
-            section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        let listed: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
         let expected: Vec<String> = IGNORED_OPTIONS
             .iter()
             .map(|row| match row.option {

@@ -25,14 +25,14 @@ pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod cursors;
 pub(crate) mod error;
-pub(crate) mod identity;
 pub(crate) mod ignored_options;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
-pub(crate) mod place;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
 pub(crate) mod sessions;
+pub(crate) mod topology;
 pub(crate) mod wire;
+pub(crate) mod write_target;
 
 pub(crate) use connection::connection;

@@ -31,7 +31,8 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
     if matches!(name, "getMore" | "killCursors") {
         return Ok(None);
     }
-    let Some(concern) = args(name, body).find(|arg| !matches!(arg, Ok(arg) if arg.name != "readConcern")) else {
+    let Some(concern) = args(name, body).find(|arg| !matches!(arg, Ok(arg) if arg.name != "readConcern"))
+    else {
         return Ok(None);
     };
     let concern = concern?.document()?;
@@ -44,7 +45,9 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
                 other => {
                     return Err(CommandError::new(
                         ErrorCode::BadValue,
-                        format!("Enumeration value '{other}' for field 'readConcern.level' is not a valid value."),
+                        format!(
+                            "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
+                        ),
                     ));
                 }
             },
@@ -88,7 +91,7 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
 
 impl ReadAt {
     /// Adds the time to a reply, for the reads to come: to its cursor, if it has one.
-    pub(crate) fn tell(at: Option<ReadAt>, reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
+    pub(crate) fn append_to_reply(at: Option<ReadAt>, reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
         let Some(ReadAt { time, .. }) = at else { return Ok(reply) };
         let Some(cursor) = reply.get("cursor")?.and_then(|cursor| cursor.as_document()) else {
             let mut reply = reply;

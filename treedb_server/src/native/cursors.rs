@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use treedb_collections::ErrorCode;
 
-use super::fault::Fault;
+use super::error_frame::ErrorFrame;
 
 /// Cursors that one connection may have open.
 pub(crate) const MAX_CURSORS: usize = 64;
@@ -43,13 +43,13 @@ impl<C> Cursors<C> {
     ///
     /// # Errors
     /// There are [`MAX_CURSORS`] already.
-    pub(crate) fn keep(&self, cursor: C) -> Result<u64, Fault> {
+    pub(crate) fn keep(&self, cursor: C) -> Result<u64, ErrorFrame> {
         let mut open = self.lock();
         if open.slots.len() >= MAX_CURSORS {
             let message = format!(
                 "this connection has {MAX_CURSORS} cursors open: read them to their end, or close them"
             );
-            return Err(Fault::new(ErrorCode::ExceededMemoryLimit, message));
+            return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
         }
         open.last_id += 1;
         let id = open.last_id;
@@ -61,14 +61,14 @@ impl<C> Cursors<C> {
     ///
     /// # Errors
     /// It does not exist (any more), or another request is reading it.
-    pub(crate) fn take(&self, id: u64) -> Result<C, Fault> {
+    pub(crate) fn take(&self, id: u64) -> Result<C, ErrorFrame> {
         let mut open = self.lock();
         let Some(slot) = open.slots.get_mut(&id) else {
-            return Err(Fault::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
+            return Err(ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
         };
         slot.used = Instant::now();
         slot.cursor.take().ok_or_else(|| {
-            Fault::new(
+            ErrorFrame::new(
                 ErrorCode::IllegalOperation,
                 format!("cursor id {id} is being read by another request"),
             )

@@ -9,7 +9,7 @@
 //! | [`frame`] | the header, opcodes and limits |
 //! | [`bytes`] | reading and writing the fields of a body |
 //! | [`call`] | every request with its answer: both directions of both, so that client and server cannot disagree |
-//! | [`fault`] | what an error frame says |
+//! | [`error`] | what an error frame says |
 //! | `connection` | one connection of the server: reading, working, writing |
 //! | `execute` | requests carried out |
 //! | `cursors` | the cursors of a connection |
@@ -21,7 +21,7 @@
 
 pub mod bytes;
 pub mod call;
-pub mod fault;
+pub mod error_frame;
 pub mod frame;
 
 mod connection;
@@ -31,6 +31,6 @@ pub(crate) use execute::TABLES;
 
 pub use bytes::Malformed;
 pub use call::Call;
-pub use fault::Fault;
+pub use error_frame::ErrorFrame;
 
 pub(crate) use connection::connection;

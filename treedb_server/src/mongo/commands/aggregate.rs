@@ -20,7 +20,7 @@ use crate::mongo::error::CommandError;
 const NO_COLLECTION: &str = "$cmd.aggregate";
 
 /// A command's arguments.
-struct Asked {
+struct Arguments {
     pipeline: AggregateRequest,
     batch: usize,
     until: Deadline,
@@ -31,7 +31,7 @@ struct Asked {
 fn read<'a>(
     args: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
     collection: Option<&Collection>,
-) -> std::result::Result<Asked, CommandError> {
+) -> std::result::Result<Arguments, CommandError> {
     let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
     let mut collation = None;
@@ -65,7 +65,7 @@ fn read<'a>(
     if let (Some(arg), Some(collection)) = (by, collection) {
         pipeline.hint = hint(collection, &arg)?;
     }
-    Ok(Asked { pipeline, batch, until, explain })
+    Ok(Arguments { pipeline, batch, until, explain })
 }
 
 /// Explains the pipeline of `command`, an `aggregate` of `collection`; carries it out too if `execute`.
@@ -127,7 +127,7 @@ fn explain_pipeline(
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let named = request.subject()?.as_str().map(|_| request.collection()).transpose()?;
-    let Asked { mut pipeline, batch, until, explain } = read(request.args(), named.as_ref())?;
+    let Arguments { mut pipeline, batch, until, explain } = read(request.args(), named.as_ref())?;
     if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
         return watch(request, asked, batch);
     }

@@ -8,7 +8,7 @@ use super::Result;
 use super::create::{VALIDATION, images};
 use super::find::index_with_pattern;
 use super::request::Request;
-use super::writes::{settle_catalog_change, write_concern};
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
@@ -35,10 +35,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let namespace = request.namespace()?;
     request.context.database.modify_collection(namespace.as_str(), options)?;
     let reply = match index {
-        Some(index) => index.carry_out(request)?,
+        Some(index) => index.execute(request)?,
         None => RawDocumentBuf::new(),
     };
-    settle_catalog_change(request, durability)?;
+    flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection changed");
     Ok(reply)
 }
@@ -80,7 +80,7 @@ impl IndexChange {
         Ok(change)
     }
 
-    fn carry_out(self, request: &Request<'_>) -> Result {
+    fn execute(self, request: &Request<'_>) -> Result {
         let collection = request.collection()?;
         let name = match (self.name, self.pattern) {
             (Some(name), _) => name,

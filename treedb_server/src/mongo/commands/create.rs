@@ -5,7 +5,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::{Request, done};
-use super::writes::{settle_catalog_change, write_concern};
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
@@ -18,8 +18,17 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "capped" | "timeseries" | "viewOn" | "pipeline" | "clusteredIndex" | "expireAfterSeconds"
-            | "encryptedFields" | "indexOptionDefaults" | "size" | "max" | "temp" => {
+            "capped"
+            | "timeseries"
+            | "viewOn"
+            | "pipeline"
+            | "clusteredIndex"
+            | "expireAfterSeconds"
+            | "encryptedFields"
+            | "indexOptionDefaults"
+            | "size"
+            | "max"
+            | "temp" => {
                 arg.unsupported()?;
             }
             "collation" => {
@@ -58,7 +67,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
         error
     })?;
-    settle_catalog_change(request, durability)?;
+    flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection created");
     done()
 }

@@ -7,7 +7,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use super::writes::{settle_catalog_change, write_concern};
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
@@ -33,7 +33,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Err(CommandError::new(ErrorCode::BadValue, "Must specify at least one index to create"));
     }
     let created = collection.create_indexes(&specs)?;
-    settle_catalog_change(request, durability)?;
+    flush_catalog_change(request, durability)?;
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let mut reply = rawdoc! {
         "numIndexesBefore": count(created.before),

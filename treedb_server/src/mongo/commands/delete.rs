@@ -13,10 +13,10 @@ use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let tally = each_statement(request, "deletes", &mut |_, statement, place| {
-        let asked = parse(place.collection(), statement)?;
+    let tally = each_statement(request, "deletes", &mut |_, statement, target| {
+        let asked = parse(target.collection(), statement)?;
         not_many(request, asked.limit == 0)?;
-        place.delete(asked)
+        target.delete(asked)
     })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), tally.found);

@@ -31,5 +31,5 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Ok(rawdoc! { "values": values });
     }
     find.as_of = request.at.map(|at| at.moment);
-    ReadAt::tell(request.at, rawdoc! { "values": collection.distinct(path, find)? })
+    ReadAt::append_to_reply(request.at, rawdoc! { "values": collection.distinct(path, find)? })
 }

@@ -5,7 +5,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use super::writes::{settle_catalog_change, write_concern};
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -23,7 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if !request.context.database.drop_collection(namespace.as_str())? {
         return Err(CommandError::new(ErrorCode::NamespaceNotFound, "ns not found"));
     }
-    settle_catalog_change(request, durability)?;
+    flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection dropped");
     Ok(rawdoc! { "nIndexesWas": i32::try_from(indexes).unwrap_or(i32::MAX), "ns": namespace.as_str() })
 }

@@ -4,7 +4,7 @@ use bson::rawdoc;
 
 use super::Result;
 use super::request::{Request, done};
-use super::writes::{settle_catalog_change, write_concern};
+use super::writes::{flush_catalog_change, write_concern};
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut durability = None;
@@ -19,7 +19,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if dropped == 0 {
         return done();
     }
-    settle_catalog_change(request, durability)?;
+    flush_catalog_change(request, durability)?;
     tracing::info!(database = request.database, collections = dropped, "database dropped");
     Ok(rawdoc! { "dropped": request.database })
 }

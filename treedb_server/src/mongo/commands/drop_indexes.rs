@@ -6,7 +6,7 @@ use treedb_query::query::ErrorCode;
 use super::Result;
 use super::find::index_with_pattern;
 use super::request::Request;
-use super::writes::{settle_catalog_change, write_concern};
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::error::CommandError;
 
 const ID_INDEX: &str = "_id_";
@@ -61,7 +61,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     };
     let chosen: Vec<String> = chosen.into_iter().map(str::to_owned).collect();
     let before = if chosen.is_empty() { indexes.len() } else { collection.drop_indexes(&chosen)? };
-    settle_catalog_change(request, durability)?;
+    flush_catalog_change(request, durability)?;
     tracing::info!(namespace = %collection.namespace(), indexes = ?chosen, "indexes dropped");
     Ok(rawdoc! { "nIndexesWas": i32::try_from(before).unwrap_or(i32::MAX) })
 }

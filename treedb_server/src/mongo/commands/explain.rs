@@ -6,9 +6,9 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
-use super::{count, find};
 use super::host_info::hostname;
 use super::request::Request;
+use super::{count, find};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {

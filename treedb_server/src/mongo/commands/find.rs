@@ -34,7 +34,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     find.request.as_of = request.at.map(|at| at.moment);
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    ReadAt::tell(request.at, cursors.first(cursor, find.batch, find.single, find.until)?)
+    ReadAt::append_to_reply(request.at, cursors.first(cursor, find.batch, find.single, find.until)?)
 }
 
 /// Reads the arguments of a `find`.

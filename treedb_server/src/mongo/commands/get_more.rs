@@ -10,7 +10,7 @@ use super::request::Request;
 use crate::mongo::error::CommandError;
 
 /// How long a change stream waits for an event when the client does not say.
-const AWAIT: Duration = Duration::from_secs(1);
+const DEFAULT_AWAIT: Duration = Duration::from_secs(1);
 /// How long it waits at most; the client asks again.
 const MAX_AWAIT: Duration = Duration::from_secs(5);
 
@@ -21,7 +21,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
         )
     })?;
-    let (mut collection, mut batch, mut wait) = (None, None, AWAIT);
+    let (mut collection, mut batch, mut wait) = (None, None, DEFAULT_AWAIT);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {

@@ -30,7 +30,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         if let Some(value) = all.get(arg.name)? {
             append(&mut reply, arg.name, value)?;
         } else {
-            arg.ignored_or_unknown().or(Err(CommandError::new(ErrorCode::InvalidOptions, "no option found to get")))?;
+            arg.ignored_or_unknown()
+                .or(Err(CommandError::new(ErrorCode::InvalidOptions, "no option found to get")))?;
         }
     }
     if (&*reply as &RawDocument).iter().next().is_none() {

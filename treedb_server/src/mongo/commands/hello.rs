@@ -17,7 +17,7 @@ pub(super) const MAX_WRITE_BATCH: usize = 100_000;
 /// MongoDB 7.0's: drivers choose the form of commands by it.
 pub(super) const MAX_WIRE_VERSION: i32 = 21;
 /// How long drivers may take a session to live, in minutes. Without it they assume that there are no sessions.
-pub(super) const SESSION_MINUTES: i32 = sessions::MINUTES.cast_signed();
+pub(super) const SESSION_MINUTES: i32 = sessions::TIMEOUT_MINUTES.cast_signed();
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     greeting(request, "isWritablePrimary")
@@ -53,7 +53,7 @@ fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
         let (name, value) = element?;
         reply.append(name, value);
     }
-    request.context.identity.greet(&mut reply);
+    request.context.topology.append_to_hello(&mut reply);
     Ok(reply)
 }
 

@@ -6,12 +6,12 @@ use bson::raw::cstr;
 use super::Result;
 use super::request::Request;
 use super::writes::{Options, WriteErrors, append_count, each_statement, statements};
-use crate::mongo::sessions::Work;
+use crate::mongo::sessions::CommandScope;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut reply = RawDocumentBuf::new();
-    if !matches!(request.work, Work::Alone) {
-        let tally = each_statement(request, "documents", &mut |_, document, place| place.insert(document))?;
+    if !matches!(request.scope, CommandScope::Standalone) {
+        let tally = each_statement(request, "documents", &mut |_, document, target| target.insert(document))?;
         append_count(&mut reply, cstr!("n"), tally.found);
         tally.errors.append_to(&mut reply);
         return Ok(reply);

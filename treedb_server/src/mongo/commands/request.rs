@@ -7,14 +7,14 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{Collection, Namespace};
 use treedb_query::query::ErrorCode;
 
-use super::{Command, Numbers, Result};
+use super::{Command, Result, TransactionSupport};
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
 use crate::mongo::connection::Session;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::read_concern::{ReadAt, read_at};
-use crate::mongo::sessions::{Numbered, Open, Work};
+use crate::mongo::sessions::{CommandScope, OpenTransaction, TransactionNumber};
 
 /// A command being run.
 pub(crate) struct Request<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct Request<'a> {
     pub(crate) message: &'a OpMsg,
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
-    pub(crate) work: Work<'a>,
+    pub(crate) scope: CommandScope<'a>,
     /// The time it reads at, once it is carried out outside of a transaction.
     pub(crate) at: Option<ReadAt>,
 }
@@ -31,29 +31,29 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Runs it, as part of what its number says.
     pub(crate) fn run(&self) -> Result {
-        match Numbered::read(self.body())? {
-            None => self.carry_out(),
+        match TransactionNumber::read(self.body())? {
+            None => self.execute(),
             Some(numbered) => self.context.sessions.run(self, numbered),
         }
     }
 
     /// Runs it as part of what has been found for it.
-    pub(crate) fn carry_out(&self) -> Result {
-        let at = match self.work {
-            Work::Transaction(_) => None,
+    pub(crate) fn execute(&self) -> Result {
+        let at = match self.scope {
+            CommandScope::Transaction(_) => None,
             _ => read_at(&self.context.database, self.command.name, self.body())?,
         };
         (self.command.run)(&Request { at, ..*self })
     }
 
     /// The same, as part of `work`.
-    pub(crate) fn part_of<'w>(&'w self, work: Work<'w>) -> Request<'w> {
-        Request { work, ..*self }
+    pub(crate) fn part_of<'w>(&'w self, scope: CommandScope<'w>) -> Request<'w> {
+        Request { scope, ..*self }
     }
 
     /// Which numbers it may have.
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.command.numbers
+    pub(crate) fn transaction_support(&self) -> TransactionSupport {
+        self.command.transactions
     }
 
     /// True if it needs a cursor rather than a collection.
@@ -62,9 +62,9 @@ impl<'a> Request<'a> {
     }
 
     /// The transaction it is part of.
-    pub(crate) fn transaction(&self) -> Option<RefMut<'a, Open>> {
-        match self.work {
-            Work::Transaction(open) => Some(open.borrow_mut()),
+    pub(crate) fn transaction(&self) -> Option<RefMut<'a, OpenTransaction>> {
+        match self.scope {
+            CommandScope::Transaction(open) => Some(open.borrow_mut()),
             _ => None,
         }
     }

@@ -13,10 +13,10 @@ use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let tally = each_statement(request, "updates", &mut |_, statement, place| {
-        let asked = parse(place.collection(), statement)?;
+    let tally = each_statement(request, "updates", &mut |_, statement, target| {
+        let asked = parse(target.collection(), statement)?;
         not_many(request, asked.multi)?;
-        place.update(asked)
+        target.update(asked)
     })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), tally.found);

@@ -13,8 +13,8 @@ use super::request::Request;
 use crate::mongo::args::{Arg, number};
 use crate::mongo::error::CommandError;
 use crate::mongo::ignored_options::is_ignored;
-use crate::mongo::place::{Outcome, Place};
-use crate::mongo::sessions::{Each, Statements, Work};
+use crate::mongo::sessions::{ApplyStatement, CommandScope, Statements};
+use crate::mongo::write_target::{Outcome, WriteTarget};
 
 /// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
 const ERROR_BYTES: usize = 8 << 20;
@@ -66,7 +66,7 @@ impl Options {
     }
 
     /// Waits for what [`Self::in_between`] left to wait for, when the last statement wrote nothing itself.
-    pub(super) fn settle(&self, request: &Request<'_>) -> Result<()> {
+    pub(super) fn flush(&self, request: &Request<'_>) -> Result<()> {
         if self.promised(request) == Durability::Durable {
             request.context.flush()?;
         }
@@ -86,7 +86,7 @@ impl Options {
                     self.numbers.push(statement_number(number as i64)?);
                 }
             }
-                        _ => return Ok(false),
+            _ => return Ok(false),
         }
         Ok(true)
     }
@@ -165,7 +165,7 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
 }
 
 /// Makes a change of the catalog, which is committed as the server's default says, as durable as its write concern asks.
-pub(super) fn settle_catalog_change(request: &Request<'_>, asked: Option<Durability>) -> Result<()> {
+pub(super) fn flush_catalog_change(request: &Request<'_>, asked: Option<Durability>) -> Result<()> {
     if asked == Some(Durability::Durable) && request.context.durability != Durability::Durable {
         request.context.flush()?;
     }
@@ -196,7 +196,11 @@ pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'
 /// | by itself | each statement is one transaction; it waits for the disk once, behind the last |
 /// | numbered | its statements are one transaction, up to one that fails: see [`Retries`](crate::mongo::sessions::Retries) |
 /// | in a transaction | the first statement that fails has ended the transaction |
-pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<'_>) -> Result<Tally> {
+pub(super) fn each_statement(
+    request: &Request<'_>,
+    name: &str,
+    each: &mut ApplyStatement<'_>,
+) -> Result<Tally> {
     let mut options = Options::new();
     for arg in request.args() {
         let arg = arg?;
@@ -210,18 +214,18 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
     let statements = statements(request, name)?;
     let collection = options.acknowledge(request.collection()?);
     let mut tally = Tally::default();
-    match request.work {
-        Work::Alone => {
+    match request.scope {
+        CommandScope::Standalone => {
             let relaxed = options.in_between(request, &collection);
             let last = statements.len() - 1;
             // Written by statements that nobody has waited for yet.
-            let mut unsettled = false;
+            let mut unflushed = false;
             for (index, statement) in statements.into_iter().enumerate() {
                 let to = if index == last { &collection } else { &relaxed };
-                let done = each(index, statement, &mut Place::Now(to));
-                unsettled = match &done {
+                let done = each(index, statement, &mut WriteTarget::Collection(to));
+                unflushed = match &done {
                     Ok(outcome) if outcome.wrote() => index != last,
-                    _ => unsettled,
+                    _ => unflushed,
                 };
                 let failed = done.is_err();
                 tally.add(index, done);
@@ -229,11 +233,11 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
                     break;
                 }
             }
-            if unsettled {
-                options.settle(request)?;
+            if unflushed {
+                options.flush(request)?;
             }
         }
-        Work::Retryable(retries) => {
+        CommandScope::Retryable(retries) => {
             let promised = options.promised(request);
             let between = if promised == Durability::Durable { Durability::Relaxed } else { promised };
             let statements = Statements {
@@ -243,17 +247,17 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
                 inserts: name == "documents",
                 durability: (promised, between),
             };
-            let unsettled = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {
+            let unflushed = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {
                 tally.add(at, done);
             })?;
-            if unsettled {
-                options.settle(request)?;
+            if unflushed {
+                options.flush(request)?;
             }
         }
-        Work::Transaction(open) => {
+        CommandScope::Transaction(open) => {
             let mut open = open.borrow_mut();
             for (index, statement) in statements.into_iter().enumerate() {
-                match each(index, statement, &mut Place::In(&mut open.txn, &collection)) {
+                match each(index, statement, &mut WriteTarget::Transaction(&mut open.txn, &collection)) {
                     Err(error) if error.is_conflict() => return Err(error),
                     done => {
                         open.failed = done.is_err();
@@ -298,8 +302,8 @@ impl Tally {
 
 /// Refuses a statement about many documents in a write that may be sent again: that would find others.
 pub(super) fn not_many(request: &Request<'_>, many: bool) -> Result<()> {
-    match request.work {
-        Work::Retryable(_) if many => Err(CommandError::new(
+    match request.scope {
+        CommandScope::Retryable(_) if many => Err(CommandError::new(
             ErrorCode::InvalidOptions,
             "Cannot use retryable writes with statements about many documents (multi: true, limit: 0)",
         )),

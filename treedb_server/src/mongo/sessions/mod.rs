@@ -2,10 +2,10 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `numbered` | [`Numbered`]: the fields of a command that say session, number, and what it is about |
+//! | `numbered` | [`TransactionNumber`]: the fields of a command that say session, number, and what it is about |
 //! | `registry` | [`Sessions`]: the sessions of a server, their limits, and running a numbered command |
 //! | `state` | one session: which number it is at, and what has become of it |
-//! | `open` | [`Open`]: a transaction that has begun |
+//! | `open` | [`OpenTransaction`]: a transaction that has begun |
 //! | `retry` | [`Retries`]: statements that are applied once however often they arrive |
 //! | `record` | what is kept of both in the database, in the transaction that it tells of |
 //!
@@ -22,27 +22,27 @@
 //! * A transaction that nobody goes on with is undone when its time is over, or when its session is ended.
 //! * The commands of one session run one after the other.
 
-mod numbered;
-mod open;
+mod open_transaction;
 mod record;
 mod registry;
 mod retry;
 mod state;
+mod transaction_number;
 
-pub(crate) use numbered::{Numbered, SessionId};
-pub(crate) use open::Open;
-pub(crate) use registry::{MINUTES, Sessions};
-pub(crate) use retry::{Each, Retries, Statements};
+pub(crate) use open_transaction::OpenTransaction;
+pub(crate) use registry::{Sessions, TIMEOUT_MINUTES};
+pub(crate) use retry::{ApplyStatement, Retries, Statements};
+pub(crate) use transaction_number::{SessionId, TransactionNumber};
 
 use std::cell::RefCell;
 
 /// What a command is part of.
 #[derive(Clone, Copy)]
-pub(crate) enum Work<'a> {
+pub(crate) enum CommandScope<'a> {
     /// Nothing else.
-    Alone,
+    Standalone,
     /// A transaction.
-    Transaction(&'a RefCell<Open>),
+    Transaction(&'a RefCell<OpenTransaction>),
     /// A write that may have been carried out already.
     Retryable(&'a RefCell<Retries>),
 }

@@ -22,7 +22,7 @@ use treedb_query::query::ErrorCode;
 
 use super::SessionId;
 use crate::mongo::error::CommandError;
-use crate::mongo::place::Outcome;
+use crate::mongo::write_target::Outcome;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -39,18 +39,18 @@ pub(super) struct Record {
     pub(super) committed: bool,
     /// How many parts there are.
     pub(super) parts: i32,
-    pub(super) done: Done,
+    pub(super) done: CompletedStatements,
 }
 
 /// Statements that were carried out, and what became of them.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct CompletedStatements {
     /// By the first of those that did the same; and how many they are.
     runs: BTreeMap<i32, (i32, Outcome)>,
     reply: Vec<u8>,
 }
 
-impl Done {
+impl CompletedStatements {
     /// What became of the statement with a number.
     pub(super) fn get(&self, statement: i32) -> Option<&Outcome> {
         let (first, (count, outcome)) = self.runs.range(..=statement).next_back()?;
@@ -108,7 +108,7 @@ pub(super) fn load(database: &Database, session: SessionId) -> Result<Option<Rec
             number,
             committed: part.get_str("state").is_ok_and(|state| state == "committed"),
             parts: 0,
-            done: Done::default(),
+            done: CompletedStatements::default(),
         });
         record.parts += 1;
         record.done.read(&part)?;
@@ -152,12 +152,12 @@ pub(super) fn reply(reply: &RawDocument) -> Vec<RawDocumentBuf> {
 }
 
 /// What records are written in, with the changes they tell of.
-pub(super) trait Keep {
+pub(super) trait RecordWriter {
     fn put(&mut self, part: UpdateRequest) -> Result<()>;
     fn delete(&mut self, parts: DeleteRequest) -> Result<()>;
 }
 
-impl Keep for Transaction {
+impl RecordWriter for Transaction {
     fn put(&mut self, part: UpdateRequest) -> Result<()> {
         self.collection(RECORDS)?.update(part)?;
         Ok(())
@@ -169,7 +169,7 @@ impl Keep for Transaction {
     }
 }
 
-impl Keep for WriteBatch {
+impl RecordWriter for WriteBatch {
     fn put(&mut self, part: UpdateRequest) -> Result<()> {
         self.update(RECORDS, part)?;
         Ok(())
@@ -184,7 +184,7 @@ impl Keep for WriteBatch {
 /// Writes parts in the transaction they tell of, from part number `from` on; from 0 on, they take the place of the
 /// `old` parts that there are.
 pub(super) fn write(
-    to: &mut impl Keep,
+    to: &mut impl RecordWriter,
     (session, number): (SessionId, i64),
     from: i32,
     old: i32,

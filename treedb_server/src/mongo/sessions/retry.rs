@@ -11,15 +11,15 @@ use treedb_collections::{Collection, Database, WriteBatch};
 use treedb_storage::kv::Durability;
 
 use super::SessionId;
-use super::record::{self, Done};
+use super::record::{self, CompletedStatements};
 use crate::mongo::error::CommandError;
-use crate::mongo::place::{Outcome, Place};
+use crate::mongo::write_target::{Outcome, WriteTarget};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
 /// What the database keeps of a session.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Written {
+pub(super) struct RecordState {
     /// The number it is about.
     pub(super) number: i64,
     /// Documents; 0 if there is nothing.
@@ -30,9 +30,9 @@ pub(super) struct Written {
 pub(crate) struct Retries {
     key: (SessionId, i64),
     database: Database,
-    written: Written,
+    written: RecordState,
     /// The number has been seen before.
-    again: bool,
+    seen_before: bool,
 }
 
 /// The statements of a command.
@@ -49,7 +49,8 @@ pub(crate) struct Statements<'s> {
 }
 
 /// Carries out a statement, of which it is told the place.
-pub(crate) type Each<'e> = dyn FnMut(usize, &RawDocument, &mut Place<'_>) -> Result<Outcome> + 'e;
+pub(crate) type ApplyStatement<'e> =
+    dyn FnMut(usize, &RawDocument, &mut WriteTarget<'_>) -> Result<Outcome> + 'e;
 
 /// Why statements were not carried out together.
 enum Failed {
@@ -60,25 +61,30 @@ enum Failed {
 }
 
 impl Retries {
-    pub(super) fn new(key: (SessionId, i64), database: Database, written: Written, again: bool) -> Self {
-        Retries { key, database, written, again }
+    pub(super) fn new(
+        key: (SessionId, i64),
+        database: Database,
+        written: RecordState,
+        seen_before: bool,
+    ) -> Self {
+        Retries { key, database, written, seen_before }
     }
 
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn written(&self) -> RecordState {
         self.written
     }
 
     /// What was done when the number was seen before.
-    fn done(&mut self) -> Result<Done> {
-        if !self.again {
-            return Ok(Done::default());
+    fn done(&mut self) -> Result<CompletedStatements> {
+        if !self.seen_before {
+            return Ok(CompletedStatements::default());
         }
         let Some(record) = record::load(&self.database, self.key.0)? else {
-            self.written = Written::default();
-            return Ok(Done::default());
+            self.written = RecordState::default();
+            return Ok(CompletedStatements::default());
         };
-        self.written = Written { number: record.number, parts: record.parts };
-        Ok(if record.number == self.key.1 { record.done } else { Done::default() })
+        self.written = RecordState { number: record.number, parts: record.parts };
+        Ok(if record.number == self.key.1 { record.done } else { CompletedStatements::default() })
     }
 
     /// Carries out statements that have not been, and tells of each, by its place, what became of it: now or then.
@@ -90,19 +96,19 @@ impl Retries {
         &mut self,
         statements: &Statements<'_>,
         collection: &Collection,
-        each: &mut Each<'_>,
-        tell: &mut dyn FnMut(usize, Result<Outcome>),
+        each: &mut ApplyStatement<'_>,
+        report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<bool> {
         let done = self.done()?;
         let total = statements.all.len();
         if statements.inserts && !(0..total).any(|at| done.get((statements.number)(at)).is_some()) {
-            self.insert(statements, collection, tell)?;
+            self.insert(statements, collection, report)?;
             return Ok(false);
         }
-        let (mut from, mut unsettled) = (0, false);
+        let (mut from, mut unflushed) = (0, false);
         while from < total {
             if let Some(outcome) = done.get((statements.number)(from)) {
-                tell(from, Ok(outcome.clone()));
+                report(from, Ok(outcome.clone()));
                 from += 1;
                 continue;
             }
@@ -112,8 +118,8 @@ impl Retries {
             while from < end {
                 match self.write_batch(from..end, statements, collection, each) {
                     Ok(outcomes) => {
-                        unsettled = end != total;
-                        (from..).zip(outcomes).for_each(|(at, outcome)| tell(at, Ok(outcome)));
+                        unflushed = end != total;
+                        (from..).zip(outcomes).for_each(|(at, outcome)| report(at, Ok(outcome)));
                         from = end;
                     }
                     Err(Failed::At(at, error)) => {
@@ -127,14 +133,14 @@ impl Retries {
                 }
             }
             if let Some(error) = failed {
-                tell(end, Err(error));
+                report(end, Err(error));
                 if statements.ordered {
                     break;
                 }
                 from = end + 1;
             }
         }
-        Ok(unsettled)
+        Ok(unflushed)
     }
 
     /// Carries out a command that is one statement, unless it has been, and returns its reply.
@@ -145,13 +151,13 @@ impl Retries {
         &mut self,
         durability: Durability,
         collection: &Collection,
-        work: &mut dyn FnMut(&mut Place<'_>) -> Result<RawDocumentBuf>,
+        apply: &mut dyn FnMut(&mut WriteTarget<'_>) -> Result<RawDocumentBuf>,
     ) -> Result<RawDocumentBuf> {
         if let Some(reply) = self.done()?.reply()? {
             return Ok(reply);
         }
         let mut all = self.database.write_batch()?;
-        let reply = work(&mut Place::With(&mut all, collection))?;
+        let reply = apply(&mut WriteTarget::Batch(&mut all, collection))?;
         self.commit(all, durability, || record::reply(&reply))?;
         Ok(reply)
     }
@@ -161,7 +167,7 @@ impl Retries {
         &mut self,
         statements: &Statements<'_>,
         collection: &Collection,
-        tell: &mut dyn FnMut(usize, Result<Outcome>),
+        report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<()> {
         let mut all = self.database.write_batch()?;
         let done = all.insert_many(collection.namespace().as_str(), statements.all, statements.ordered)?;
@@ -177,8 +183,8 @@ impl Retries {
         let mut errors = done.errors.into_iter().peekable();
         for at in 0..total {
             match errors.next_if(|(refused, _)| *refused == at) {
-                Some((_, error)) => tell(at, Err(error.into())),
-                None => tell(at, Ok(inserted.clone())),
+                Some((_, error)) => report(at, Err(error.into())),
+                None => report(at, Ok(inserted.clone())),
             }
         }
         Ok(())
@@ -190,7 +196,7 @@ impl Retries {
         range: Range<usize>,
         statements: &Statements<'_>,
         collection: &Collection,
-        each: &mut Each<'_>,
+        each: &mut ApplyStatement<'_>,
     ) -> std::result::Result<Vec<Outcome>, Failed> {
         let alone = range.len() == 1;
         let last = range.end == statements.all.len();
@@ -198,7 +204,7 @@ impl Retries {
         let mut all = self.database.write_batch().map_err(|error| Failed::At(range.start, error.into()))?;
         let mut outcomes = Vec::with_capacity(range.len());
         for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default()) {
-            match each(at, statement, &mut Place::With(&mut all, collection)) {
+            match each(at, statement, &mut WriteTarget::Batch(&mut all, collection)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => return Err(Failed::At(at, error)),
             }
@@ -222,13 +228,13 @@ impl Retries {
             return Ok(());
         }
         let parts = parts();
-        let Written { number, parts: old } = self.written;
+        let RecordState { number, parts: old } = self.written;
         let goes_on = old > 0 && number == self.key.1;
         let from = if goes_on { old } else { 0 };
         let many = from.saturating_add(i32::try_from(parts.len()).unwrap_or(i32::MAX));
         record::write(&mut all, self.key, from, old, parts)?;
         all.commit_with(durability)?;
-        self.written = Written { number: self.key.1, parts: many };
+        self.written = RecordState { number: self.key.1, parts: many };
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ mod kv;
 #[cfg(test)]
 mod tests;
 
-pub use documents::{Count, Delete, DocumentFault, Get, Insert, Inserted, Update, Updated};
+pub use documents::{Count, Delete, DocumentError, Get, Insert, Inserted, Update, Updated};
 pub use find::{Batch, BatchWriter, Close, Find, Next};
 pub use greeting::{Hello, Ping, Welcome};
 pub use kv::{Bound, Entries, EntriesWriter, KvBatch, KvDelete, KvGet, KvPut, KvRange, Op};

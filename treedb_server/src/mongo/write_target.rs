@@ -11,13 +11,13 @@ use super::error::CommandError;
 type Result<T> = std::result::Result<T, CommandError>;
 
 /// Where a statement writes.
-pub(crate) enum Place<'t> {
+pub(crate) enum WriteTarget<'t> {
     /// At once.
-    Now(&'t Collection),
+    Collection(&'t Collection),
     /// In a transaction. The collection tells its name and its indexes.
-    In(&'t mut Transaction, &'t Collection),
+    Transaction(&'t mut Transaction, &'t Collection),
     /// At once, to be committed with others. The collection tells its name and its indexes.
-    With(&'t mut WriteBatch, &'t Collection),
+    Batch(&'t mut WriteBatch, &'t Collection),
 }
 
 /// What became of a statement.
@@ -31,22 +31,26 @@ pub(crate) struct Outcome {
     pub(crate) upserted: Option<RawBson>,
 }
 
-impl Place<'_> {
+impl WriteTarget<'_> {
     /// The collection as it is.
     pub(crate) fn collection(&self) -> &Collection {
         match self {
-            Place::Now(collection) | Place::In(_, collection) | Place::With(_, collection) => collection,
+            WriteTarget::Collection(collection)
+            | WriteTarget::Transaction(_, collection)
+            | WriteTarget::Batch(_, collection) => collection,
         }
     }
 
     /// Inserts a document.
     pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
         match self {
-            Place::Now(collection) => collection.insert_one(document)?,
-            Place::In(txn, collection) => {
+            WriteTarget::Collection(collection) => collection.insert_one(document)?,
+            WriteTarget::Transaction(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.insert_one(document)?
             }
-            Place::With(all, collection) => all.insert_one(collection.namespace().as_str(), document)?,
+            WriteTarget::Batch(all, collection) => {
+                all.insert_one(collection.namespace().as_str(), document)?
+            }
         };
         Ok(Outcome { found: 1, ..Outcome::default() })
     }
@@ -54,9 +58,11 @@ impl Place<'_> {
     /// Changes documents.
     pub(crate) fn update(&mut self, request: UpdateRequest) -> Result<Outcome> {
         let done = match self {
-            Place::Now(collection) => collection.update(request)?,
-            Place::In(txn, collection) => txn.collection(collection.namespace().as_str())?.update(request)?,
-            Place::With(all, collection) => all.update(collection.namespace().as_str(), request)?,
+            WriteTarget::Collection(collection) => collection.update(request)?,
+            WriteTarget::Transaction(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.update(request)?
+            }
+            WriteTarget::Batch(all, collection) => all.update(collection.namespace().as_str(), request)?,
         };
         let upserted = done.upserted.map(RawBson::try_from).transpose()?;
         let found = done.matched + u64::from(upserted.is_some());
@@ -66,9 +72,11 @@ impl Place<'_> {
     /// Deletes documents.
     pub(crate) fn delete(&mut self, request: DeleteRequest) -> Result<Outcome> {
         let found = match self {
-            Place::Now(collection) => collection.delete(request)?,
-            Place::In(txn, collection) => txn.collection(collection.namespace().as_str())?.delete(request)?,
-            Place::With(all, collection) => all.delete(collection.namespace().as_str(), request)?,
+            WriteTarget::Collection(collection) => collection.delete(request)?,
+            WriteTarget::Transaction(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.delete(request)?
+            }
+            WriteTarget::Batch(all, collection) => all.delete(collection.namespace().as_str(), request)?,
         };
         Ok(Outcome { found, ..Outcome::default() })
     }
@@ -76,11 +84,13 @@ impl Place<'_> {
     /// Changes or deletes a document and hands it out.
     pub(crate) fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
         Ok(match self {
-            Place::Now(collection) => collection.find_and_modify(request)?,
-            Place::In(txn, collection) => {
+            WriteTarget::Collection(collection) => collection.find_and_modify(request)?,
+            WriteTarget::Transaction(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.find_and_modify(request)?
             }
-            Place::With(all, collection) => all.find_and_modify(collection.namespace().as_str(), request)?,
+            WriteTarget::Batch(all, collection) => {
+                all.find_and_modify(collection.namespace().as_str(), request)?
+            }
         })
     }
 }

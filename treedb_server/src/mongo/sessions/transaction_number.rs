@@ -61,13 +61,13 @@ pub(crate) enum Kind {
 
 /// `lsid`, `txnNumber`, `autocommit` and `startTransaction` of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Numbered {
+pub(crate) struct TransactionNumber {
     pub(crate) session: SessionId,
     pub(crate) number: i64,
     pub(crate) kind: Kind,
 }
 
-impl Numbered {
+impl TransactionNumber {
     /// Reads them; `None` for a command without a number.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Numbered {
             (Some(_), _) => return invalid("Specifying autocommit=true is not allowed."),
             (None, Some(_)) => return invalid("'startTransaction' needs 'autocommit': false"),
         };
-        Ok(Some(Numbered { session: SessionId::read(session)?, number: txn_number, kind }))
+        Ok(Some(TransactionNumber { session: SessionId::read(session)?, number: txn_number, kind }))
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn a_number_is_a_retryable_write_unless_the_fields_of_a_transaction_come_with_it() {
         let id = || Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
         let lsid = || rawdoc! { "id": id() };
-        let kind = |body: &RawDocument| Numbered::read(body).map(|read| read.map(|read| read.kind));
+        let kind = |body: &RawDocument| TransactionNumber::read(body).map(|read| read.map(|read| read.kind));
         assert_eq!(kind(&rawdoc! { "find": "c", "lsid": lsid() }).unwrap(), None);
         for (body, expected) in [
             (rawdoc! { "lsid": lsid(), "txnNumber": 1_i64 }, Kind::Retryable),

@@ -9,17 +9,17 @@ use treedb_collections::Database;
 use treedb_collections::{FindRequest, Namespace};
 
 use super::key::KeyArgs;
-use super::{Failure, advice};
+use super::{Failure, error_hints};
 use crate::client::{self, Client};
 
 /// How long a server may keep a command waiting: an import's batch may wait for a large index to be built.
-const PATIENCE: Duration = Duration::from_secs(600);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Where, and what it takes to open it.
 #[derive(Debug, Args)]
-pub(super) struct PlaceArgs {
+pub(super) struct TargetArgs {
     #[command(flatten)]
-    at: At,
+    location: Location,
     #[command(flatten)]
     key: KeyArgs,
 }
@@ -27,7 +27,7 @@ pub(super) struct PlaceArgs {
 /// The two ways to say where.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct At {
+struct Location {
     /// Work in this directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -37,7 +37,7 @@ struct At {
 }
 
 /// A database, here or there.
-pub(super) enum Place {
+pub(super) enum Target {
     Directory(Database),
     Server(Box<Client>),
 }
@@ -55,27 +55,27 @@ pub(super) struct Search {
 /// A document that was not inserted: its place in the request, and why.
 pub(super) type Refused = (usize, String);
 
-impl PlaceArgs {
+impl TargetArgs {
     /// Whether it is a directory.
     #[cfg(feature = "importers")]
     pub(super) fn is_directory(&self) -> bool {
-        self.at.dir.is_some()
+        self.location.dir.is_some()
     }
 
     /// Opens it. `create` says whether a directory that does not exist is made.
-    pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
-        match (&self.at.dir, &self.at.native) {
+    pub(super) fn open(&self, create: bool) -> Result<Target, Failure> {
+        match (&self.location.dir, &self.location.native) {
             (Some(dir), _) => {
                 if !create {
                     must_exist(dir)?;
                 }
                 let database = Database::open_with(dir, self.key.options()?);
-                let database = database.map_err(|error| advice::directory(dir, &error))?;
-                Ok(Place::Directory(database))
+                let database = database.map_err(|error| error_hints::directory(dir, &error))?;
+                Ok(Target::Directory(database))
             }
-            (None, Some(address)) => match Client::connect_timeout(address.as_str(), PATIENCE) {
-                Ok(client) => Ok(Place::Server(Box::new(client))),
-                Err(error) => Err(advice::connection(address, &error)),
+            (None, Some(address)) => match Client::connect_timeout(address.as_str(), SERVER_TIMEOUT) {
+                Ok(client) => Ok(Target::Server(Box::new(client))),
+                Err(error) => Err(error_hints::connection(address, &error)),
             },
             // clap asks for one of the two.
             (None, None) => Err(Failure("say where: --dir DIR or --native HOST:PORT".to_owned())),
@@ -83,7 +83,7 @@ impl PlaceArgs {
     }
 }
 
-impl Place {
+impl Target {
     /// Inserts documents. Returns how many, and which were refused; if `ordered`, there is at most one, and nothing
     /// behind it was tried.
     pub(super) fn insert(
@@ -93,15 +93,15 @@ impl Place {
         ordered: bool,
     ) -> Result<(u64, Vec<Refused>), Failure> {
         match self {
-            Place::Directory(database) => {
+            Target::Directory(database) => {
                 let outcome = database.collection(namespace)?.insert_many(documents, ordered)?;
                 let refused = outcome.errors.into_iter().map(|(at, error)| (at, error.message)).collect();
                 Ok((outcome.inserted, refused))
             }
-            Place::Server(client) => {
+            Target::Server(client) => {
                 let outcome = client.insert_many(namespace, documents, ordered)?;
                 let refused =
-                    outcome.faults.into_iter().map(|failed| (failed.index as usize, failed.fault.message));
+                    outcome.errors.into_iter().map(|failed| (failed.index as usize, failed.error.message));
                 Ok((u64::from(outcome.count), refused.collect()))
             }
         }
@@ -110,10 +110,10 @@ impl Place {
     /// How many documents match.
     pub(super) fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64, Failure> {
         Ok(match self {
-            Place::Directory(database) => {
+            Target::Directory(database) => {
                 database.collection(namespace)?.count(FindRequest::filter(filter.to_owned()))?
             }
-            Place::Server(client) => client.count(namespace, filter)?,
+            Target::Server(client) => client.count(namespace, filter)?,
         })
     }
 
@@ -125,7 +125,7 @@ impl Place {
     ) -> Result<Box<dyn Iterator<Item = Result<RawDocumentBuf, Failure>> + 'p>, Failure> {
         let Search { filter, sort, projection, skip, limit } = search;
         Ok(match self {
-            Place::Directory(database) => {
+            Target::Directory(database) => {
                 let request = FindRequest {
                     filter: Some(filter),
                     sort,
@@ -138,7 +138,7 @@ impl Place {
                     database.collection(namespace)?.find(request)?.map(|found| found.map_err(Failure::from)),
                 )
             }
-            Place::Server(client) => {
+            Target::Server(client) => {
                 let (sort, projection) = (sort.as_deref(), projection.as_deref());
                 let find =
                     client::Find { sort, projection, skip, limit, ..client::Find::new(namespace, &filter) };
@@ -150,9 +150,9 @@ impl Place {
     /// Makes sure that what was written is on the disk.
     pub(super) fn close(self) -> Result<(), Failure> {
         match self {
-            Place::Directory(database) => Ok(database.close()?),
+            Target::Directory(database) => Ok(database.close()?),
             // A server acknowledges what is safe, as it was told to.
-            Place::Server(_) => Ok(()),
+            Target::Server(_) => Ok(()),
         }
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn must_exist(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Every document.
-pub(super) fn everything() -> RawDocumentBuf {
+pub(super) fn match_all() -> RawDocumentBuf {
     rawdoc! {}
 }
 

@@ -53,7 +53,7 @@ impl Drop for Share {
 
 /// A transaction that has begun.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenTransaction {
     /// The session it is of, and its number there.
     pub(crate) key: (SessionId, i64),
     pub(crate) txn: Transaction,
@@ -65,7 +65,7 @@ pub(crate) struct Open {
     share: Share,
 }
 
-impl Open {
+impl OpenTransaction {
     /// Begins one.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Open {
     ) -> Result<Self, CommandError> {
         let share = usage.share(limit)?;
         let txn = database.begin()?;
-        Ok(Open { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
+        Ok(OpenTransaction { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
     }
 
     /// Counts what its changes take now.

@@ -5,8 +5,8 @@ use std::vec::IntoIter;
 
 use bson::RawDocumentBuf;
 
+use super::blocking::Client;
 use super::error::Result;
-use super::simple::Client;
 use crate::native::call::{self, Batch, Close, Find, KvRange, Next};
 
 /// The documents of a find. Ends after the first error.

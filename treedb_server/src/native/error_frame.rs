@@ -18,7 +18,7 @@ const MAX_MESSAGE: usize = 16 * 1024;
 /// An error as it is told over the wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({name}, code {code})")]
-pub struct Fault {
+pub struct ErrorFrame {
     /// MongoDB's number for it: 11000 is a duplicate key.
     pub code: i32,
     /// The code's name.
@@ -27,10 +27,10 @@ pub struct Fault {
     pub message: String,
 }
 
-impl Fault {
-    /// A fault of `code` saying `message`.
+impl ErrorFrame {
+    /// A error of `code` saying `message`.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Fault { code: code.number(), name: code.name().to_owned(), message: message.into() }
+        ErrorFrame { code: code.number(), name: code.name().to_owned(), message: message.into() }
     }
 
     /// Appends the three fields.
@@ -44,7 +44,7 @@ impl Fault {
     /// Reads the three fields. A message that is not UTF-8 is shown as well as possible: an error about an error
     /// helps nobody.
     pub fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Fault {
+        Ok(ErrorFrame {
             code: body.i32("code")?,
             name: body.text("code name")?.to_owned(),
             message: String::from_utf8_lossy(body.bytes("message")?).into_owned(),
@@ -52,21 +52,21 @@ impl Fault {
     }
 }
 
-impl From<QueryError> for Fault {
+impl From<QueryError> for ErrorFrame {
     fn from(error: QueryError) -> Self {
-        Fault::new(error.code, error.message)
+        ErrorFrame::new(error.code, error.message)
     }
 }
 
-impl From<treedb_collections::Error> for Fault {
+impl From<treedb_collections::Error> for ErrorFrame {
     fn from(error: treedb_collections::Error) -> Self {
         QueryError::from(error).into()
     }
 }
 
-impl From<Malformed> for Fault {
+impl From<Malformed> for ErrorFrame {
     fn from(error: Malformed) -> Self {
-        Fault::new(ErrorCode::ProtocolError, error.to_string())
+        ErrorFrame::new(ErrorCode::ProtocolError, error.to_string())
     }
 }
 
@@ -76,16 +76,16 @@ mod tests {
 
     #[test]
     fn a_fault_comes_back_and_a_long_message_is_cut_between_characters() {
-        let mut fault = Fault::new(ErrorCode::DuplicateKey, "E11000");
+        let mut error = ErrorFrame::new(ErrorCode::DuplicateKey, "E11000");
         for message in ["E11000 duplicate key".to_owned(), format!("x{}", "ø".repeat(20_000))] {
-            fault.message = message;
+            error.message = message;
             let mut out = Vec::new();
-            fault.write(&mut out).unwrap();
+            error.write(&mut out).unwrap();
             let mut reader = Reader::new(&out);
-            let back = Fault::read(&mut reader).unwrap();
+            let back = ErrorFrame::read(&mut reader).unwrap();
             reader.finish().unwrap();
             assert_eq!((back.code, back.name.as_str()), (11000, "DuplicateKey"));
-            assert!(fault.message.starts_with(&back.message) && back.message.len() <= MAX_MESSAGE);
+            assert!(error.message.starts_with(&back.message) && back.message.len() <= MAX_MESSAGE);
         }
     }
 }

@@ -60,30 +60,30 @@ impl std::fmt::Display for Uri {
 }
 
 /// A connection.
-pub(super) struct Wire {
+pub(super) struct MongoClient {
     stream: TcpStream,
     at: Uri,
     sent: i32,
 }
 
-impl Wire {
+impl MongoClient {
     /// Connects.
-    pub(super) fn connect(at: &Uri) -> Result<Wire, Failure> {
+    pub(super) fn connect(at: &Uri) -> Result<MongoClient, Failure> {
         let failed = |error: std::io::Error| {
-            let advice = match error.kind() {
+            let hint = match error.kind() {
                 ErrorKind::ConnectionRefused => {
                     ": no server listens there: start one with treedb serve, or name its port"
                 }
                 _ => "",
             };
-            Failure(format!("{at}: {error}{advice}"))
+            Failure(format!("{at}: {error}{hint}"))
         };
         let mut last = ErrorKind::AddrNotAvailable.into();
         for address in (at.host.as_str(), at.port).to_socket_addrs().map_err(failed)? {
             match TcpStream::connect_timeout(&address, CONNECT) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(failed)?;
-                    return Ok(Wire { stream, at: at.clone(), sent: 0 });
+                    return Ok(MongoClient { stream, at: at.clone(), sent: 0 });
                 }
                 Err(error) => last = error,
             }

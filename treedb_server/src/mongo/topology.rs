@@ -22,7 +22,7 @@ const ELECTION: [u8; 12] = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1];
 
 /// As what drivers see the server.
 #[derive(Debug)]
-pub(crate) enum Identity {
+pub(crate) enum Topology {
     Standalone,
     Member(Member),
 }
@@ -36,20 +36,20 @@ pub(crate) struct Member {
     told: AtomicU64,
 }
 
-impl Identity {
+impl Topology {
     /// The member of the replica set `set`, if that is given, that listens on `address`.
     pub(crate) fn new(set: Option<String>, address: SocketAddr) -> Self {
         match set {
             Some(set) => {
-                Identity::Member(Member { set, address: address.to_string(), told: AtomicU64::new(0) })
+                Topology::Member(Member { set, address: address.to_string(), told: AtomicU64::new(0) })
             }
-            None => Identity::Standalone,
+            None => Topology::Standalone,
         }
     }
 
     /// What `hello` tells of it.
-    pub(crate) fn greet(&self, reply: &mut RawDocumentBuf) {
-        let Identity::Member(member) = self else { return };
+    pub(crate) fn append_to_hello(&self, reply: &mut RawDocumentBuf) {
+        let Topology::Member(member) = self else { return };
         let address = member.address.as_str();
         reply.append(cstr!("setName"), member.set.as_str());
         reply.append(cstr!("setVersion"), 1);
@@ -67,12 +67,12 @@ impl Identity {
 
     /// Adds to a reply what the time is in the replica set: that of the last change, from which a change stream can be
     /// begun.
-    pub(crate) fn tell_time(
+    pub(crate) fn append_cluster_time(
         &self,
         database: &Database,
         reply: &mut RawDocumentBuf,
     ) -> Result<(), CommandError> {
-        let Identity::Member(member) = self else { return Ok(()) };
+        let Topology::Member(member) = self else { return Ok(()) };
         let last = database.operation_time()?.unwrap_or(Timestamp { time: seconds(), increment: 1 });
         let last = u64::from(last.time) << 32 | u64::from(last.increment);
         let time = last.max(member.told.fetch_max(last, Ordering::Relaxed));

@@ -7,8 +7,8 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::connection::Connection;
 use super::error::{Error, Result};
-use super::iterate::{Documents, Pairs};
 use super::pipeline::Pipeline;
+use super::results::{Documents, Pairs};
 use crate::native::call::{
     Ack, Bound, Call, Count, Delete, Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, Op, Ping,
     Update, Updated, Welcome,
@@ -82,8 +82,8 @@ impl Client {
     /// Code 11000 if the `_id`, or the key of a unique index, exists already.
     pub fn insert_one(&mut self, namespace: &str, document: &RawDocument) -> Result<()> {
         let insert = Insert { namespace, documents: vec![document], ordered: true, ack: self.ack };
-        match self.call(&insert)?.faults.into_iter().next() {
-            Some(failed) => Err(Error::Server(failed.fault)),
+        match self.call(&insert)?.errors.into_iter().next() {
+            Some(failed) => Err(Error::Server(failed.error)),
             None => Ok(()),
         }
     }

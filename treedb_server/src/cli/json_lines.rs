@@ -39,7 +39,7 @@ pub(super) struct BadLine {
     /// Its number, from 1.
     pub(super) number: u64,
     /// Documents of the batch that come before it.
-    pub(super) behind: usize,
+    pub(super) documents_before: usize,
     /// What is wrong with it.
     pub(super) reason: String,
 }
@@ -54,7 +54,7 @@ impl Batches {
     pub(super) fn read(input: impl BufRead + Send + 'static, size: usize) -> Self {
         let (sender, receiver) = sync_channel(2);
         thread::spawn(move || {
-            let mut lines = Lines { input, number: 0, position: 0, line: Vec::new() };
+            let mut lines = JsonLines { input, number: 0, position: 0, line: Vec::new() };
             loop {
                 let batch = lines.batch(size);
                 let last = match &batch {
@@ -83,14 +83,14 @@ impl Iterator for Batches {
     }
 }
 
-struct Lines<R> {
+struct JsonLines<R> {
     input: R,
     number: u64,
     position: u64,
     line: Vec<u8>,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> JsonLines<R> {
     fn batch(&mut self, size: usize) -> io::Result<Batch> {
         let start = self.position;
         let mut batch = Batch::default();
@@ -105,8 +105,8 @@ impl<R: BufRead> Lines<R> {
                     batch.numbers.push(self.number);
                 }
                 Some(Err(reason)) => {
-                    let behind = batch.documents.len();
-                    batch.bad.push(BadLine { number: self.number, behind, reason });
+                    let documents_before = batch.documents.len();
+                    batch.bad.push(BadLine { number: self.number, documents_before, reason });
                 }
             }
         }
@@ -182,7 +182,7 @@ mod tests {
         let [batch] = &all[..] else { panic!("{all:?}") };
         assert_eq!(batch.documents.len(), 2);
         let told: Vec<_> =
-            batch.bad.iter().map(|bad| (bad.number, bad.behind, bad.reason.as_str())).collect();
+            batch.bad.iter().map(|bad| (bad.number, bad.documents_before, bad.reason.as_str())).collect();
         assert!(matches!(told[..], [(2, 1, _), (3, 1, _), (4, 1, _), (5, 1, _)]), "{told:?}");
         assert!(told[0].2.contains("EOF") && told[1].2.contains("object is needed"), "{told:?}");
         assert!(told[2].2.contains("not UTF-8"), "{told:?}");
@@ -202,7 +202,10 @@ mod tests {
         let endless = io::repeat(b'x').take(MAX_LINE + (3 << 20));
         let input = io::BufReader::new(endless.chain(&b"\n{\"a\": 1}\n"[..]));
         let all: Vec<Batch> = Batches::read(input, 10).map(Result::unwrap).collect();
-        assert_eq!(all[0].bad, [BadLine { number: 1, behind: 0, reason: "longer than 100 MiB".into() }]);
+        assert_eq!(
+            all[0].bad,
+            [BadLine { number: 1, documents_before: 0, reason: "longer than 100 MiB".into() }]
+        );
         assert_eq!(all[1].numbers, [2]);
     }
 }
