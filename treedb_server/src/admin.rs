@@ -1,7 +1,7 @@
 //! HTTP for operators: `/livez`, `/readyz`, `/metrics`.
 //!
-//! `livez` says that the process accepts connections, and fails while it drains; `readyz` says that the database
-//! answers a read and takes writes; `metrics` is Prometheus text.
+//! `livez` succeeds while the process accepts connections, and fails during shutdown; `readyz` succeeds while the database
+//! answers reads and accepts writes; `metrics` is Prometheus text.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use crate::context::Context;
 use crate::shutdown::Shutdown;
 
-/// How long a database that is ready may take to say so.
+/// Time limit of the read that `/readyz` performs.
 const READY: Duration = Duration::from_secs(2);
 
 /// Answers one HTTP connection.
@@ -81,7 +81,7 @@ async fn answer(
     }
 }
 
-/// Reads something, on a thread as any command would: a database that does not get to it is not ready.
+/// Performs a read on the threads that commands use: a database without a free one is not ready.
 async fn ready(context: &Arc<Context>) -> Result<(), String> {
     let asked = Arc::clone(context);
     let read = tokio::task::spawn_blocking(move || asked.ready());

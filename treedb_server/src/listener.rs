@@ -16,13 +16,13 @@ use crate::metrics::Door;
 use crate::server::ServeError;
 use crate::shutdown::Shutdown;
 
-/// A bound listener with the name of its protocol.
+/// A bound listener and the name of its protocol.
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// `mongo`, `native` or `admin`.
     pub(crate) door: &'static str,
     socket: TcpListener,
-    /// The address actually bound: with the port the system chose, if it was asked to.
+    /// The bound address, with the actual port if the system was to choose one.
     pub(crate) address: SocketAddr,
 }
 
@@ -35,8 +35,8 @@ impl Listener {
         Ok(Listener { door, socket, address: bound })
     }
 
-    /// Accepts until the drain starts and runs `serve` for each connection, in a task of its own: a panic ends that
-    /// connection only. Then waits for the connections, at most [`crate::config::Limits::shutdown_grace`].
+    /// Accepts connections until shutdown and runs `serve` for each in a task of its own: a panic ends only that
+    /// connection. Then waits for the connections, at most [`crate::config::Limits::shutdown_grace`].
     pub(crate) async fn run<F>(
         self,
         context: Arc<Context>,
@@ -58,14 +58,14 @@ impl Listener {
                 accepted = self.socket.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // Out of file descriptors, most likely: trying again at once would only spin.
+                        // Most likely there are no file descriptors left: an immediate retry would only spin.
                         tracing::warn!(door = self.door, %error, "cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         continue;
                     }
                 },
             };
-            // A probe must get through when there is no room left for anybody else.
+            // Health checks must get through when all connections are in use.
             let counted = self.door != "admin";
             let permit = if counted { context.try_connection_permit() } else { None };
             if counted && permit.is_none() {

@@ -52,7 +52,7 @@ impl Server {
     /// Opens the database, recovering it if it was not closed, and binds every listener.
     ///
     /// # Errors
-    /// A directory that is in use or damaged; an address that is taken. The message names it.
+    /// The directory is in use or damaged, or an address is in use. The message names it.
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         let mut options = Options::default();
         options.durability = config.durability;

@@ -16,19 +16,19 @@ use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
 use super::{Failure, error_hints, target};
 
-/// Bytes handed to or taken from a stream at a time.
+/// Buffer size of streams.
 const BUFFER: usize = 1 << 20;
-/// How often a server is asked how far it is.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two requests for the progress of a server's backup.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Copy a database into a directory, or write it as one stream
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A directory is a database like any other: compact, with nothing to recover. It appears under its name when everything in
-it is on the disk; until then it is called DIR.partial. A stream has checksums of its own and is read by `treedb restore`.
+A backup directory is an ordinary database: compact, with nothing to recover. It gets its name when everything in it is on
+disk; until then it is called DIR.partial. A stream has its own checksums and is read by `treedb restore`.
 
-A directory that a server has open is copied by that server, with --uri, while it goes on serving: the copy is of the moment
-at which it was asked for, and lies on the server's machine. Programs that have a directory open in their own process make copies
+A directory that a server has open is copied by that server, with --uri, while it continues to serve: the copy is the state at the
+time of the request, and is on the server's machine. Programs that have a directory open in their own process make copies
 of it while they write, with `Store::backup_to` and `Store::backup`.
 
 Examples:
@@ -104,9 +104,9 @@ fn copy(from: &Path, to: &Path, key: &KeyArgs, done: &'static str) -> Result<(),
 /// Has a server copy its database, and watches.
 fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
     if to.as_os_str() == "-" {
-        let told = "a server copies into a directory, not into a stream: name a directory, and make a stream of that \
+        let message = "a server copies into a directory, not into a stream: name a directory, and make a stream of that \
                     with treedb backup --dir";
-        return Err(Failure(told.to_owned()));
+        return Err(Failure(message.to_owned()));
     }
     let to = std::path::absolute(to)?;
     let Some(name) = to.to_str() else {
@@ -119,7 +119,7 @@ fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
     std::thread::spawn(move || sender.send(worker.run(&command)));
     let mut meter = Meter::new("copied");
     let reply = loop {
-        match done.recv_timeout(LOOK) {
+        match done.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => break reply?,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some((entries, of)) = progress(&mut watcher, name) {
@@ -173,7 +173,7 @@ impl Backup {
         let dir = match (self.source.dir, self.source.uri) {
             (_, Some(uri)) => return copy_there(&uri, &self.to).map(|()| ExitCode::SUCCESS),
             (Some(dir), None) => dir,
-            // clap asks for one of the two.
+            // clap requires one of the two.
             (None, None) => {
                 return Err(Failure("say what to copy: --dir DIR or --uri mongodb://HOST:PORT".to_owned()));
             }

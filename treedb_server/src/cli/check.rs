@@ -19,7 +19,7 @@ Each page must be reachable from exactly one place and have its checksum; keys m
 valid; every index entry is compared with its document, and every document with its index entries. A directory whose
 server was killed is recovered first, as by the next start of the server.
 
-Prints what was looked at. The exit status is 1 if anything is wrong, and the message says what and where.")]
+Prints what was checked. The exit status is 1 if anything is wrong, and the message says what and where.")]
 pub(super) struct Check {
     /// The directory, which no server may have open
     #[arg(long, value_name = "DIR")]

@@ -11,7 +11,7 @@ use treedb_collections::{QueryError, Store};
 use super::key::KeyArgs;
 use super::{Failure, error_hints, target};
 
-/// Make the files of a database as small as what is in them allows
+/// Make the files of a database as small as their content allows
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Moves pages to the front of the page file and large values out of files that are half dead, cuts the command log, and

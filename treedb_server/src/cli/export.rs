@@ -105,7 +105,7 @@ impl Output {
         })
     }
 
-    /// Writes a line; false if nobody reads any more.
+    /// Writes a line; false if the reader has closed the pipe.
     pub(super) fn line(&mut self, line: &str) -> Result<bool, Failure> {
         let written = self.to.write_all(line.as_bytes()).and_then(|()| self.to.write_all(b"\n"));
         Self::read(written)
@@ -132,7 +132,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.names {
-            // It failed half way, and that is what is being told.
+            // The export has failed, and that error is reported.
             let _ = fs::remove_file(temporary);
         }
     }

@@ -169,7 +169,7 @@ impl Load<'_> {
             let line = format!("line {number}: {reason}");
             if self.stop {
                 return Err(Failure(format!(
-                    "{line}; nothing from this line on was imported (--on-error skip goes on)"
+                    "{line}; neither this line nor any after it was imported (--on-error skip continues)"
                 )));
             }
             self.bad += 1;

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// TreeDB: documents, vectors and SQL over one engine.
+/// TreeDB: a document database, its server and its tools.
 #[derive(Debug, Parser)]
 #[command(
     name = "treedb",

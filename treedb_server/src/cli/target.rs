@@ -1,4 +1,4 @@
-//! Where a command works: in a directory of its own, or through a running server.
+//! The database that a command works on: a directory that it opens itself, or a running server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::key::KeyArgs;
 use super::{Failure, error_hints};
 use crate::client::{self, Client};
 
-/// How long a server may keep a command waiting: an import's batch may wait for a large index to be built.
+/// Timeout of requests: a batch of an import may have to wait for a large index build.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where, and what it takes to open it.
+/// The database, and the key that opens it.
 #[derive(Debug, Args)]
 pub(super) struct TargetArgs {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(super) struct TargetArgs {
     key: KeyArgs,
 }
 
-/// The two ways to say where.
+/// A directory or a server.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Location {
@@ -36,13 +36,13 @@ struct Location {
     native: Option<String>,
 }
 
-/// A database, here or there.
+/// An open database.
 pub(super) enum Target {
     Directory(Database),
     Server(Box<Client>),
 }
 
-/// A search, as a command line says it.
+/// A search as given on the command line.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     pub(super) filter: RawDocumentBuf,
@@ -52,7 +52,7 @@ pub(super) struct Search {
     pub(super) limit: u64,
 }
 
-/// A document that was not inserted: its place in the request, and why.
+/// A document that was not inserted: its index in the request, and the reason.
 pub(super) type Refused = (usize, String);
 
 impl TargetArgs {
@@ -62,7 +62,7 @@ impl TargetArgs {
         self.location.dir.is_some()
     }
 
-    /// Opens it. `create` says whether a directory that does not exist is made.
+    /// Opens it. A directory that does not exist is created if `create` is set.
     pub(super) fn open(&self, create: bool) -> Result<Target, Failure> {
         match (&self.location.dir, &self.location.native) {
             (Some(dir), _) => {
@@ -77,15 +77,15 @@ impl TargetArgs {
                 Ok(client) => Ok(Target::Server(Box::new(client))),
                 Err(error) => Err(error_hints::connection(address, &error)),
             },
-            // clap asks for one of the two.
-            (None, None) => Err(Failure("say where: --dir DIR or --native HOST:PORT".to_owned())),
+            // clap requires one of the two.
+            (None, None) => Err(Failure("--dir DIR or --native HOST:PORT is required".to_owned())),
         }
     }
 }
 
 impl Target {
-    /// Inserts documents. Returns how many, and which were refused; if `ordered`, there is at most one, and nothing
-    /// behind it was tried.
+    /// Inserts documents. Returns how many were inserted, and which were refused; if `ordered`, the first refusal ends
+    /// the insert.
     pub(super) fn insert(
         &mut self,
         namespace: &str,
@@ -147,25 +147,28 @@ impl Target {
         })
     }
 
-    /// Makes sure that what was written is on the disk.
+    /// Makes sure that everything written is on disk.
     pub(super) fn close(self) -> Result<(), Failure> {
         match self {
             Target::Directory(database) => Ok(database.close()?),
-            // A server acknowledges what is safe, as it was told to.
+            // A server acknowledges writes according to its own durability setting.
             Target::Server(_) => Ok(()),
         }
     }
 }
 
-/// Refuses a directory without a database: a command that only reads must not make one where a name was misspelt.
+/// Refuses a directory without a database: a command that only reads must not create one for a misspelt name.
 pub(super) fn must_exist(dir: &Path) -> Result<(), Failure> {
     if dir.join("pages").is_file() {
         return Ok(());
     }
-    Err(Failure(format!("{} holds no database: treedb serve or treedb import make one", dir.display())))
+    Err(Failure(format!(
+        "{} contains no database: create one with treedb serve or treedb import",
+        dir.display()
+    )))
 }
 
-/// Every document.
+/// The filter that matches every document.
 pub(super) fn match_all() -> RawDocumentBuf {
     rawdoc! {}
 }

@@ -1,4 +1,4 @@
-//! One call, one answer.
+//! The blocking client: one call, one answer.
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Client {
         self.call(&Ping { payload: &[] }).map(|_| ())
     }
 
-    /// Inserts a document. Without an `_id` it gets one, which the server does not tell.
+    /// Inserts a document. Without an `_id` it gets one, which the server does not return.
     ///
     /// # Errors
     /// Code 11000 if the `_id`, or the key of a unique index, exists already.
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Inserts documents in one transaction. Documents that are refused are told in the answer; if `ordered`, the
+    /// Inserts documents in one transaction. Refused documents are listed in the answer; if `ordered`, the
     /// first of them ends the insert, and those before it stay.
     ///
     /// # Errors

@@ -1,9 +1,8 @@
-//! The socket, frames, and which answers are still owed.
+//! The socket, frames, and the requests that have no answer yet.
 //!
-//! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. Only sending must not block
-//! without reading: a server that has many answers to send stops reading requests until they are taken, and two
-//! sides that both only write wait for ever. So `send` is asked not to wait, and where it would have to,
-//! whatever has arrived is read before it is tried again.
+//! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. But sending must not block
+//! without reading: a server with many unread answers stops reading requests, and two sides that both only write
+//! deadlock. So `send` does not wait; where it would, everything that has arrived is read before it is tried again.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -38,9 +37,9 @@ pub(super) struct Connection {
     received: Vec<u8>,
     start: usize,
     next_id: u64,
-    /// Requests whose answer somebody will take, and that has not arrived.
+    /// Requests whose answer is awaited and has not arrived.
     owed: HashSet<u64>,
-    /// Requests whose answer nobody will take any more.
+    /// Requests whose answer is to be discarded.
     unwanted: HashSet<u64>,
     /// Answers that arrived while another one was waited for.
     arrived: HashMap<u64, Frame>,
@@ -200,7 +199,7 @@ impl Connection {
         let events = fd.revents();
         match ready {
             Ok(0) => Err(self.end(Error::Io { op: "send", source: io::ErrorKind::TimedOut.into() })),
-            // What comes before the end of the stream, or the error, tells why: read it first.
+            // The bytes before the end of the stream, or before the error, may contain the reason: read them first.
             Ok(_) => Ok(events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)),
             Err(error) => Err(self.end(Error::Io { op: "poll", source: error.into() })),
         }
@@ -213,7 +212,7 @@ impl Connection {
             self.start = 0;
         }
         let old = self.received.len();
-        // A long body is asked for as a whole, up to a limit that a lying header cannot raise.
+        // A long body is read at once, up to a limit that a wrong header cannot raise.
         let wanted = self.missing().clamp(CHUNK, 16 * CHUNK);
         self.received.resize(old + wanted, 0);
         let read = loop {

@@ -1,4 +1,4 @@
-//! What a client returns.
+//! Errors of a client.
 
 use std::io;
 
@@ -12,13 +12,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused the request; the connection goes on.
+    /// The server refused the request; the connection remains usable.
     #[error(transparent)]
     Server(#[from] ErrorFrame),
     /// The request does not fit into a frame; nothing was sent.
     #[error("the request cannot be sent: {0}")]
     TooLarge(Malformed),
-    /// The connection failed. Whether a write that was under way happened is not known.
+    /// The connection failed. It is unknown whether unanswered writes were executed.
     #[error("{op}: {source}")]
     Io {
         /// What was being done.

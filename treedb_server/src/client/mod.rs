@@ -13,7 +13,7 @@
 //!     println!("{:?}", film?);
 //! }
 //!
-//! // Several requests under way at a time; answers are taken in any order.
+//! // Several concurrent requests; answers may be taken in any order.
 //! let mut pipeline = client.pipeline();
 //! let tickets = (0..100_u32)
 //!     .map(|n| pipeline.kv_get("numbers", &n.to_be_bytes()))
@@ -30,10 +30,10 @@
 //! | `blocking` | [`Client`]: one call, one answer |
 //! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
 //! | `results` | [`Documents`] and [`Pairs`]: answers that come in batches |
-//! | `connection` | the socket, frames, and which answers are still owed |
+//! | `connection` | the socket, frames, and the requests without an answer |
 //! | `error` | [`Error`] |
 //!
-//! A client belongs to one thread at a time (it may move); threads that work at once open one each. After an error
+//! A client is used by one thread at a time; concurrent threads open one each. After an error
 //! of the connection itself every further call fails with the same reason: connect again.
 
 mod blocking;

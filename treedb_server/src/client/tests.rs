@@ -10,7 +10,7 @@ use super::*;
 use crate::native::bytes::Malformed;
 use crate::native::frame::{self, ANSWER, CLOSING, ERROR, HEADER, Header, opcode};
 
-/// A server that takes one connection, answers its greeting, and then does what `script` says.
+/// A server that accepts one connection, answers its greeting, and then runs `script`.
 fn server(script: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

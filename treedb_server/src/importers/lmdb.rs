@@ -1,4 +1,4 @@
-//! LMDB.
+//! Reading LMDB databases.
 
 use std::path::Path;
 

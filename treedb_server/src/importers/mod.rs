@@ -1,12 +1,12 @@
-//! Key/value databases of other programs, read to be imported (feature `importers`).
+//! Readers of other key/value databases, for `treedb import --from` (feature `importers`).
 //!
-//! | file | noun |
+//! | file | reads |
 //! |---|---|
 //! | `lmdb` | LMDB, through heed |
 //! | `mdbx` | libmdbx, through the crate of that name |
 //! | `leveldb` | LevelDB, through rusty-leveldb |
 //!
-//! Each walks through one snapshot of a database and hands everything in it to a [`Sink`]. The original is not changed.
+//! Each iterates over one snapshot of a database and passes all entries to a [`Sink`]. The original is not changed.
 
 mod leveldb;
 mod lmdb;

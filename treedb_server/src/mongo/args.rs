@@ -1,4 +1,4 @@
-//! Reading a command's arguments, with MongoDB's errors for arguments that are not understood.
+//! Reading a command's arguments, with MongoDB's errors for invalid ones.
 
 use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_query::doc::Value;
@@ -50,12 +50,12 @@ pub(crate) fn args<'a>(owner: &'a str, document: &'a RawDocument) -> impl Iterat
 }
 
 impl<'a> Arg<'a> {
-    /// The argument whatever its type.
+    /// The argument, of any type.
     pub(crate) fn value(&self) -> RawBsonRef<'a> {
         self.value
     }
 
-    /// True if the argument is there but says nothing.
+    /// True if the argument is null.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self.value, RawBsonRef::Null | RawBsonRef::Undefined)
     }
@@ -70,7 +70,7 @@ impl<'a> Arg<'a> {
         self.value.as_document().ok_or_else(|| self.wrong_type("object"))
     }
 
-    /// A document of its own; `None` for an empty one, which asks for nothing.
+    /// An owned document; `None` if it is null or empty.
     pub(crate) fn some_document(&self) -> Result<Option<RawDocumentBuf>> {
         if self.is_null() {
             return Ok(None);
@@ -95,7 +95,7 @@ impl<'a> Arg<'a> {
             .collect()
     }
 
-    /// A truth value: a boolean, or a number that is not zero.
+    /// A boolean; numbers are true if they are not zero.
     pub(crate) fn bool(&self) -> Result<bool> {
         match self.value {
             RawBsonRef::Boolean(value) => Ok(value),
@@ -107,20 +107,20 @@ impl<'a> Arg<'a> {
         }
     }
 
-    /// A whole number; one with a fraction is cut, as MongoDB does.
+    /// An integer; fractions are truncated, as in MongoDB.
     pub(crate) fn integer(&self) -> Result<i64> {
         match self.value {
             RawBsonRef::Int32(value) => Ok(value.into()),
             RawBsonRef::Int64(value) => Ok(value),
             other => match number(other) {
-                // `as` stops at the ends of the range and makes NaN zero.
+                // `as` saturates, and turns NaN into zero.
                 Some(number) => Ok(number as i64),
                 None => Err(self.wrong_type("[long, int, decimal, double]")),
             },
         }
     }
 
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     pub(crate) fn count(&self) -> Result<u64> {
         let number = self.integer()?;
         u64::try_from(number).map_err(|_| {
@@ -170,10 +170,10 @@ impl<'a> Arg<'a> {
         )
     }
 
-    /// For an option of MongoDB that is not supported: accepted as long as it asks for nothing.
+    /// For an unsupported option of MongoDB: accepted only if it is null, false or empty.
     ///
     /// # Errors
-    /// `NotImplemented` if it is neither null, false nor empty.
+    /// `NotImplemented` for any other value.
     pub(crate) fn unsupported(&self) -> Result<()> {
         let asks = match self.value {
             RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Boolean(false) => false,
@@ -205,7 +205,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// A number of any kind.
+/// The value of a number of any type.
 pub(crate) fn number(value: RawBsonRef<'_>) -> Option<f64> {
     match value {
         RawBsonRef::Int32(value) => Some(value.into()),

@@ -60,7 +60,7 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row(
         "`hello`",
         "*",
-        "what drivers tell about themselves, authentication and compression, of which none is offered",
+        "metadata of the driver, and requests for authentication and compression, which are not offered",
     ),
     row("`isMaster`", "*", "as for `hello`"),
     row(
@@ -70,8 +70,8 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     ),
     row("`listDatabases`", "authorizedDatabases", "there is no authorization: all databases are listed"),
     row("`readConcern`", "afterClusterTime", "every read sees all writes acknowledged before it"),
-    row("`readConcern`", "provenance", "it only tells where the read concern was set"),
-    row("`writeConcern`", "provenance", "it only tells where the write concern was set"),
+    row("`readConcern`", "provenance", "it only names the origin of the read concern"),
+    row("`writeConcern`", "provenance", "it only names the origin of the write concern"),
     row("`writeConcern`", "wtimeout", "there are no other members to wait for"),
     row("`writeConcern`", "wtimeoutMS", "there are no other members to wait for"),
 ];

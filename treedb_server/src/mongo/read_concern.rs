@@ -1,5 +1,5 @@
-//! Read concerns outside of transactions. Whatever is read is committed, durable as its writer asked for, and seen in one
-//! snapshot, so that all levels are the same; what `snapshot` has beside is a time, at which several reads see the same.
+//! Read concerns outside of transactions. Every read sees one snapshot of committed writes, so that all levels are the same,
+//! except that `snapshot` also has a time, at which several commands can read the same snapshot.
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
@@ -11,23 +11,23 @@ use super::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// When a command reads.
+/// The time that a command reads at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ReadAt {
-    /// As the engine knows it.
+    /// For the engine.
     pub(crate) moment: AsOf,
-    /// As the client knows it.
+    /// For the client.
     time: Timestamp,
 }
 
-/// The time a command asks to read at; `None` for now. A snapshot without a time is one of now, whose time is told, if
-/// changes are recorded at all.
+/// The time that a command reads at; `None` for the present. For the level `snapshot` without a time it is the current time,
+/// if changes are recorded.
 ///
 /// # Errors
 /// `InvalidOptions` for a time without the level `snapshot`, or for that level where `name` is not `find` or `distinct`;
 /// `SnapshotUnavailable` for a time that there has not been.
 pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Result<Option<ReadAt>> {
-    // A cursor goes on in the snapshot that it began in, whatever the command says again.
+    // A cursor continues in its own snapshot, even if the command repeats a read concern.
     if matches!(name, "getMore" | "killCursors") {
         return Ok(None);
     }
@@ -98,12 +98,12 @@ impl ReadAt {
             reply.append(cstr!("atClusterTime"), time);
             return Ok(reply);
         };
-        let mut told = cursor.to_owned();
-        told.append(cstr!("atClusterTime"), time);
+        let mut with_time = cursor.to_owned();
+        with_time.append(cstr!("atClusterTime"), time);
         let mut whole = RawDocumentBuf::new();
         for field in &reply {
             match field? {
-                (name, _) if name.as_str() == "cursor" => whole.append(name, told.as_ref()),
+                (name, _) if name.as_str() == "cursor" => whole.append(name, with_time.as_ref()),
                 (name, value) => whole.append(name, value),
             }
         }

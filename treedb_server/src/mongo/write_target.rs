@@ -1,4 +1,4 @@
-//! Where a statement writes: a collection as it is, or as a transaction has it, or with others as one.
+//! The target of a write statement: a collection, a transaction, or a batch that is committed as one.
 
 use bson::{RawBson, RawDocument};
 use treedb_collections::{
@@ -10,29 +10,29 @@ use super::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// Where a statement writes.
+/// The target of a write statement.
 pub(crate) enum WriteTarget<'t> {
-    /// At once.
+    /// The collection: each statement commits by itself.
     Collection(&'t Collection),
-    /// In a transaction. The collection tells its name and its indexes.
+    /// A transaction. The collection provides name and indexes.
     Transaction(&'t mut Transaction, &'t Collection),
-    /// At once, to be committed with others. The collection tells its name and its indexes.
+    /// A batch that is committed as one. The collection provides name and indexes.
     Batch(&'t mut WriteBatch, &'t Collection),
 }
 
-/// What became of a statement.
+/// The outcome of a statement.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Outcome {
     /// Documents found, inserted, upserted or deleted.
     pub(crate) found: u64,
-    /// Documents that are different now.
+    /// Documents that were modified.
     pub(crate) modified: u64,
     /// `_id` of the document that an upsert inserted.
     pub(crate) upserted: Option<RawBson>,
 }
 
 impl WriteTarget<'_> {
-    /// The collection as it is.
+    /// The collection, outside of any transaction.
     pub(crate) fn collection(&self) -> &Collection {
         match self {
             WriteTarget::Collection(collection)
@@ -55,7 +55,7 @@ impl WriteTarget<'_> {
         Ok(Outcome { found: 1, ..Outcome::default() })
     }
 
-    /// Changes documents.
+    /// Updates documents.
     pub(crate) fn update(&mut self, request: UpdateRequest) -> Result<Outcome> {
         let done = match self {
             WriteTarget::Collection(collection) => collection.update(request)?,
@@ -81,7 +81,7 @@ impl WriteTarget<'_> {
         Ok(Outcome { found, ..Outcome::default() })
     }
 
-    /// Changes or deletes a document and hands it out.
+    /// Updates or deletes a document and returns it.
     pub(crate) fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
         Ok(match self {
             WriteTarget::Collection(collection) => collection.find_and_modify(request)?,

@@ -1,13 +1,15 @@
-//! One connection: frames in, answers out, several requests at a time.
+//! One connection of the native protocol, with several concurrent requests.
 //!
-//! The reader takes frames one after the other. A quick request is answered on the spot; any other goes to a thread
-//! that may wait for the disk, while the reader goes on. Answers go through a queue to the writer, which sends
-//! together what is ready together.
+//! The reader reads one frame after the other. A quick request is executed in place; any other on a thread that may wait
+//! for the disk, while the reader continues. Answers go through a queue to the writer, which sends all that are ready
+//! in one write.
 //!
-//! Memory is bounded three ways. A connection has [`MAX_REQUESTS`] requests in work, from the reading of its header
-//! until its answer is written; beyond them nothing is read. All bodies being read or worked on, and all larger
-//! answers waiting to be written, count against the server's budget for bytes. And a peer that stalls in the middle
-//! of a frame, or does not take its answers, is cut off.
+//! Memory is bounded in three ways. A connection has at most [`MAX_REQUESTS`] requests in progress, counted from their
+//! header until their answer is written; beyond that nothing is read. Request bodies, and answers of more than a few
+//! kilobytes until they are written, count against the server's byte budget. A peer that stalls in the middle of a
+//! frame, or does not read its answers, is disconnected.
+//!
+//! Frames are read here rather than with `tokio_util::codec` for the reasons given in [`crate::mongo::wire`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,13 +35,13 @@ use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
 
-/// Requests of one connection in work at a time.
+/// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
 
 /// Bytes read from the socket at a time.
 const READ_BUFFER: usize = 16 * 1024;
 
-/// Bytes of answers that are sent together.
+/// Bytes after which queued answers are written.
 const WRITE_BYTES: usize = 64 * 1024;
 
 /// An answer longer than this counts against the budget until it is written.
@@ -47,7 +49,7 @@ const UNRESERVED_BYTES: usize = 4 * 1024;
 
 const DOOR: &str = "native";
 
-/// An answer on its way to the writer, with what it holds until it is written.
+/// An answer on its way to the writer, with the permits it holds until it is written.
 struct Outgoing {
     bytes: Vec<u8>,
     _request: Option<OwnedSemaphorePermit>,
@@ -62,7 +64,7 @@ enum CloseReason {
     Shutdown,
     /// The socket failed, or the writer gave up.
     Broken(io::Error),
-    /// What came is not the protocol. It is told to the peer.
+    /// The peer does not follow the protocol. It is sent the error.
     Protocol(ErrorFrame),
 }
 
@@ -201,7 +203,7 @@ impl Reader {
             let done = work.run(&self.context);
             self.send(done.reserve(&self.context).await).await
         } else {
-            // What has finished is forgotten, so that the set does not grow.
+            // Completed tasks are removed, so that the set does not grow.
             while self.working.try_join_next().is_some() {}
             let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
             self.working.spawn(async move {
@@ -210,7 +212,7 @@ impl Reader {
                     tokio::task::spawn_blocking(move || work.run(&context))
                 };
                 if let Ok(done) = run.await {
-                    // The writer is gone when the connection is: nobody is left to be told.
+                    // Without a writer the connection is closed, and the answer is dropped.
                     let _ = outbox.send(done.reserve(&context).await).await;
                 }
             });
@@ -222,12 +224,12 @@ impl Reader {
         self.outbox.send(outgoing).await.map_err(|_| CloseReason::Broken(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Waits for a frame's header: as long as it takes for the first byte, and no longer than a stall for the rest.
+    /// Reads a frame's header: waits without limit for its first byte, and at most the stall limit for the rest.
     async fn header(&mut self) -> Result<Header, CloseReason> {
         let stall = self.context.limits.stall;
         let idle = self.context.limits.cursor_idle;
         let mut bytes = [0; HEADER];
-        // Of a full pipeline the next header is here already, and nothing needs to be waited for.
+        // With a full pipeline the next header has been read already.
         while self.stream.buffer().is_empty() {
             tokio::select! {
                 biased;
@@ -257,7 +259,7 @@ impl Reader {
         Ok(Header::from_bytes(&bytes))
     }
 
-    /// Reads until `body` has `length` bytes. Memory is taken as bytes arrive, not as the header promises.
+    /// Reads until `body` has `length` bytes. Memory is allocated as bytes arrive, whatever the header says.
     async fn fill(&mut self, body: &mut Vec<u8>, length: usize) -> Result<(), CloseReason> {
         let stall = self.context.limits.stall;
         while body.len() < length {
@@ -276,12 +278,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Lets the requests in work finish, and sends the last error.
+    /// Lets the requests in progress finish, and sends the last error.
     async fn finish(mut self, last_error: Option<ErrorFrame>) {
         while self.working.join_next().await.is_some() {}
         if let Some(error) = last_error {
             let bytes = encode_error(&error, CLOSING, 0);
-            // The writer may be gone; then there is nobody to tell.
+            // The writer may be gone already; then the error cannot be sent.
             let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None }).await;
         }
     }
@@ -291,7 +293,7 @@ fn stalled() -> ErrorFrame {
     ErrorFrame::new(ErrorCode::ProtocolError, "the frame did not arrive in time")
 }
 
-/// A request to be carried out, with its place among those in work.
+/// A request to be executed, with its slot among the concurrent ones.
 struct PendingRequest {
     header: Header,
     body: Vec<u8>,
@@ -300,14 +302,14 @@ struct PendingRequest {
     session: Arc<Session>,
 }
 
-/// A request that was carried out.
+/// An executed request.
 struct CompletedRequest {
     bytes: Vec<u8>,
     slot: OwnedSemaphorePermit,
 }
 
 impl PendingRequest {
-    /// Carries it out. May wait for the disk, unless the request is quick.
+    /// Executes it. May wait for the disk, unless the request is quick.
     fn run(self, context: &Context) -> CompletedRequest {
         let PendingRequest { header, body, slot, reserved, session } = self;
         let started = Instant::now();
@@ -317,7 +319,8 @@ impl PendingRequest {
             (encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request), true)
         });
         context.metrics.observe(DOOR, opcode::name(header.opcode), started.elapsed(), failed);
-        // The request's bytes are given back before room for its answer is asked for: nobody holds and waits.
+        // The request's share of the budget is returned before one is reserved for the answer: holding one while waiting for
+        // the other could deadlock.
         drop((body, reserved));
         CompletedRequest { bytes, slot }
     }
@@ -332,7 +335,7 @@ impl CompletedRequest {
     }
 }
 
-/// Writes answers until every sender is gone, or the peer does not take them.
+/// Writes answers until every sender is gone, or the peer does not read them.
 async fn write_answers(
     mut stream: OwnedWriteHalf,
     mut queue: mpsc::Receiver<Outgoing>,

@@ -1,8 +1,8 @@
 //! The cursors of one connection.
 //!
-//! A cursor pins a snapshot and its pages are not reused while it lives, so there are few of them, they are closed
-//! when nobody asked for long, and they end with their connection. A cursor that is being read has left its slot: a
-//! second reader is told so, and closing it takes effect when it comes back.
+//! A cursor pins a snapshot, whose pages are not reused until it is closed. So their number is limited, they are closed
+//! when idle, and they end with their connection. A cursor that is being read is taken out of its slot: a second reader
+//! gets an error, and closing it takes effect when it is put back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ impl<C> Cursors<C> {
     /// Takes a cursor out to read it.
     ///
     /// # Errors
-    /// It does not exist (any more), or another request is reading it.
+    /// It does not exist, or another request is reading it.
     pub(crate) fn take(&self, id: u64) -> Result<C, ErrorFrame> {
         let mut open = self.lock();
         let Some(slot) = open.slots.get_mut(&id) else {
@@ -75,7 +75,7 @@ impl<C> Cursors<C> {
         })
     }
 
-    /// Puts a cursor back that was taken; it is dropped if it was closed meanwhile.
+    /// Puts a cursor back into its slot; it is dropped if it was closed meanwhile.
     pub(crate) fn put_back(&self, id: u64, cursor: C) {
         let mut open = self.lock();
         if let Some(slot) = open.slots.get_mut(&id) {
@@ -87,7 +87,7 @@ impl<C> Cursors<C> {
         }
     }
 
-    /// Closes a cursor; false if there is none of this id.
+    /// Closes a cursor; false if there is none with this id.
     pub(crate) fn close(&self, id: u64) -> bool {
         let removed = self.lock().slots.remove(&id);
         removed.is_some()

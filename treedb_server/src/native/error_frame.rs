@@ -1,4 +1,4 @@
-//! What an error frame says: a code, its name, and words for a person.
+//! The body of an error frame: a code, its name, and a message.
 //!
 //! ```text
 //! i32    code: MongoDB's number
@@ -15,7 +15,7 @@ use super::bytes::{Malformed, Reader, put_bytes, put_text};
 /// Messages are cut to this many bytes: a message may quote what the client sent.
 const MAX_MESSAGE: usize = 16 * 1024;
 
-/// An error as it is told over the wire.
+/// An error as sent over the wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({name}, code {code})")]
 pub struct ErrorFrame {
@@ -23,12 +23,12 @@ pub struct ErrorFrame {
     pub code: i32,
     /// The code's name.
     pub name: String,
-    /// What is wrong and where.
+    /// The message.
     pub message: String,
 }
 
 impl ErrorFrame {
-    /// A error of `code` saying `message`.
+    /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         ErrorFrame { code: code.number(), name: code.name().to_owned(), message: message.into() }
     }
@@ -41,8 +41,8 @@ impl ErrorFrame {
         put_bytes(out, "message", self.message.get(..cut).unwrap_or_default().as_bytes())
     }
 
-    /// Reads the three fields. A message that is not UTF-8 is shown as well as possible: an error about an error
-    /// helps nobody.
+    /// Reads the three fields. A message that is not UTF-8 is decoded lossily, so that the original error is
+    /// not lost.
     pub fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(ErrorFrame {
             code: body.i32("code")?,
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_comes_back_and_a_long_message_is_cut_between_characters() {
+    fn an_error_round_trips_and_a_long_message_is_cut_between_characters() {
         let mut error = ErrorFrame::new(ErrorCode::DuplicateKey, "E11000");
         for message in ["E11000 duplicate key".to_owned(), format!("x{}", "ø".repeat(20_000))] {
             error.message = message;

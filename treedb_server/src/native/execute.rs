@@ -1,4 +1,4 @@
-//! Requests carried out: one function a request, from its fields to its answer's bytes.
+//! Execution of requests: one function per request, from its fields to the bytes of its answer.
 //!
 //! Key/value tables of the wire are the store's tables `kv/NAME`, so that no request can touch the tables that
 //! collections live in. A program that opens the directory itself finds them under that name.
@@ -28,13 +28,13 @@ const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MA
 
 type Done = Result<(), ErrorFrame>;
 
-/// What the requests of one connection work on.
+/// The state that the requests of one connection share.
 pub(crate) struct Session {
     database: Database,
     cursors: Cursors<Cursor>,
 }
 
-/// True for requests that are answered from memory, or from a page or two: not worth a thread of their own.
+/// True for requests that read at most a few pages, and do not need a thread that may wait.
 pub(crate) fn is_quick(opcode: u16) -> bool {
     matches!(opcode, opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE)
 }
@@ -49,7 +49,7 @@ impl Session {
         &self.cursors
     }
 
-    /// Carries out the request in a frame. Returns the frame that answers it, and whether that is an error.
+    /// Executes the request in a frame. Returns the answer's frame, and whether it is an error.
     pub(crate) fn answer(&self, header: &Header, body: &[u8]) -> (Vec<u8>, bool) {
         let mut out = Vec::new();
         let done = frame::put(&mut out, header.opcode | ANSWER, 0, header.request, |out| {
@@ -153,7 +153,7 @@ impl Session {
                 batch.finish(0, out);
                 Ok(())
             }
-            // Its place is lost: there is nothing to go on with.
+            // Its position is lost, so it cannot be continued.
             Err(error) => {
                 self.cursors.close(next.cursor);
                 Err(error)
@@ -263,7 +263,7 @@ impl Session {
     }
 }
 
-/// The frame that tells of `error`.
+/// The error frame of `error`.
 pub(crate) fn encode_error(error: &ErrorFrame, flags: u16, request: u64) -> Vec<u8> {
     let mut out = Vec::new();
     // Writing an error fails only for a code name of 64 KiB, and then an empty frame ends the connection.

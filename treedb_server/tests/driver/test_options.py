@@ -160,8 +160,8 @@ def test_server_status_leaves_out_the_sections_that_are_0(client):
 
 
 def test_privileges_are_shown_when_asked_for(client):
-    asked = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
-    assert asked["authenticatedUserPrivileges"] == []
+    info = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
+    assert info["authenticatedUserPrivileges"] == []
     assert "authenticatedUserPrivileges" not in client.admin.command("connectionStatus")["authInfo"]
 
 

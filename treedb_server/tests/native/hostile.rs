@@ -1,4 +1,4 @@
-//! Bytes that no client would send. The connection gets an error or is closed; the server goes on.
+//! Invalid bytes: the connection gets an error or is closed, and the server continues.
 
 use bson::rawdoc;
 use treedb_server::client::{Call, ErrorFrame, Find, Insert, KvPut};
@@ -20,10 +20,10 @@ fn ends(mut socket: Socket, code: i32, message: &str) {
     let (request, closing, error) = error(&mut socket);
     assert_eq!((request, closing, error.code), (0, true, code), "{error}");
     assert!(error.message.contains(message), "{error}");
-    assert!(socket.frame().is_none(), "closed behind the error");
+    assert!(socket.frame().is_none(), "closed after the error");
 }
 
-/// The request must be refused with this code, and the connection go on.
+/// The request must be refused with this code, and the connection remain usable.
 fn refused(socket: &mut Socket, code: i32, message: &str) {
     let (request, closing, error) = error(socket);
     assert_eq!((request, closing, error.code), (7, false, code), "{error}");
@@ -169,7 +169,7 @@ fn documents_that_are_damaged_inside_are_refused() {
     let server = Server::start();
     let mut socket = server.socket();
     let damaged: [&[u8]; 4] = [
-        // A string whose length lies, one that is not UTF-8, an unknown type, a boolean of 2.
+        // A string with a wrong length, one that is not UTF-8, an unknown type, a boolean of 2.
         b"\x12\0\0\0\x02a\0\xff\0\0\0text\0\0\0",
         b"\x0f\0\0\0\x02a\0\x03\0\0\0\xff\xff\0\0",
         b"\x08\0\0\0\x44a\0\0",
@@ -252,7 +252,7 @@ fn random_bytes_behind_a_greeting_do_no_harm() {
     for round in 0..200 {
         let mut bytes: Vec<u8> = (0..300).map(|_| rng.next_u64() as u8).collect();
         if round % 2 == 0 {
-            // A believable header, so that the body is looked at.
+            // A plausible header, so that the body is read.
             let opcode = [0x10, 0x11, 0x12, 0x15, 0x16, 0x17, 0x23, 0x24][round % 8];
             let header = Header { length: 300 - HEADER as u32, opcode, flags: 0, request: 7 };
             bytes[..HEADER].copy_from_slice(&header.to_bytes());

@@ -16,7 +16,7 @@ use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 
-/// What a pipeline that reads no collection is called.
+/// The namespace of a pipeline that reads no collection.
 const NO_COLLECTION: &str = "$cmd.aggregate";
 
 /// A command's arguments.
@@ -68,13 +68,13 @@ fn read<'a>(
     Ok(Arguments { pipeline, batch, until, explain })
 }
 
-/// Explains the pipeline of `command`, an `aggregate` of `collection`; carries it out too if `execute`.
+/// Explains the pipeline of `command`, an `aggregate` of `collection`, and also executes it if `execute` is set.
 pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
     let asked = read(args("aggregate", command).skip(1), Some(collection))?;
     explain_pipeline(collection, &asked.pipeline, command, execute)
 }
 
-/// The stages as MongoDB shows them: the search as `$cursor`, the others behind it; the search alone if it is all.
+/// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there are no others.
 fn explain_pipeline(
     collection: &Collection,
     pipeline: &AggregateRequest,
@@ -85,7 +85,7 @@ fn explain_pipeline(
     let name = collection.namespace();
     let found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
     let mut search = found.planner.map(|planner| rawdoc! { "queryPlanner": planner });
-    // What writes is not carried out for an explanation.
+    // Stages that write are not executed.
     let writes = found.stages.last().is_some_and(|stage| {
         stage
             .iter()

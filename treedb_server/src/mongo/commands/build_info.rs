@@ -1,4 +1,4 @@
-//! `buildInfo`: tools read `version` to decide what they may ask; `treedb` is this server's own.
+//! `buildInfo`: tools use `version` to decide which features they can use; `treedb` is this server's own version.
 
 use bson::rawdoc;
 use treedb_query::doc::MAX_DOCUMENT_SIZE;

@@ -1,4 +1,4 @@
-//! `collMod`: changes what a collection's documents must match, hides an index, sets when documents expire.
+//! `collMod`: changes a collection's validator, hides an index, or changes its expiry.
 
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};

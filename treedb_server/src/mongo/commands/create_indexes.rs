@@ -1,4 +1,4 @@
-//! `createIndexes`: builds what is not there yet and answers when it is.
+//! `createIndexes`: builds the missing indexes and replies when they are ready.
 
 use bson::raw::{CString, cstr};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};

@@ -1,4 +1,4 @@
-//! `explain` of `find`, `count` and `aggregate`: the plan, and unless only that is asked for, the work it takes.
+//! `explain` of `find`, `count` and `aggregate`: the plan, and with a verbosity above `queryPlanner` its execution statistics.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -53,7 +53,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-/// What every explanation ends with.
+/// Adds the fields that end every explanation.
 pub(super) fn append_command(reply: &mut RawDocumentBuf, command: &RawDocument) {
     reply.append(cstr!("command"), command);
     reply.append(

@@ -11,7 +11,7 @@ use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 use crate::mongo::read_concern::ReadAt;
 
-/// A find as it came over the wire.
+/// The arguments of a `find`.
 pub(super) struct Find {
     /// What to find.
     pub(super) request: FindRequest,
@@ -69,7 +69,7 @@ pub(super) fn parse(collection: &Collection, owner: &str, command: &RawDocument)
     Ok(find)
 }
 
-/// The name of the index that a hint asks for: by name, or by key pattern.
+/// The name of the index that a hint specifies by name or by key pattern.
 pub(super) fn hint(collection: &Collection, arg: &Arg<'_>) -> Result<Option<String>> {
     let pattern = match arg.value() {
         RawBsonRef::String(name) => return Ok(Some(name.to_owned())),
@@ -84,7 +84,7 @@ pub(super) fn hint(collection: &Collection, arg: &Arg<'_>) -> Result<Option<Stri
         }
         return Ok(Some("$natural".to_owned()));
     }
-    // A collection that does not exist is empty whatever the hint.
+    // A collection that does not exist is empty, with any hint.
     let Some(indexes) = collection.indexes()? else { return Ok(None) };
     match index_with_pattern(&indexes, &pattern) {
         Some(name) => Ok(Some(name.to_owned())),

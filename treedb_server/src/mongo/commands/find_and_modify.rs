@@ -1,4 +1,4 @@
-//! `findAndModify`: changes or deletes one document and returns it, as it was or as it is then.
+//! `findAndModify`: updates or deletes one document and returns it, as it was before or is after the update.
 
 use bson::raw::cstr;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
@@ -66,7 +66,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
 }
 
-/// Carries it out, and makes the reply.
+/// Executes the request and builds the reply.
 fn execute(target: &mut WriteTarget<'_>, asked: FindAndModifyRequest) -> Result {
     let remove = asked.update.is_none();
     let done = target.find_and_modify(asked)?;

@@ -1,4 +1,4 @@
-//! `fsync`: a checkpoint. Everything that has been written is in the page file afterwards, and the log is cut.
+//! `fsync`: writes a checkpoint. Afterwards all writes are in the page file, and the log is truncated.
 
 use bson::rawdoc;
 

@@ -1,4 +1,4 @@
-//! `getCmdLineOpts`: nothing about the command line is told; shells ask for it and take an empty answer.
+//! `getCmdLineOpts`: shells request it and accept an empty answer; the command line is not disclosed.
 
 use bson::rawdoc;
 

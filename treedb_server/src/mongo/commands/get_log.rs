@@ -1,4 +1,4 @@
-//! `getLog`: log lines go to standard error and are not kept, so that every list is empty.
+//! `getLog`: log lines go to standard error and are not kept, so every list is empty.
 
 use bson::rawdoc;
 use treedb_query::query::ErrorCode;

@@ -9,9 +9,9 @@ use super::Result;
 use super::request::Request;
 use crate::mongo::error::CommandError;
 
-/// How long a change stream waits for an event when the client does not say.
+/// Default time that a change stream waits for an event.
 const DEFAULT_AWAIT: Duration = Duration::from_secs(1);
-/// How long it waits at most; the client asks again.
+/// Maximal time that it waits; then the client asks again.
 const MAX_AWAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -40,7 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     request.context.cursors.next(id, &namespace, batch, wait, open.as_deref())
 }
 
-/// The namespace a cursor goes by. Listings have cursors too, under names that no collection can have.
+/// The namespace of a cursor. Cursors of listings have names that no collection can have.
 pub(super) fn cursor_namespace(database: &str, collection: &str) -> Result<String> {
     if collection.starts_with("$cmd.") {
         return Ok(format!("{database}.{collection}"));

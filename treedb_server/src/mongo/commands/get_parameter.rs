@@ -1,4 +1,4 @@
-//! `getParameter`: the few that tools ask for.
+//! `getParameter`: the few parameters that tools request.
 
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};

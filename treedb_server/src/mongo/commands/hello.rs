@@ -1,7 +1,7 @@
-//! `hello`, and `isMaster`, its name of old.
+//! `hello`, and its legacy name `isMaster`.
 //!
-//! As what the server presents itself, [`crate::mongo::identity`] tells. Compressors and authentication are not offered,
-//! so the reply has neither `compression` nor `saslSupportedMechs`.
+//! [`crate::mongo::topology`] adds the fields of a replica set. No compressors and no authentication are offered, so the reply
+//! has neither `compression` nor `saslSupportedMechs`.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
@@ -14,9 +14,9 @@ use crate::mongo::sessions;
 
 /// Statements in one write command.
 pub(super) const MAX_WRITE_BATCH: usize = 100_000;
-/// MongoDB 7.0's: drivers choose the form of commands by it.
+/// That of MongoDB 7.0: drivers choose the form of commands by it.
 pub(super) const MAX_WIRE_VERSION: i32 = 21;
-/// How long drivers may take a session to live, in minutes. Without it they assume that there are no sessions.
+/// The lifetime of sessions in minutes. Without it drivers assume that there are no sessions.
 pub(super) const SESSION_MINUTES: i32 = sessions::TIMEOUT_MINUTES.cast_signed();
 
 pub(super) fn run(request: &Request<'_>) -> Result {

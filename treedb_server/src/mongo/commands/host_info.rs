@@ -1,4 +1,4 @@
-//! `hostInfo`: the machine, as far as a client has any use for it.
+//! `hostInfo`: a few facts about the machine.
 
 use bson::{DateTime, rawdoc};
 
@@ -22,7 +22,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     })
 }
 
-/// The machine's name, as Linux tells it.
+/// The machine's host name.
 pub(super) fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();

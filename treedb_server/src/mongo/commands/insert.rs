@@ -1,4 +1,4 @@
-//! `insert`. The documents of one command are one transaction: one write of the log, one wait for the disk.
+//! `insert`. The documents of one command are one transaction: one log write, one wait for the disk.
 
 use bson::RawDocumentBuf;
 use bson::raw::cstr;

@@ -1,4 +1,4 @@
-//! `killCursors`: closes cursors and tells which of them there were.
+//! `killCursors`: closes cursors and reports which of them existed.
 
 use bson::{RawArrayBuf, rawdoc};
 use treedb_query::query::ErrorCode;

@@ -1,4 +1,4 @@
-//! `listCommands`: the table.
+//! `listCommands`: the command table.
 
 use bson::raw::CString;
 use bson::{RawDocumentBuf, rawdoc};

@@ -1,4 +1,4 @@
-//! `listDatabases`. Sizes are not kept by database; the sum is the size of the whole directory's page file.
+//! `listDatabases`. There are no sizes per database; the total is the size of the files.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::Filter;

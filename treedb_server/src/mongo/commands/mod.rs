@@ -63,34 +63,34 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// Other spellings that old clients use.
     aliases: &'static [&'static str],
-    /// One line about it, for `listCommands`.
+    /// Its description in `listCommands`.
     help: &'static str,
     /// Only in the database `admin`.
     admin: bool,
-    /// Never waits, for the disk or otherwise: run where the message was read.
+    /// Never blocks: it runs in the connection's task.
     quick: bool,
-    /// Which numbers of a session it may carry.
+    /// How it takes part in transactions.
     transactions: TransactionSupport,
     run: fn(&Request<'_>) -> Result,
 }
 
-/// Which numbers of a session a command may carry.
+/// How a command takes part in transactions, and which transaction numbers it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionSupport {
-    /// None.
+    /// Not at all.
     Never,
-    /// Its transaction's.
+    /// It may be part of a transaction.
     Inside,
-    /// Its transaction's, or its own, so that it may be sent again.
+    /// It may be part of a transaction, or a retryable write of its own.
     Write,
-    /// That of the transaction it commits.
+    /// It commits a transaction.
     Commit,
-    /// That of the transaction it aborts.
+    /// It aborts a transaction.
     Abort,
 }
 
 impl Command {
-    /// A command that may read or write: it runs on a thread that may wait.
+    /// A command that may block: it runs on a thread for blocking work.
     const fn new(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
         Command {
             name,
@@ -103,7 +103,7 @@ impl Command {
         }
     }
 
-    /// A command that only looks at what is in memory.
+    /// A command that only reads memory.
     const fn quick(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
         Command { quick: true, ..Self::new(name, help, run) }
     }
@@ -123,25 +123,25 @@ impl Command {
 
 /// Every command, by name.
 pub(crate) static COMMANDS: &[Command] = &[
-    Command::new("abortTransaction", "Undo a transaction", transactions::run)
+    Command::new("abortTransaction", "Abort a transaction", transactions::run)
         .admin()
         .transactions(TransactionSupport::Abort),
     Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run)
         .transactions(TransactionSupport::Inside),
-    Command::quick("backupStatus", "The backups under way", backup_to::status).admin(),
+    Command::quick("backupStatus", "The running backups", backup_to::status).admin(),
     Command::new("backupTo", "Copy the database into a new directory", backup_to::run).admin(),
     Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
-    Command::new("collMod", "Change what the documents of a collection must match", coll_mod::run),
-    Command::new("commitTransaction", "Make the changes of a transaction", transactions::run)
+    Command::new("collMod", "Change a validator or an index", coll_mod::run),
+    Command::new("commitTransaction", "Commit a transaction", transactions::run)
         .admin()
         .transactions(TransactionSupport::Commit),
-    Command::quick("connectionStatus", "Who is logged in: nobody", connection_status::run),
+    Command::quick("connectionStatus", "The authenticated users: none", connection_status::run),
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),
     Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
-    Command::quick("currentOp", "The indexes that are being built", current_op::run).admin(),
+    Command::quick("currentOp", "Running index builds", current_op::run).admin(),
     Command::new("delete", "Delete documents", delete::run).transactions(TransactionSupport::Write),
-    Command::new("distinct", "The different values of a field", distinct::run)
+    Command::new("distinct", "The distinct values of a field", distinct::run)
         .transactions(TransactionSupport::Inside),
     Command::new("drop", "Drop a collection", drop::run),
     Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
@@ -149,12 +149,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("endSessions", "End sessions", sessions::end),
     Command::new("explain", "The plan of a find, count or aggregate", explain::run),
     Command::new("find", "Find documents", find::run).transactions(TransactionSupport::Inside),
-    Command::new("findAndModify", "Change or delete one document and return it", find_and_modify::run)
+    Command::new("findAndModify", "Update or delete one document and return it", find_and_modify::run)
         .also(&["findandmodify"])
         .transactions(TransactionSupport::Write),
-    Command::new("fsync", "Make a checkpoint", fsync::run).admin(),
+    Command::new("fsync", "Write a checkpoint", fsync::run).admin(),
     Command::quick("getCmdLineOpts", "How the server was started", get_cmd_line_opts::run).admin(),
-    Command::quick("getLog", "Log lines kept in memory: none", get_log::run).admin(),
+    Command::quick("getLog", "Recent log lines: none are kept", get_log::run).admin(),
     Command::new("getMore", "The next batch of a cursor", get_more::run)
         .transactions(TransactionSupport::Inside),
     Command::quick("getParameter", "Parameters of the server", get_parameter::run).admin(),
@@ -170,7 +170,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("listDatabases", "The databases", list_databases::run).admin(),
     Command::new("listIndexes", "The indexes of a collection", list_indexes::run),
     Command::quick("ping", "Answers", ping::run),
-    Command::quick("refreshSessions", "Accepted: a session lives as long as it is used", sessions::refresh),
+    Command::quick("refreshSessions", "No effect: a session lives as long as it is used", sessions::refresh),
     Command::new("serverStatus", "Counters of the server", server_status::run),
     Command::quick("startSession", "A session id", sessions::start),
     Command::new("update", "Update documents", update::run).transactions(TransactionSupport::Write),
@@ -209,7 +209,7 @@ pub(crate) async fn run(
             (command.name, request.run())
         }
         Ok((command, database)) => {
-            // A short request waits too while long answers fill the budget: it may be the next to have one.
+            // Short requests also wait while the budget is exhausted, since their answers may be long.
             let reserved = match reserved {
                 Some(reserved) => reserved,
                 None => context.reserve(1).await,
@@ -258,7 +258,7 @@ pub(crate) async fn run(
     reply
 }
 
-/// The command that a message asks for, and the database it is about.
+/// The command in a message, and its database.
 fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
     let body = message.body();
     let name = match body.iter().next() {
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_no_name_is_there_twice() {
+    fn the_table_is_sorted_and_has_no_duplicates() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         let names: usize = COMMANDS.iter().map(|command| 1 + command.aliases.len()).sum();
         let found: std::collections::HashSet<_> = COMMANDS

@@ -1,4 +1,4 @@
-//! A command being run: its arguments, and what it may use.
+//! A running command: its arguments and its context.
 
 use std::cell::RefMut;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::mongo::op_msg::OpMsg;
 use crate::mongo::read_concern::{ReadAt, read_at};
 use crate::mongo::sessions::{CommandScope, OpenTransaction, TransactionNumber};
 
-/// A command being run.
+/// A running command.
 pub(crate) struct Request<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) session: &'a Session,
@@ -24,12 +24,12 @@ pub(crate) struct Request<'a> {
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
     pub(crate) scope: CommandScope<'a>,
-    /// The time it reads at, once it is carried out outside of a transaction.
+    /// The time that it reads at, outside of a transaction.
     pub(crate) at: Option<ReadAt>,
 }
 
 impl<'a> Request<'a> {
-    /// Runs it, as part of what its number says.
+    /// Runs it, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
         match TransactionNumber::read(self.body())? {
             None => self.execute(),
@@ -37,7 +37,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Runs it as part of what has been found for it.
+    /// Runs it in its scope.
     pub(crate) fn execute(&self) -> Result {
         let at = match self.scope {
             CommandScope::Transaction(_) => None,
@@ -46,17 +46,17 @@ impl<'a> Request<'a> {
         (self.command.run)(&Request { at, ..*self })
     }
 
-    /// The same, as part of `work`.
+    /// The same command, in another scope.
     pub(crate) fn part_of<'w>(&'w self, scope: CommandScope<'w>) -> Request<'w> {
         Request { scope, ..*self }
     }
 
-    /// Which numbers it may have.
+    /// How it takes part in transactions.
     pub(crate) fn transaction_support(&self) -> TransactionSupport {
         self.command.transactions
     }
 
-    /// True if it needs a cursor rather than a collection.
+    /// True if it works on a cursor rather than on a collection.
     pub(crate) fn is_about_cursors(&self) -> bool {
         matches!(self.command.name, "getMore" | "killCursors")
     }
@@ -158,7 +158,7 @@ impl<'a> Request<'a> {
         ))
     }
 
-    /// `NotImplemented` for sections that the command has no argument for.
+    /// Refuses sections that are not the argument `name`.
     pub(crate) fn only_sequence(&self, name: &str) -> Result<()> {
         match self.message.sequence_names().find(|found| *found != name) {
             Some(other) => Err(CommandError::new(

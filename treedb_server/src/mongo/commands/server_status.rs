@@ -1,4 +1,4 @@
-//! `serverStatus`: the counters that shells and monitors show. `/metrics` has all of them.
+//! `serverStatus`: the counters that shells and monitoring tools show. `/metrics` has all counters.
 
 use bson::{DateTime, RawDocumentBuf, rawdoc};
 
@@ -65,7 +65,7 @@ pub(super) fn disk_bytes(request: &Request<'_>) -> Result<i64> {
     let mut total = 0;
     let mut folders = vec![request.context.dir.clone()];
     while let Some(folder) = folders.pop() {
-        // Files come and go while a server runs: what cannot be looked at any more does not count.
+        // Files may disappear meanwhile: those that cannot be read are not counted.
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             match entry.metadata() {
                 Ok(meta) if meta.is_dir() => folders.push(entry.path()),

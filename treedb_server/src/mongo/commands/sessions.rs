@@ -1,4 +1,4 @@
-//! Sessions: ids that clients make up and send along. The server knows of those that have numbered a command.
+//! Session commands. Clients generate session ids; the server only knows those of transactions and retryable writes.
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawArray, rawdoc};
@@ -16,7 +16,7 @@ pub(super) fn start(request: &Request<'_>) -> Result {
     Ok(rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_MINUTES })
 }
 
-/// `endSessions` and `killSessions`: what the sessions have not committed is undone.
+/// `endSessions` and `killSessions`: open transactions of the sessions are aborted.
 pub(super) fn end(request: &Request<'_>) -> Result {
     let ids: std::result::Result<Vec<_>, _> =
         list(request)?.into_iter().map(|id| SessionId::read(id?)).collect();

@@ -71,7 +71,7 @@ fn parse(collection: &Collection, statement: &RawDocument) -> Result<UpdateReque
     Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by, collation })
 }
 
-/// The update an argument asks for: a document, or the stages of a pipeline.
+/// The update in an argument: a document, or the stages of a pipeline.
 pub(super) fn changes(arg: &Arg<'_>) -> Result<Changes> {
     match arg.value() {
         RawBsonRef::Array(_) => Ok(Changes::Pipeline(arg.documents()?)),

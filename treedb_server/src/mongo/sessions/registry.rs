@@ -20,12 +20,12 @@ use crate::mongo::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// How long a session is known that nobody uses: what drivers are told.
+/// Minutes after which an unused session is removed, as reported to drivers.
 pub(crate) const TIMEOUT_MINUTES: u32 = 30;
-/// How long a session is known in any case when there are too many.
+/// Sessions used more recently than this are kept even if there are too many.
 const MIN_IDLE: Duration = Duration::from_secs(60);
 
-/// The sessions of a server that have numbered something.
+/// The sessions of a server that have started a transaction or sent a retryable write.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     slots: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
@@ -44,16 +44,15 @@ impl Sessions {
         Sessions { slots: Mutex::default(), usage: Arc::default(), limit }
     }
 
-    /// Transactions open now.
+    /// The number of open transactions.
     pub(crate) fn open(&self) -> usize {
         self.usage.open()
     }
 
-    /// Runs a command that has a number.
+    /// Runs a command that has a transaction number.
     ///
     /// # Errors
-    /// The command's, with the label that tells whether its transaction may be run again; those of numbers that do not
-    /// fit.
+    /// Those of the command, with the label of transactions that may be retried; those of invalid numbers.
     pub(crate) fn run(&self, request: &Request<'_>, numbered: TransactionNumber) -> Result<RawDocumentBuf> {
         self.check(request, numbered.kind)?;
         let context = request.context;
@@ -109,7 +108,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the command may have such a number, and what its arguments may say then.
+    /// Checks whether the command may have a number of this kind, and its arguments in that case.
     fn check(&self, request: &Request<'_>, kind: Kind) -> Result<()> {
         let name = request.command.name;
         let support = request.transaction_support();
@@ -187,7 +186,7 @@ impl Sessions {
         if slots.len() >= self.limit {
             return Err(CommandError::new(
                 ErrorCode::TooManyLogicalSessions,
-                format!("{} sessions are in use already: end some", self.limit),
+                format!("{} sessions are in use: end some", self.limit),
             ));
         }
         let slot = Arc::new(Mutex::new(Session::new(id)));
@@ -195,7 +194,7 @@ impl Sessions {
         Ok(slot)
     }
 
-    /// Ends sessions, all of them for `None`: what they have not committed is undone. One that is busy is ended by the
+    /// Ends sessions, all of them for `None`: their open transactions are aborted. That of a busy session is aborted at its
     /// time limit.
     pub(crate) fn end(&self, ids: Option<&[SessionId]>, cursors: &Cursors) {
         let ended: Vec<_> = {
@@ -219,7 +218,7 @@ impl Sessions {
         }
     }
 
-    /// Undoes the transactions that began more than `life` ago. Returns how many.
+    /// Aborts the transactions that started more than `life` ago. Returns their number.
     pub(crate) fn expire(&self, life: Duration, cursors: &Cursors) -> usize {
         if self.open() == 0 {
             return 0;
@@ -229,7 +228,7 @@ impl Sessions {
         old.map(|open| close(open, cursors)).count()
     }
 
-    /// Forgets the sessions that nobody has used for [`TIMEOUT_MINUTES`], and what the database keeps of them.
+    /// Removes the sessions that have not been used for [`TIMEOUT_MINUTES`], and their records.
     ///
     /// # Errors
     /// Those of deleting.
@@ -240,7 +239,7 @@ impl Sessions {
     }
 }
 
-/// Forgets the sessions that nobody uses, or has used for `age`, and that have no transaction open.
+/// Removes sessions without an open transaction that have not been used for `age`.
 fn drop_idle(slots: &mut HashMap<SessionId, Arc<Mutex<Session>>>, age: Duration) {
     slots.retain(|_, slot| {
         Arc::strong_count(slot) > 1
@@ -248,7 +247,7 @@ fn drop_idle(slots: &mut HashMap<SessionId, Arc<Mutex<Session>>>, age: Duration)
     });
 }
 
-/// Ends a transaction without a change.
+/// Aborts a transaction.
 fn close(open: OpenTransaction, cursors: &Cursors) {
     open.cursors.iter().for_each(|&id| cursors.close(id));
 }

@@ -1,7 +1,7 @@
-//! Statements that are applied once, however often they arrive.
+//! Retryable writes: statements that are applied once, however often they arrive.
 //!
-//! A command's statements are one transaction with the record of what they did. Where one fails, those before it are; the
-//! others come after it, unless the command ends there.
+//! A command's statements and the record of their outcomes are one transaction. If one fails, those before it are committed;
+//! those after it form the next transaction, unless the command is ordered.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,16 +17,16 @@ use crate::mongo::write_target::{Outcome, WriteTarget};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// What the database keeps of a session.
+/// The state of a session's record in the database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RecordState {
-    /// The number it is about.
+    /// The number that it describes.
     pub(super) number: i64,
-    /// Documents; 0 if there is nothing.
+    /// Number of documents; 0 if there is no record.
     pub(super) parts: i32,
 }
 
-/// A write that may have been carried out already.
+/// A retryable write, which may have been executed already.
 pub(crate) struct Retries {
     key: (SessionId, i64),
     database: Database,
@@ -38,25 +38,25 @@ pub(crate) struct Retries {
 /// The statements of a command.
 pub(crate) struct Statements<'s> {
     pub(crate) all: &'s [&'s RawDocument],
-    /// The number of each, by its place.
+    /// The number of each, by its index.
     pub(crate) number: &'s dyn Fn(usize) -> i32,
-    /// Whether the first that fails is the last.
+    /// Whether to stop at the first that fails.
     pub(crate) ordered: bool,
     /// They are documents to insert.
     pub(crate) inserts: bool,
-    /// How the last is acknowledged, and how the others are.
+    /// Durability of the last, and of the others.
     pub(crate) durability: (Durability, Durability),
 }
 
-/// Carries out a statement, of which it is told the place.
+/// Applies a statement, given its index.
 pub(crate) type ApplyStatement<'e> =
     dyn FnMut(usize, &RawDocument, &mut WriteTarget<'_>) -> Result<Outcome> + 'e;
 
-/// Why statements were not carried out together.
+/// Why statements could not be committed together.
 enum Failed {
-    /// Because of this one.
+    /// This statement failed.
     At(usize, CommandError),
-    /// Because they could not be committed as one.
+    /// The commit failed.
     WriteBatch,
 }
 
@@ -74,7 +74,7 @@ impl Retries {
         self.written
     }
 
-    /// What was done when the number was seen before.
+    /// The statements that an earlier attempt with this number has completed.
     fn done(&mut self) -> Result<CompletedStatements> {
         if !self.seen_before {
             return Ok(CompletedStatements::default());
@@ -87,8 +87,8 @@ impl Retries {
         Ok(if record.number == self.key.1 { record.done } else { CompletedStatements::default() })
     }
 
-    /// Carries out statements that have not been, and tells of each, by its place, what became of it: now or then.
-    /// Returns true if there are writes that are not acknowledged as the last was to be.
+    /// Applies the statements that have not been applied, and reports the outcome of each, by its index. Returns true if
+    /// there are writes that are less durable than requested for the last.
     ///
     /// # Errors
     /// Those of reading the record.
@@ -143,7 +143,7 @@ impl Retries {
         Ok(unflushed)
     }
 
-    /// Carries out a command that is one statement, unless it has been, and returns its reply.
+    /// Runs a command of one statement, unless it has been run, and returns its reply.
     ///
     /// # Errors
     /// The command's.
@@ -162,7 +162,7 @@ impl Retries {
         Ok(reply)
     }
 
-    /// Inserts documents, all that are not refused in one transaction.
+    /// Inserts all documents that are not refused, in one transaction.
     fn insert(
         &mut self,
         statements: &Statements<'_>,
@@ -190,7 +190,7 @@ impl Retries {
         Ok(())
     }
 
-    /// Carries out the statements in `range` in one transaction.
+    /// Applies the statements in `range` in one transaction.
     fn write_batch(
         &mut self,
         range: Range<usize>,
@@ -217,7 +217,7 @@ impl Retries {
         }
     }
 
-    /// Commits what statements have done, and the record of it; nothing if they have done nothing.
+    /// Commits changes together with their record, if there are any changes.
     fn commit(
         &mut self,
         mut all: WriteBatch,
@@ -229,8 +229,8 @@ impl Retries {
         }
         let parts = parts();
         let RecordState { number, parts: old } = self.written;
-        let goes_on = old > 0 && number == self.key.1;
-        let from = if goes_on { old } else { 0 };
+        let continues = old > 0 && number == self.key.1;
+        let from = if continues { old } else { 0 };
         let many = from.saturating_add(i32::try_from(parts.len()).unwrap_or(i32::MAX));
         record::write(&mut all, self.key, from, old, parts)?;
         all.commit_with(durability)?;

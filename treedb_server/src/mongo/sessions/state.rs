@@ -1,4 +1,4 @@
-//! One session: which number it is at, and what has become of it.
+//! One session: its current number, and the state of that transaction or retryable write.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,20 +18,20 @@ type Result<T> = std::result::Result<T, CommandError>;
 #[derive(Debug)]
 pub(super) struct Session {
     id: SessionId,
-    /// The greatest there was; -1 before the first.
+    /// The greatest so far; -1 before the first.
     number: i64,
     state: State,
     written: RecordState,
-    /// What the database keeps of it has been looked at.
+    /// Its record has been read from the database.
     loaded: bool,
-    /// When it was last asked for.
+    /// When it was last used.
     pub(super) used: Instant,
 }
 
-/// What the number is about.
+/// The state of the current number.
 #[derive(Debug)]
 enum State {
-    /// A write that may be sent again; or nothing, before the first number.
+    /// A retryable write; or nothing, before the first number.
     Writes,
     Open(Box<OpenTransaction>),
     Committed,
@@ -50,7 +50,7 @@ impl Session {
         }
     }
 
-    /// Learns what the database keeps of it, if nobody has looked yet.
+    /// Reads its record from the database, if that has not been done.
     pub(super) fn load(&mut self, database: &Database) -> Result<()> {
         if self.loaded {
             return Ok(());
@@ -64,7 +64,7 @@ impl Session {
         Ok(())
     }
 
-    /// Begins the transaction `number`. The one before it is to be closed if it is still open.
+    /// Starts the transaction `number`. The caller closes the returned previous transaction.
     ///
     /// # Errors
     /// `TransactionTooOld`, `ConflictingOperationInProgress` if the number was used; those of [`OpenTransaction::begin`].
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// The transaction goes on.
+    /// Puts back a transaction that continues.
     pub(super) fn put_back(&mut self, open: OpenTransaction) {
         self.state = State::Open(Box::new(open));
     }
@@ -146,7 +146,7 @@ impl Session {
         number == self.number && matches!(self.state, State::Committed)
     }
 
-    /// Begins the write `number`, or goes on with it. A transaction before it is to be closed if it is still open.
+    /// Starts or continues the write `number`. The caller closes the returned previous transaction.
     ///
     /// # Errors
     /// `TransactionTooOld`, `IncompleteTransactionHistory` if the number is a transaction's.
@@ -172,12 +172,12 @@ impl Session {
         Ok((Retries::new((self.id, number), database.clone(), self.written, seen_before), before))
     }
 
-    /// Notes what [`Self::write`]'s write has left in the database.
+    /// Stores the record's state after a write of [`Self::write`].
     pub(super) fn has_written(&mut self, retries: &Retries) {
         self.written = retries.written();
     }
 
-    /// Ends the transaction that is open, if one is; it is to be closed.
+    /// Takes the open transaction, if there is one; the caller closes it.
     pub(super) fn end(&mut self) -> Option<OpenTransaction> {
         if !self.is_open() {
             return None;

@@ -1,4 +1,4 @@
-//! Inserting, getting, changing, deleting and counting documents.
+//! Requests that insert, get, update, delete and count documents.
 //!
 //! ```text
 //! INSERT  text namespace, u32 n, n documents         -> u32 inserted, u32 m, m x (u32 index, error)

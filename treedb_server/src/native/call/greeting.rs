@@ -24,7 +24,7 @@ pub struct Hello {
 /// ```text
 /// 0   8     "TREEDB\r\n"
 /// 8   u16   the version spoken from here on
-/// 10  u32   longest body the server takes, in bytes
+/// 10  u32   longest body that the server accepts, in bytes
 /// 14  u32   requests of one connection the server works on at a time
 /// 18  text  the server's own version
 /// ```
@@ -32,7 +32,7 @@ pub struct Hello {
 pub struct Welcome {
     /// The version spoken from here on.
     pub version: u16,
-    /// Longest body the server takes, in bytes.
+    /// Longest body that the server accepts, in bytes.
     pub max_body: u32,
     /// Requests of one connection that the server works on at a time; beyond them it does not read.
     pub max_requests: u32,
