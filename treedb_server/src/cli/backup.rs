@@ -57,7 +57,7 @@ struct Source {
     uri: Option<Uri>,
 }
 
-/// Make a database of what `treedb backup` wrote
+/// Restore a database from a backup of `treedb backup`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With a key file the new database is encrypted with that key; a directory it is made from has the same key. Streams are
@@ -101,7 +101,7 @@ fn copy(from: &Path, to: &Path, key: &KeyArgs, done: &'static str) -> Result<(),
     Ok(store.close()?)
 }
 
-/// Has a server copy its database, and watches.
+/// Lets a server copy its database, and shows the progress.
 fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
     if to.as_os_str() == "-" {
         let message = "a server copies into a directory, not into a stream: name a directory, and make a stream of that \

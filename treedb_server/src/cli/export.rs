@@ -55,7 +55,7 @@ impl Export {
         for document in found {
             let line = self.line(&document?)?;
             if !out.line(&line)? {
-                // Whoever read the pipe has had enough.
+                // The reader has closed the pipe.
                 return Ok(ExitCode::SUCCESS);
             }
             documents += 1;

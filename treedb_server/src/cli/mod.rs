@@ -49,7 +49,7 @@ enum Command {
     Restore(backup::Restore),
 }
 
-/// Why a subcommand failed, in words for a person. It ends the process with status 1.
+/// The error message of a subcommand. It ends the process with status 1.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 

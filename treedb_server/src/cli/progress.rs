@@ -14,7 +14,7 @@ pub(super) struct Progress {
     done: &'static str,
     /// What is counted: documents, entries.
     things: &'static str,
-    /// What the whole is, if it is known.
+    /// The total, if it is known.
     total: Option<u64>,
     bytes: bool,
     bar: Option<ProgressBar>,
@@ -56,7 +56,7 @@ impl Progress {
         Progress { done, things, total, bytes, bar, started: now, reported: now }
     }
 
-    /// `position` of the whole is done, and `documents` documents.
+    /// `position` of the total is done, with `documents` documents.
     pub(super) fn at(&mut self, position: u64, documents: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(position);

@@ -267,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// The server's last words.
+    /// The server's closing error.
     fn closing(&mut self, frame: &Frame) -> Error {
         match ErrorFrame::read(&mut Reader::new(&frame.body)) {
             Ok(error) => self.end(Error::Server(error)),

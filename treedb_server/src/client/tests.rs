@@ -135,7 +135,7 @@ fn a_request_over_the_servers_limit_is_refused_before_it_is_sent() {
 }
 
 /// What `kv_get` says to a server whose answer is `bytes`.
-fn told(bytes: Vec<u8>) -> String {
+fn error_message(bytes: Vec<u8>) -> String {
     let address = server(move |mut stream| {
         request(&mut stream);
         let _ = stream.write_all(&bytes);
@@ -163,7 +163,7 @@ fn nonsense_from_the_server_ends_the_connection_with_a_reason() {
         (frame(100, answered, 2, &[1, 2]), "closed the connection"),
         (Vec::new(), "closed the connection"),
     ] {
-        let error = told(bytes);
+        let error = error_message(bytes);
         assert!(error.contains(expected), "{expected:?} in {error:?}");
     }
 }

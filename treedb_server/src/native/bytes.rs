@@ -18,7 +18,7 @@ pub const MAX_TEXT: usize = u16::MAX as usize;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset} of the body, {field}: {what}")]
 pub struct Malformed {
-    /// Which field, in the words of `docs/native-protocol.md`.
+    /// The field, as `docs/native-protocol.md` names it.
     pub field: &'static str,
     /// Where the field begins, in bytes from the start of the body.
     pub offset: usize,

@@ -40,7 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-/// `{getParameter: "*"}` and `{getParameter: {allParameters: true}}` ask for everything.
+/// `{getParameter: "*"}` and `{getParameter: {allParameters: true}}` request all parameters.
 fn wants_all(subject: RawBsonRef<'_>) -> bool {
     match subject {
         RawBsonRef::String(text) => text == "*",

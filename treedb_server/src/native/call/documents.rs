@@ -35,7 +35,7 @@ pub struct Insert<'a> {
     pub ack: Ack,
 }
 
-/// What became of an insert.
+/// The outcome of an insert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inserted {
     /// Documents that are now there.
@@ -180,7 +180,7 @@ pub struct Update<'a> {
     pub ack: Ack,
 }
 
-/// What became of an update.
+/// The outcome of an update.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Updated {
     /// Documents that matched.

@@ -1,4 +1,4 @@
-//! Finding documents: a first batch, then batches of a cursor.
+//! Requests that find documents: a first batch, then batches of a cursor.
 //!
 //! ```text
 //! FIND   text namespace, u32 batch, u64 skip, u64 limit, u8 which, document filter, document sort (which & 1),
@@ -8,7 +8,7 @@
 //! CLOSE  u64 cursor -> u8 existed
 //! ```
 //!
-//! `batch` is how many documents are wanted at most, 0 for as many as the server likes to send at once. A limit of
+//! `batch` is the maximal number of documents, 0 for the server's default. A limit of
 //! 0 is no limit.
 
 use bson::{RawDocument, RawDocumentBuf};

@@ -34,7 +34,7 @@ pub struct Welcome {
     pub version: u16,
     /// Longest body that the server accepts, in bytes.
     pub max_body: u32,
-    /// Requests of one connection that the server works on at a time; beyond them it does not read.
+    /// Requests of one connection that the server executes concurrently; it does not read more meanwhile.
     pub max_requests: u32,
     /// The server's own version.
     pub server: String,
@@ -99,7 +99,7 @@ impl Welcome {
     }
 }
 
-/// Asks for its own body back.
+/// A request whose answer has the same body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ping<'a> {
     /// Any bytes.

@@ -1,4 +1,4 @@
-//! Requests come back as they were written; every shortened or altered form of them is an error or another valid
+//! Requests round-trip; every shortened or altered form of them is an error or another valid
 //! request, never a panic.
 
 use bson::{RawDocumentBuf, rawdoc};
