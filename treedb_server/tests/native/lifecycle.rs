@@ -89,7 +89,7 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = runtime.block_on(treedb_server::server::Server::bind(config)).unwrap();
     let address = server.addresses().find(|(door, _)| *door == "native").unwrap().1;
-    let shutdown = server.shutdown();
+    let shutdown = server.shutdown_handle();
     let running = runtime.spawn(server.run());
     test(address);
     shutdown.stop();
