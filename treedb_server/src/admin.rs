@@ -1,7 +1,7 @@
 //! HTTP for operators: `/livez`, `/readyz`, `/metrics`.
 //!
-//! `livez` says that the process accepts connections, and fails while it drains; `readyz` says that the database
-//! answers a read and takes writes; `metrics` is Prometheus text.
+//! `livez` succeeds while the process accepts connections, and fails during shutdown; `readyz` succeeds while the database
+//! answers reads and accepts writes; `metrics` is Prometheus text.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,14 +17,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use crate::context::Context;
-use crate::drain::Drain;
+use crate::shutdown::Shutdown;
 
-/// How long a database that is ready may take to say so.
+/// Time limit of the read that `/readyz` performs.
 const READY: Duration = Duration::from_secs(2);
 
 /// Answers one HTTP connection.
-pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, mut drain: Drain) {
-    let state = drain.clone();
+pub(crate) async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: Arc<Context>,
+    mut shutdown: Shutdown,
+) {
+    let state = shutdown.clone();
     let service = service_fn(|request: Request<Incoming>| {
         let (context, state) = (&context, &state);
         async move { Ok::<_, Infallible>(answer(&request, context, state).await) }
@@ -37,7 +42,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
     let mut served = std::pin::pin!(served);
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
-        () = drain.started() => {
+        () = shutdown.requested() => {
             served.as_mut().graceful_shutdown();
             served.await
         }
@@ -47,12 +52,18 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
     }
 }
 
-async fn answer(request: &Request<Incoming>, context: &Arc<Context>, drain: &Drain) -> Response<Full<Bytes>> {
+async fn answer(
+    request: &Request<Incoming>,
+    context: &Arc<Context>,
+    shutdown: &Shutdown,
+) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }
     match request.uri().path() {
-        "/livez" | "/readyz" if drain.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+        "/livez" | "/readyz" if shutdown.is_shutting_down() => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+        }
         "/livez" => text(StatusCode::OK, "ok\n"),
         "/readyz" => match ready(context).await {
             Ok(()) => text(StatusCode::OK, "ok\n"),
@@ -70,7 +81,7 @@ async fn answer(request: &Request<Incoming>, context: &Arc<Context>, drain: &Dra
     }
 }
 
-/// Reads something, on a thread as any command would: a database that does not get to it is not ready.
+/// Performs a read on the threads that commands use: a database without a free one is not ready.
 async fn ready(context: &Arc<Context>) -> Result<(), String> {
     let asked = Arc::clone(context);
     let read = tokio::task::spawn_blocking(move || asked.ready());

@@ -1,4 +1,4 @@
-//! Backups of the database while it is served: which are under way, and how far they are.
+//! Online backups of the database, and the progress of those that are running.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use treedb_storage::{BackupProgress, Store};
 
-/// A backup under way.
+/// A running backup.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The directory it will be.
+    /// The target directory.
     pub(crate) to: PathBuf,
-    /// When it was asked for.
+    /// When it was started.
     pub(crate) started: Instant,
     entries: AtomicU64,
     of: AtomicU64,
@@ -26,13 +26,13 @@ impl Job {
         self.bytes.store(copied.bytes, Ordering::Relaxed);
     }
 
-    /// Entries copied so far, how many there are, and the bytes of the former.
+    /// Entries copied so far, entries in total, and bytes copied so far.
     pub(crate) fn progress(&self) -> [u64; 3] {
         [&self.entries, &self.of, &self.bytes].map(|figure| figure.load(Ordering::Relaxed))
     }
 }
 
-/// The backups under way.
+/// The running backups.
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
     running: Mutex<Vec<Arc<Job>>>,
@@ -43,12 +43,12 @@ impl Backups {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The backups under way, the oldest first.
+    /// The running backups, the oldest first.
     pub(crate) fn jobs(&self) -> Vec<Arc<Job>> {
         self.running().clone()
     }
 
-    /// Copies the state of now into the directory `to`, which must not exist or be empty. Waits until it is durable.
+    /// Copies the current state into the directory `to`, which must be empty or not exist. Returns when it is durable.
     ///
     /// # Errors
     /// As [`Store::backup_to`].

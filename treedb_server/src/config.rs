@@ -1,4 +1,4 @@
-//! What a server is told when it starts: where to listen, and how much to accept.
+//! The configuration of a server: addresses and limits.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use treedb_collections::{ChangeLogOptions, Key};
 use treedb_storage::Durability;
 
-/// Largest message on either protocol, in bytes, header included: what MongoDB's drivers are told and assume.
+/// Largest message on either protocol, in bytes, header included: the value that `hello` reports to MongoDB's drivers.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 
 /// Bytes of a message, on either protocol, that are read before its part of the budget is asked for; and the longest
@@ -23,9 +23,9 @@ pub struct Config {
     pub dir: PathBuf,
     /// The key of an encrypted database.
     pub key: Option<Key>,
-    /// The most bytes of pages in memory; `None` leaves that to the system, or to the default of encrypted databases.
+    /// Maximal bytes of pages in memory; `None` leaves it to the system, or for encrypted databases to their default.
     pub cache_bytes: Option<u64>,
-    /// What a write promises that does not say itself.
+    /// The durability of writes that do not specify one.
     pub durability: Durability,
     /// Whether changes are recorded, for change streams.
     pub changes: Changes,
@@ -37,48 +37,48 @@ pub struct Config {
     pub native: Option<Address>,
     /// Where `/livez`, `/readyz` and `/metrics` answer.
     pub admin: Option<Address>,
-    /// How much is accepted.
+    /// Limits.
     pub limits: Limits,
 }
 
 /// Whether changes are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Changes {
-    /// As the database has it; yes, in one where nobody has decided.
+    /// As stored in the database; a new database records them.
     #[default]
-    Unsaid,
-    /// No; what was recorded is forgotten.
+    Unspecified,
+    /// No; recorded changes are removed.
     Off,
     /// Yes, and kept within these limits.
     On(ChangeLogOptions),
 }
 
-/// How much a server accepts.
+/// The limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time, all listeners together but the admin port. One more is closed at once.
+    /// Open connections over all listeners except the admin port. Further ones are closed at once.
     pub connections: usize,
-    /// Bytes of requests in work and of answers not yet taken, all connections together. Further requests wait, unread.
+    /// Bytes of requests in progress and of unread answers, over all connections. Further requests wait, unread.
     /// At least [`MAX_MESSAGE_BYTES`].
     pub inflight_bytes: usize,
-    /// Commands in work at a time: threads that may wait for the disk.
+    /// Commands executed at a time: threads that may wait for the disk.
     pub blocking_threads: usize,
-    /// How long a peer may stall in the middle of a message, or not take its answer.
+    /// How long a peer may stall in the middle of a message, or leave its answer unread.
     pub stall: Duration,
-    /// How long a cursor may lie unused before it is closed; it pins a snapshot.
+    /// How long a cursor may be idle before it is closed; it pins a snapshot.
     pub cursor_idle: Duration,
-    /// Cursors open at a time.
+    /// Open cursors.
     pub cursors: usize,
-    /// Transactions of the Mongo protocol open at a time.
+    /// Open transactions of the Mongo protocol.
     pub transactions: usize,
-    /// Bytes of changes that all of them may hold; one may hold [`treedb_collections::MAX_TRANSACTION_BYTES`].
+    /// Bytes of changes that all of them together may hold; one may hold [`treedb_collections::MAX_TRANSACTION_BYTES`].
     pub transaction_bytes: usize,
-    /// How long one may take before it is undone; it pins a snapshot.
+    /// How long a transaction may take before it is aborted; it pins a snapshot.
     pub transaction_life: Duration,
-    /// Sessions known at a time: those that have begun a transaction, or sent a write that may be sent again.
+    /// Sessions that have started a transaction or sent a retryable write.
     pub sessions: usize,
     /// How long running commands get to finish when the server stops.
-    pub drain: Duration,
+    pub shutdown_grace: Duration,
 }
 
 impl Default for Limits {
@@ -94,14 +94,14 @@ impl Default for Limits {
             transaction_bytes: 1 << 30,
             transaction_life: Duration::from_secs(60),
             sessions: 100_000,
-            drain: Duration::from_secs(10),
+            shutdown_grace: Duration::from_secs(10),
         }
     }
 }
 
 /// A loopback address to listen on. Port 0 lets the system choose.
 ///
-/// Until there is authentication, nobody outside this machine may get in, so other addresses do not parse.
+/// As there is no authentication yet, other addresses do not parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(SocketAddr);
 
@@ -122,8 +122,8 @@ impl FromStr for Address {
             .collect();
         if let Some(other) = all.iter().find(|address| !address.ip().is_loopback()) {
             return Err(format!(
-                "{} is not a loopback address, and this version has no authentication to let anybody in from \
-                 outside: use 127.0.0.1 or localhost, and a tunnel (ssh -L) to reach it from elsewhere",
+                "{} is not a loopback address, and this version has no authentication: use 127.0.0.1 or localhost, \
+                 and a tunnel (ssh -L) to connect from another machine",
                 other.ip()
             ));
         }

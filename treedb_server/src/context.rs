@@ -1,4 +1,4 @@
-//! What connections share: the database, cursors, the budget for bytes in work, limits, metrics.
+//! State shared by all connections: the database, cursors, the budget for request bytes, limits, metrics.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::mongo::cursors::Cursors;
-use crate::mongo::identity::Identity;
 use crate::mongo::sessions::Sessions;
+use crate::mongo::topology::Topology;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -22,24 +22,24 @@ pub(crate) struct Context {
     pub(crate) database: Database,
     /// Where its files are.
     pub(crate) dir: PathBuf,
-    /// What a write promises that does not say itself.
+    /// The durability of writes that do not specify one.
     pub(crate) durability: Durability,
-    /// How much is accepted.
+    /// Limits.
     pub(crate) limits: Limits,
-    /// What is counted.
+    /// Counters.
     pub(crate) metrics: Metrics,
-    /// Results of the Mongo protocol that take more than one message.
+    /// Cursors of the Mongo protocol.
     pub(crate) cursors: Cursors,
     /// Sessions of the Mongo protocol.
     pub(crate) sessions: Sessions,
-    /// As what drivers see the server.
-    pub(crate) identity: Identity,
-    /// Backups under way.
+    /// How the server presents itself to drivers.
+    pub(crate) topology: Topology,
+    /// Running backups.
     pub(crate) backups: Backups,
     /// When the server began.
     pub(crate) started: Instant,
     budget: Arc<Semaphore>,
-    room: Arc<Semaphore>,
+    connection_permits: Arc<Semaphore>,
     connections: AtomicI32,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         dir: PathBuf,
         durability: Durability,
         limits: Limits,
-        identity: Identity,
+        topology: Topology,
     ) -> Self {
         let metrics = Metrics::new();
         Context {
@@ -58,12 +58,12 @@ impl Context {
             durability,
             cursors: Cursors::new(limits.cursors, limits.blocking_threads / 2, metrics.cursors.clone()),
             sessions: Sessions::new(limits.sessions),
-            identity,
+            topology,
             metrics,
             backups: Backups::default(),
             started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
-            room: Arc::new(Semaphore::new(limits.connections)),
+            connection_permits: Arc::new(Semaphore::new(limits.connections)),
             connections: AtomicI32::new(0),
             limits,
         }
@@ -77,23 +77,23 @@ impl Context {
         }
     }
 
-    /// Room for one more connection, until the permit is dropped; `None` if there are too many.
-    pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).try_acquire_owned().ok()
+    /// A permit for one more connection, returned when dropped; `None` if there are too many connections.
+    pub(crate) fn try_connection_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.connection_permits).try_acquire_owned().ok()
     }
 
-    /// A number for a new connection.
+    /// The number of a new connection.
     pub(crate) fn next_connection(&self) -> i32 {
         self.connections.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Connections that have been given a number.
+    /// Connections accepted so far.
     pub(crate) fn connections_so_far(&self) -> i32 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Waits until a request of `bytes` may be taken into work; it is in work until the permit is dropped. Take it
-    /// before reading more than the first few kilobytes, so that a slow or lying sender holds no memory.
+    /// Waits until the budget has room for a request of `bytes`; the share is returned when the result is dropped. Reserve
+    /// before reading more than the first few kilobytes, so that a slow or malicious sender holds no memory.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: usize) -> Reserved {
         let permits = u32::try_from(bytes.min(self.limits.inflight_bytes)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
@@ -102,7 +102,7 @@ impl Context {
         Reserved { context: Arc::clone(self), permits, _permit: permit }
     }
 
-    /// Waits until everything that has been written is on the disk.
+    /// Waits until everything that has been written is on disk.
     pub(crate) fn flush(&self) -> Result<(), QueryError> {
         Ok(self.database.store().flush()?)
     }
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// Part of the budget for bytes in work.
+/// A share of the budget for request bytes.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     context: Arc<Context>,
@@ -140,7 +140,7 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let database = Database::open(dir.path()).unwrap();
         let context =
-            Context::new(database, dir.path().to_owned(), Durability::Durable, limits, Identity::Standalone);
+            Context::new(database, dir.path().to_owned(), Durability::Durable, limits, Topology::Standalone);
         (Arc::new(context), dir)
     }
 

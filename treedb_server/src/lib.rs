@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`cli`] | the `treedb` command: flags, `serve`, `import`, `export`, `find` |
-//! | [`server`] | listeners, from bind to drain |
+//! | [`server`] | listeners, from bind to shutdown |
 //! | [`config`] | addresses and limits |
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
@@ -11,7 +11,7 @@
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
-//! | `drain` | how everything learns that the server stops |
+//! | `shutdown` | the shutdown signal |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
 //! | `logs` | where log lines go |
 
@@ -24,7 +24,6 @@ pub mod server;
 mod admin;
 mod backups;
 mod context;
-mod drain;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(feature = "importers")]
@@ -33,3 +32,4 @@ mod listener;
 mod logs;
 mod metrics;
 mod mongo;
+mod shutdown;

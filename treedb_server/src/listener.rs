@@ -12,17 +12,17 @@ use tokio::task::JoinSet;
 
 use crate::config::Address;
 use crate::context::Context;
-use crate::drain::Drain;
 use crate::metrics::Door;
 use crate::server::ServeError;
+use crate::shutdown::Shutdown;
 
-/// A bound listener with the name of its protocol.
+/// A bound listener and the name of its protocol.
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// `mongo`, `native` or `admin`.
     pub(crate) door: &'static str,
     socket: TcpListener,
-    /// The address actually bound: with the port the system chose, if it was asked to.
+    /// The bound address, with the actual port if the system was to choose one.
     pub(crate) address: SocketAddr,
 }
 
@@ -35,13 +35,13 @@ impl Listener {
         Ok(Listener { door, socket, address: bound })
     }
 
-    /// Accepts until the drain starts and runs `serve` for each connection, in a task of its own: a panic ends that
-    /// connection only. Then waits for the connections, at most [`crate::config::Limits::drain`].
+    /// Accepts connections until shutdown and runs `serve` for each in a task of its own: a panic ends only that
+    /// connection. Then waits for the connections, at most [`crate::config::Limits::shutdown_grace`].
     pub(crate) async fn run<F>(
         self,
         context: Arc<Context>,
-        mut drain: Drain,
-        serve: impl Fn(TcpStream, SocketAddr, Arc<Context>, Drain) -> F,
+        mut shutdown: Shutdown,
+        serve: impl Fn(TcpStream, SocketAddr, Arc<Context>, Shutdown) -> F,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -50,7 +50,7 @@ impl Listener {
         loop {
             let (stream, peer) = tokio::select! {
                 biased;
-                () = drain.started() => break,
+                () = shutdown.requested() => break,
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                     report(self.door, ended);
                     continue;
@@ -58,17 +58,17 @@ impl Listener {
                 accepted = self.socket.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // Out of file descriptors, most likely: trying again at once would only spin.
+                        // Most likely there are no file descriptors left: an immediate retry would only spin.
                         tracing::warn!(door = self.door, %error, "cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         continue;
                     }
                 },
             };
-            // A probe must get through when there is no room left for anybody else.
+            // Health checks must get through when all connections are in use.
             let counted = self.door != "admin";
-            let room = if counted { context.room() } else { None };
-            if counted && room.is_none() {
+            let permit = if counted { context.try_connection_permit() } else { None };
+            if counted && permit.is_none() {
                 context.metrics.refused.get_or_create(&door).inc();
                 tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
                 continue;
@@ -78,15 +78,15 @@ impl Listener {
                 tracing::debug!(door = self.door, %peer, %error, "connection is gone already");
                 continue;
             }
-            let open = Open::new(context.metrics.connections.get_or_create_owned(&door), room);
-            let connection = serve(stream, peer, Arc::clone(&context), drain.clone());
+            let open = OpenConnection::new(context.metrics.connections.get_or_create_owned(&door), permit);
+            let connection = serve(stream, peer, Arc::clone(&context), shutdown.clone());
             tasks.spawn(async move {
                 let _open = open;
                 connection.await;
             });
         }
         drop(self.socket);
-        let ended = tokio::time::timeout(context.limits.drain, async {
+        let ended = tokio::time::timeout(context.limits.shutdown_grace, async {
             while let Some(ended) = tasks.join_next().await {
                 report(self.door, ended);
             }
@@ -104,19 +104,19 @@ fn report(door: &'static str, ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// One open connection, counted until it is dropped: also when a panic unwinds.
-struct Open {
+struct OpenConnection {
     gauge: Gauge,
-    _room: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Open {
-    fn new(gauge: Gauge, room: Option<OwnedSemaphorePermit>) -> Self {
+impl OpenConnection {
+    fn new(gauge: Gauge, permit: Option<OwnedSemaphorePermit>) -> Self {
         gauge.inc();
-        Open { gauge, _room: room }
+        OpenConnection { gauge, _permit: permit }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.gauge.dec();
     }

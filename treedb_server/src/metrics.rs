@@ -29,7 +29,7 @@ pub(crate) struct Operation {
 
 type Histograms = Family<Operation, Histogram, fn() -> Histogram>;
 
-/// Everything that is counted.
+/// All metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -43,7 +43,7 @@ pub(crate) struct Metrics {
     pub(crate) failed: Family<Operation, Counter>,
     /// Cursors open now.
     pub(crate) cursors: Gauge,
-    /// Bytes of requests in work now.
+    /// Bytes of requests in progress.
     pub(crate) inflight: Gauge,
     /// Bytes received and sent.
     pub(crate) received: Family<Door, Counter>,
@@ -80,7 +80,7 @@ impl Metrics {
         );
         to.register("commands_failed", "Commands that returned an error", metrics.failed.clone());
         to.register("cursors", "Cursors open now", metrics.cursors.clone());
-        to.register_with_unit("inflight", "Requests in work now", Unit::Bytes, metrics.inflight.clone());
+        to.register_with_unit("inflight", "Requests in progress", Unit::Bytes, metrics.inflight.clone());
         to.register_with_unit("received", "Received on the wire", Unit::Bytes, metrics.received.clone());
         to.register_with_unit("sent", "Sent on the wire", Unit::Bytes, metrics.sent.clone());
         to.register_with_unit("start_time", "Start, since 1970", Unit::Seconds, metrics.started.clone());
@@ -96,7 +96,7 @@ impl Metrics {
         metrics
     }
 
-    /// Notes that a command ran for `time`.
+    /// Records that a command ran for `time`.
     pub(crate) fn observe(&self, door: &'static str, command: &'static str, time: Duration, failed: bool) {
         let operation = Operation { door, command };
         if failed {

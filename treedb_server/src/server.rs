@@ -11,10 +11,10 @@ use treedb_storage::Options;
 use crate::config::{Address, Changes, Config};
 use crate::context::Context;
 use crate::listener::Listener;
-use crate::mongo::identity::Identity;
+use crate::mongo::topology::Topology;
 use crate::{admin, mongo, native};
 
-pub use crate::drain::Stopper;
+pub use crate::shutdown::ShutdownHandle;
 
 /// Why a server does not start, or does not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -26,11 +26,11 @@ pub enum ServeError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Whose it was to be: `mongo`, `native` or `admin`.
+        /// The listener: `mongo`, `native` or `admin`.
         door: &'static str,
         /// The address.
         address: Address,
-        /// What the system answered.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The engine panicked.
@@ -38,11 +38,11 @@ pub enum ServeError {
     Engine(#[from] JoinError),
 }
 
-/// A server whose listeners are bound and which has not begun to accept.
+/// A server whose listeners are bound, and which does not accept connections yet.
 #[derive(Debug)]
 pub struct Server {
     context: Arc<Context>,
-    stopper: Stopper,
+    shutdown: ShutdownHandle,
     mongo: Listener,
     native: Option<Listener>,
     admin: Option<Listener>,
@@ -52,7 +52,7 @@ impl Server {
     /// Opens the database, recovering it if it was not closed, and binds every listener.
     ///
     /// # Errors
-    /// A directory that is in use or damaged; an address that is taken. The message names it.
+    /// The directory is in use or damaged, or an address is in use. The message names it.
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         let mut options = Options::default();
         options.durability = config.durability;
@@ -63,8 +63,8 @@ impl Server {
         let open = move || {
             let database = Database::open_with(dir, options)?;
             let wanted = match changes {
-                Changes::Unsaid if database.change_log_is_configured()? => None,
-                Changes::Unsaid => Some(Some(ChangeLogOptions::default())),
+                Changes::Unspecified if database.change_log_is_configured()? => None,
+                Changes::Unspecified => Some(Some(ChangeLogOptions::default())),
                 Changes::Off => Some(None),
                 Changes::On(options) => Some(Some(options)),
             };
@@ -82,10 +82,10 @@ impl Server {
             Some(address) => Some(Listener::bind("admin", address).await?),
             None => None,
         };
-        let identity = Identity::new(config.replica_set, mongo.address);
+        let topology = Topology::new(config.replica_set, mongo.address);
         let context =
-            Arc::new(Context::new(database, config.dir, config.durability, config.limits, identity));
-        Ok(Server { context, stopper: Stopper::new(), mongo, native, admin })
+            Arc::new(Context::new(database, config.dir, config.durability, config.limits, topology));
+        Ok(Server { context, shutdown: ShutdownHandle::new(), mongo, native, admin })
     }
 
     /// Name and bound address of each listener: `mongo`, `native`, `admin`.
@@ -96,46 +96,46 @@ impl Server {
             .map(|listener| (listener.door, listener.address))
     }
 
-    /// What makes [`Self::run`] drain and return.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+    /// The handle that makes [`Self::run`] shut down and return.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        self.shutdown.clone()
     }
 
-    /// Serves until the stopper is told to stop; then lets running commands finish (as long as
-    /// [`crate::config::Limits::drain`] says), makes a checkpoint and closes the database.
+    /// Serves until [`ShutdownHandle::stop`] is called; then lets running commands finish for at most
+    /// [`crate::config::Limits::shutdown_grace`], makes a checkpoint and closes the database.
     ///
     /// # Errors
-    /// The checkpoint failed. What was acknowledged is in the log, and the next start recovers it.
+    /// The checkpoint failed. Acknowledged writes are in the log, and the next start recovers them.
     pub async fn run(self) -> Result<(), ServeError> {
-        let Server { context, stopper, mongo, native, admin } = self;
+        let Server { context, shutdown, mongo, native, admin } = self;
         for listener in [Some(&mongo), native.as_ref(), admin.as_ref()].into_iter().flatten() {
             tracing::info!(door = listener.door, address = %listener.address, "listening");
         }
-        let mongo = mongo.run(Arc::clone(&context), stopper.drain(), mongo::connection);
+        let mongo = mongo.run(Arc::clone(&context), shutdown.subscribe(), mongo::connection);
         let native = async {
             if let Some(listener) = native {
-                listener.run(Arc::clone(&context), stopper.drain(), native::connection).await;
+                listener.run(Arc::clone(&context), shutdown.subscribe(), native::connection).await;
             }
         };
         let admin = async {
             if let Some(listener) = admin {
-                listener.run(Arc::clone(&context), stopper.drain(), admin::connection).await;
+                listener.run(Arc::clone(&context), shutdown.subscribe(), admin::connection).await;
             }
         };
         let reapers = [
             tokio::spawn(reap(Arc::clone(&context))),
             tokio::spawn(reap_sessions(Arc::clone(&context))),
-            tokio::spawn(tell_of_builds(Arc::clone(&context))),
+            tokio::spawn(log_index_builds(Arc::clone(&context))),
         ];
         tokio::join!(mongo, native, admin);
         reapers.iter().for_each(tokio::task::JoinHandle::abort);
         tokio::task::spawn_blocking(move || {
-            // Cursors hold snapshots of what is about to be closed.
+            // Cursors hold snapshots of the database that is about to be closed.
             context.cursors.clear();
             context.sessions.end(None, &context.cursors);
             match Arc::try_unwrap(context) {
                 Ok(context) => context.database.close(),
-                // A command outlived the drain. It may read on; what it writes is in the log.
+                // A command has outlived the grace period. It may continue to read; what it writes is in the log.
                 Err(context) => context.database.checkpoint(),
             }
         })
@@ -145,13 +145,13 @@ impl Server {
     }
 }
 
-/// Time between two lines about an index that is being built.
-const BUILD_LINES: Duration = Duration::from_secs(3);
+/// Time between two log lines about a running index build.
+const BUILD_LOG_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Seconds between two looks for sessions that nobody uses any more.
-const FORGET_ROUNDS: u64 = 300;
+/// Seconds between two removals of unused sessions.
+const FORGET_INTERVAL_SECS: u64 = 300;
 
-/// Closes cursors that nobody asks for any more.
+/// Closes idle cursors.
 async fn reap(context: Arc<Context>) {
     let idle = context.limits.cursor_idle;
     loop {
@@ -159,9 +159,9 @@ async fn reap(context: Arc<Context>) {
         let context = Arc::clone(&context);
         // Closing a cursor ends a snapshot, which may have pages to free.
         let reaped = tokio::task::spawn_blocking(move || {
-            // Commits cut off old changes too; without any they must not lie there for ever.
+            // Commits trim the change log too; without commits, old changes must still be removed.
             if let Err(error) = context.database.trim_changes() {
-                tracing::warn!(%error, "old changes could not be cut off");
+                tracing::warn!(%error, "old changes could not be removed");
             }
             context.cursors.reap(idle)
         })
@@ -172,35 +172,35 @@ async fn reap(context: Arc<Context>) {
     }
 }
 
-/// Undoes transactions whose time is over, and forgets sessions.
+/// Aborts transactions that have exceeded their time limit, and removes unused sessions.
 async fn reap_sessions(context: Arc<Context>) {
     let mut rounds = 0_u64;
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         rounds += 1;
         let context = Arc::clone(&context);
-        let forgetful = rounds.is_multiple_of(FORGET_ROUNDS);
-        if context.sessions.open() == 0 && !forgetful {
+        let forget_sessions = rounds.is_multiple_of(FORGET_INTERVAL_SECS);
+        if context.sessions.open() == 0 && !forget_sessions {
             continue;
         }
-        // The end of a transaction is the end of a snapshot, which may have pages to free.
+        // Ending a transaction ends a snapshot, which may have pages to free.
         let reaped = tokio::task::spawn_blocking(move || {
-            if forgetful && let Err(error) = context.sessions.forget(&context.database) {
+            if forget_sessions && let Err(error) = context.sessions.forget(&context.database) {
                 tracing::warn!(error = error.message, "old records of sessions could not be deleted");
             }
             context.sessions.expire(context.limits.transaction_life, &context.cursors)
         })
         .await;
         if let Ok(count @ 1..) = reaped {
-            tracing::info!(transactions = count, "undid transactions whose time was over");
+            tracing::info!(transactions = count, "aborted transactions that exceeded the time limit");
         }
     }
 }
 
-/// Tells how far the indexes are that are being built: those that take more than a moment.
-async fn tell_of_builds(context: Arc<Context>) {
+/// Logs the progress of index builds that take longer than a moment.
+async fn log_index_builds(context: Arc<Context>) {
     loop {
-        tokio::time::sleep(BUILD_LINES).await;
+        tokio::time::sleep(BUILD_LOG_INTERVAL).await;
         for build in context.database.index_builds() {
             tracing::info!(
                 namespace = %build.namespace,

@@ -12,23 +12,23 @@ use clap::Args;
 use treedb_collections::{Error, QueryError, Store};
 
 use super::key::KeyArgs;
+use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
-use super::wire::{Uri, Wire};
-use super::{Failure, advice, place};
+use super::{Failure, error_hints, target};
 
-/// Bytes handed to or taken from a stream at a time.
+/// Buffer size of streams.
 const BUFFER: usize = 1 << 20;
-/// How often a server is asked how far it is.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two requests for the progress of a server's backup.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Copy a database into a directory, or write it as one stream
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A directory is a database like any other: compact, with nothing to recover. It appears under its name when everything in
-it is on the disk; until then it is called DIR.partial. A stream has checksums of its own and is read by `treedb restore`.
+A backup directory is an ordinary database: compact, with nothing to recover. It gets its name when everything in it is on
+disk; until then it is called DIR.partial. A stream has its own checksums and is read by `treedb restore`.
 
-A directory that a server has open is copied by that server, with --uri, while it goes on serving: the copy is of the moment
-at which it was asked for, and lies on the server's machine. Programs that have a directory open in their own process make copies
+A directory that a server has open is copied by that server, with --uri, while it continues to serve: the copy is the state at the
+time of the request, and is on the server's machine. Programs that have a directory open in their own process make copies
 of it while they write, with `Store::backup_to` and `Store::backup`.
 
 Examples:
@@ -57,7 +57,7 @@ struct Source {
     uri: Option<Uri>,
 }
 
-/// Make a database of what `treedb backup` wrote
+/// Restore a database from a backup of `treedb backup`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With a key file the new database is encrypted with that key; a directory it is made from has the same key. Streams are
@@ -80,7 +80,7 @@ pub(super) struct Restore {
 }
 
 fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
-    place::must_exist(dir)?;
+    target::must_exist(dir)?;
     Store::open_with(dir, key.options()?).map_err(|error| match error {
         Error::InUse { .. } => Failure(format!("{error}; if that is a server, --uri has it make the copy")),
         error => failed(dir, error),
@@ -88,7 +88,7 @@ fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
 }
 
 fn failed(dir: &Path, error: Error) -> Failure {
-    advice::directory(dir, &QueryError::from(error))
+    error_hints::directory(dir, &QueryError::from(error))
 }
 
 /// Copies a directory into another.
@@ -101,25 +101,25 @@ fn copy(from: &Path, to: &Path, key: &KeyArgs, done: &'static str) -> Result<(),
     Ok(store.close()?)
 }
 
-/// Has a server copy its database, and watches.
+/// Lets a server copy its database, and shows the progress.
 fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
     if to.as_os_str() == "-" {
-        let told = "a server copies into a directory, not into a stream: name a directory, and make a stream of that \
+        let message = "a server copies into a directory, not into a stream: name a directory, and make a stream of that \
                     with treedb backup --dir";
-        return Err(Failure(told.to_owned()));
+        return Err(Failure(message.to_owned()));
     }
     let to = std::path::absolute(to)?;
     let Some(name) = to.to_str() else {
         return Err(Failure(format!("{}: a name that goes over the wire has to be UTF-8", to.display())));
     };
-    let (mut worker, mut watcher) = (Wire::connect(uri)?, Wire::connect(uri)?);
+    let (mut worker, mut watcher) = (MongoClient::connect(uri)?, MongoClient::connect(uri)?);
     let command = rawdoc! { "backupTo": name, "$db": "admin" };
     let (sender, done) = mpsc::channel();
     // The thread ends with the server's answer, or with the process.
     std::thread::spawn(move || sender.send(worker.run(&command)));
     let mut meter = Meter::new("copied");
     let reply = loop {
-        match done.recv_timeout(LOOK) {
+        match done.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => break reply?,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some((entries, of)) = progress(&mut watcher, name) {
@@ -137,7 +137,7 @@ fn copy_there(uri: &Uri, to: &Path) -> Result<(), Failure> {
 }
 
 /// How far the server is with the copy to `to`. What cannot be read is not worth an error: the copy has its own.
-fn progress(watcher: &mut Wire, to: &str) -> Option<(u64, u64)> {
+fn progress(watcher: &mut MongoClient, to: &str) -> Option<(u64, u64)> {
     let reply = watcher.run(&rawdoc! { "backupStatus": 1, "$db": "admin" }).ok()?;
     reply.get_array("backups").ok()?.into_iter().find_map(|job| {
         let job = job.ok()?.as_document().filter(|job| job.get_str("to").is_ok_and(|of| of == to))?;
@@ -173,7 +173,7 @@ impl Backup {
         let dir = match (self.source.dir, self.source.uri) {
             (_, Some(uri)) => return copy_there(&uri, &self.to).map(|()| ExitCode::SUCCESS),
             (Some(dir), None) => dir,
-            // clap asks for one of the two.
+            // clap requires one of the two.
             (None, None) => {
                 return Err(Failure("say what to copy: --dir DIR or --uri mongodb://HOST:PORT".to_owned()));
             }

@@ -10,7 +10,7 @@ use indicatif::{HumanBytes, HumanCount};
 use treedb_collections::Database;
 
 use super::key::KeyArgs;
-use super::{Failure, advice, place};
+use super::{Failure, error_hints, target};
 
 /// Read everything in a directory and compare it with everything else
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ Each page must be reachable from exactly one place and have its checksum; keys m
 valid; every index entry is compared with its document, and every document with its index entries. A directory whose
 server was killed is recovered first, as by the next start of the server.
 
-Prints what was looked at. The exit status is 1 if anything is wrong, and the message says what and where.")]
+Prints what was checked. The exit status is 1 if anything is wrong, and the message says what and where.")]
 pub(super) struct Check {
     /// The directory, which no server may have open
     #[arg(long, value_name = "DIR")]
@@ -31,10 +31,10 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let dir = self.dir.display();
-        place::must_exist(&self.dir)?;
+        target::must_exist(&self.dir)?;
         let started = Instant::now();
         let database = Database::open_with(&self.dir, self.key.options()?);
-        let database = database.map_err(|error| advice::directory(&self.dir, &error))?;
+        let database = database.map_err(|error| error_hints::directory(&self.dir, &error))?;
         let report = database.check()?;
         let mut out = std::io::stdout().lock();
         for collection in &report.collections {

@@ -9,9 +9,9 @@ use indicatif::{HumanBytes, HumanCount};
 use treedb_collections::{QueryError, Store};
 
 use super::key::KeyArgs;
-use super::{Failure, advice, place};
+use super::{Failure, error_hints, target};
 
-/// Make the files of a database as small as what is in them allows
+/// Make the files of a database as small as their content allows
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Moves pages to the front of the page file and large values out of files that are half dead, cuts the command log, and
@@ -30,9 +30,9 @@ pub(super) struct Compact {
 
 impl Compact {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        place::must_exist(&self.dir)?;
+        target::must_exist(&self.dir)?;
         let started = Instant::now();
-        let failed = |error| advice::directory(&self.dir, &QueryError::from(error));
+        let failed = |error| error_hints::directory(&self.dir, &QueryError::from(error));
         let store = Store::open_with(&self.dir, self.key.options()?).map_err(failed)?;
         let done = store.compact(|_| {}).map_err(failed)?;
         store.close().map_err(failed)?;

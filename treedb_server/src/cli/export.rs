@@ -11,8 +11,8 @@ use clap::Args;
 use treedb_query::doc::json::to_json;
 
 use super::Failure;
-use super::place::{PlaceArgs, Search, everything, json, namespace};
 use super::progress::Progress;
+use super::target::{Search, TargetArgs, json, match_all, namespace};
 
 /// Write a collection as JSON lines
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(super) struct Export {
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
     /// Only the documents that match this JSON filter
     #[arg(long, value_name = "FILTER", value_parser = json)]
     filter: Option<RawDocumentBuf>,
@@ -45,17 +45,17 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let mut place = self.place.open(false)?;
-        let filter = self.filter.clone().unwrap_or_else(everything);
-        let total = place.count(&self.namespace, &filter)?;
+        let mut target = self.target.open(false)?;
+        let filter = self.filter.clone().unwrap_or_else(match_all);
+        let total = target.count(&self.namespace, &filter)?;
         let mut progress = Progress::of_documents("exported", total);
-        let found = place.find(&self.namespace, Search { filter, ..Search::default() })?;
+        let found = target.find(&self.namespace, Search { filter, ..Search::default() })?;
         let mut out = Output::open(&self.file)?;
         let mut documents = 0;
         for document in found {
             let line = self.line(&document?)?;
             if !out.line(&line)? {
-                // Whoever read the pipe has had enough.
+                // The reader has closed the pipe.
                 return Ok(ExitCode::SUCCESS);
             }
             documents += 1;
@@ -65,7 +65,7 @@ impl Export {
         }
         out.complete()?;
         progress.finish(documents, &format!("from {}", self.namespace));
-        place.close()?;
+        target.close()?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -105,7 +105,7 @@ impl Output {
         })
     }
 
-    /// Writes a line; false if nobody reads any more.
+    /// Writes a line; false if the reader has closed the pipe.
     pub(super) fn line(&mut self, line: &str) -> Result<bool, Failure> {
         let written = self.to.write_all(line.as_bytes()).and_then(|()| self.to.write_all(b"\n"));
         Self::read(written)
@@ -132,7 +132,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.names {
-            // It failed half way, and that is what is being told.
+            // The export has failed, and that error is reported.
             let _ = fs::remove_file(temporary);
         }
     }

@@ -10,7 +10,7 @@ use treedb_query::doc::json::to_json;
 
 use super::Failure;
 use super::export::Output;
-use super::place::{PlaceArgs, Search, json, namespace};
+use super::target::{Search, TargetArgs, json, namespace};
 
 /// Query a collection and print the documents as JSON lines
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(super) struct Find {
     #[arg(value_name = "FILTER", default_value = "{}", value_parser = json)]
     filter: RawDocumentBuf,
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
     /// In which order: {"year": -1}
     #[arg(long, value_name = "SORT", value_parser = json)]
     sort: Option<RawDocumentBuf>,
@@ -47,7 +47,7 @@ pub(super) struct Find {
 
 impl Find {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let mut place = self.place.open(false)?;
+        let mut target = self.target.open(false)?;
         let search = Search {
             filter: self.filter,
             sort: self.sort,
@@ -57,7 +57,7 @@ impl Find {
         };
         let mut out = Output::open(Path::new("-"))?;
         let started = Instant::now();
-        let mut found = place.find(&self.namespace, search)?;
+        let mut found = target.find(&self.namespace, search)?;
         let mut took = started.elapsed();
         let mut documents = 0_u64;
         loop {

@@ -7,26 +7,26 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use super::Failure;
-use super::lines::{Batch, Batches};
-use super::place::{Place, PlaceArgs, namespace};
+use super::json_lines::{Batch, Batches};
 use super::progress::Progress;
+use super::target::{Target, TargetArgs, namespace};
 
-/// Bad lines that are shown; the rest are only counted.
+/// Bad lines that are printed; the rest are only counted.
 const SHOWN: u64 = 20;
 
 /// Load a file of JSON lines into a collection, or the tables of another key/value database
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One document a line, as JSON or MongoDB's extended JSON ({\"$oid\": ..}, {\"$date\": ..}); empty lines are passed over.
+One document a line, as JSON or MongoDB's extended JSON ({\"$oid\": ..}, {\"$date\": ..}); empty lines are skipped.
 Documents without an `_id` get one. The collection is created if it does not exist.
 
-A bad line is one that is no document, or a document that is refused (a duplicate key, an invalid `_id`). Each is told
+A bad line is not a document, or is a document that is refused (a duplicate key, an invalid `_id`). Each is reported
 with its number and the reason. With `--on-error stop` the lines before the first bad one are in the collection, those
-behind it are not, and the exit status is 1.
+after it are not, and the exit status is 1.
 
 With `--from`, every table of an LMDB, MDBX or LevelDB database becomes a table of keys and values, which the native
-protocol and `treedb scan` read; one with many values under a key becomes a dup table. What has no table of its own goes
-to the table `main`. Keys and values are taken as they are. A table of that name must not exist yet.
+protocol and `treedb scan` read; one with many values under a key becomes a dup table. Entries outside of named tables
+go to the table `main`. Keys and values are copied unchanged. The tables must not exist yet.
 
 Examples:
   treedb import shop.films films.jsonl --native 127.0.0.1:27117
@@ -43,7 +43,7 @@ pub(super) struct Import {
     #[arg(long, num_args = 2, value_names = ["KIND", "PATH"], conflicts_with_all = ["namespace", "file"])]
     from: Option<Vec<String>>,
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
     /// Documents stored at a time: each batch is one transaction
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
@@ -54,9 +54,9 @@ pub(super) struct Import {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnError {
-    /// Go no further
+    /// Stop the import
     Stop,
-    /// Tell it and go on
+    /// Report it and continue
     Skip,
 }
 
@@ -65,15 +65,15 @@ impl Import {
         if let Some(from) = &self.from {
             return self.run_tables(from);
         }
-        // clap asks for both.
+        // clap requires both.
         let (Some(namespace), Some(file)) = (&self.namespace, &self.file) else {
-            return Err(Failure("say what goes where: DB.COLL FILE".into()));
+            return Err(Failure("an import needs DB.COLL and FILE".into()));
         };
         let (input, size) = open(file)?;
-        let place = self.place.open(true)?;
+        let target = self.target.open(true)?;
         let batches = Batches::read(input, self.batch as usize);
         let mut load = Load {
-            place,
+            target,
             namespace,
             stop: self.on_error == OnError::Stop,
             progress: Progress::of_bytes("imported", size),
@@ -90,7 +90,7 @@ impl Import {
                 break;
             }
         }
-        let Load { place, progress, imported, bad, .. } = load;
+        let Load { target, progress, imported, bad, .. } = load;
         if bad > SHOWN {
             progress.say(&format!("and {} more bad lines", bad - SHOWN));
         }
@@ -98,7 +98,7 @@ impl Import {
         if bad > 0 && ended.is_ok() {
             eprintln!("skipped {bad} bad lines");
         }
-        place.close()?;
+        target.close()?;
         ended.map(|()| ExitCode::SUCCESS)
     }
 }
@@ -106,12 +106,12 @@ impl Import {
 impl Import {
     #[cfg(feature = "importers")]
     fn run_tables(&self, from: &[String]) -> Result<ExitCode, Failure> {
-        if let ([kind, path], true) = (from, self.place.is_directory())
-            && let Place::Directory(database) = self.place.open(true)?
+        if let ([kind, path], true) = (from, self.target.is_directory())
+            && let Target::Directory(database) = self.target.open(true)?
         {
             return super::import_tables::run(kind, std::path::Path::new(path), database);
         }
-        Err(Failure("--from works on a directory: say --dir DIR".into()))
+        Err(Failure("--from works on a directory: use --dir DIR".into()))
     }
 
     #[cfg(not(feature = "importers"))]
@@ -121,7 +121,7 @@ impl Import {
     }
 }
 
-/// The input, and how long it is, if that can be known.
+/// The input, and its length if that is known.
 fn open(file: &str) -> Result<(Box<dyn BufRead + Send>, Option<u64>), Failure> {
     if file == "-" {
         return Ok((Box::new(BufReader::with_capacity(1 << 20, io::stdin())), None));
@@ -136,9 +136,9 @@ fn open(file: &str) -> Result<(Box<dyn BufRead + Send>, Option<u64>), Failure> {
     Ok((Box::new(BufReader::with_capacity(1 << 20, input)), size))
 }
 
-/// An import under way.
+/// A running import.
 struct Load<'a> {
-    place: Place,
+    target: Target,
     namespace: &'a str,
     stop: bool,
     progress: Progress,
@@ -147,17 +147,17 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Stores a batch and tells of its bad lines. The error ends the import.
+    /// Stores a batch and reports its bad lines. An error ends the import.
     fn store(&mut self, mut batch: Batch) -> Result<(), Failure> {
         if self.stop
             && let Some(first) = batch.bad.first()
         {
-            batch.documents.truncate(first.behind);
+            batch.documents.truncate(first.documents_before);
         }
-        // Bad lines of both kinds, to be told in the order of the file.
+        // Bad lines of both kinds, to be reported in the order of the file.
         let mut bad: Vec<(u64, String)> = Vec::new();
         if !batch.documents.is_empty() {
-            let (inserted, refused) = self.place.insert(self.namespace, &batch.documents, self.stop)?;
+            let (inserted, refused) = self.target.insert(self.namespace, &batch.documents, self.stop)?;
             self.imported += inserted;
             let number = |at: usize| batch.numbers.get(at).copied().unwrap_or_default();
             bad.extend(refused.into_iter().map(|(at, reason)| (number(at), reason)));
@@ -169,7 +169,7 @@ impl Load<'_> {
             let line = format!("line {number}: {reason}");
             if self.stop {
                 return Err(Failure(format!(
-                    "{line}; nothing from this line on was imported (--on-error skip goes on)"
+                    "{line}; neither this line nor any after it was imported (--on-error skip continues)"
                 )));
             }
             self.bad += 1;

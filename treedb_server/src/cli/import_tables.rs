@@ -33,7 +33,7 @@ pub(super) fn run(kind: &str, path: &Path, database: Database) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// An import under way.
+/// A running import.
 struct Load<'s> {
     store: &'s Store,
     progress: Progress,

@@ -1,28 +1,28 @@
 //! The `treedb` command: one file per subcommand, each with its flags and what it does.
 
-mod advice;
 mod backup;
 mod check;
 mod compact;
+mod error_hints;
 mod export;
 mod find;
 mod import;
 #[cfg(feature = "importers")]
 mod import_tables;
+mod json_lines;
 mod key;
-mod lines;
-mod place;
+mod mongo_client;
 mod progress;
 mod scan;
 mod serve;
-mod wire;
+mod target;
 
 use std::fmt;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// TreeDB: documents, vectors and SQL over one engine.
+/// TreeDB: a document database, its server and its tools.
 #[derive(Debug, Parser)]
 #[command(
     name = "treedb",
@@ -49,7 +49,7 @@ enum Command {
     Restore(backup::Restore),
 }
 
-/// Why a subcommand failed, in words for a person. It ends the process with status 1.
+/// The error message of a subcommand. It ends the process with status 1.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 

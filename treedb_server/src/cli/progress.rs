@@ -1,11 +1,11 @@
-//! How far a command has come: a bar on a terminal, and a line now and then anywhere else.
+//! Progress of a command: a bar on a terminal, periodic lines otherwise.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a line is written where there is no terminal.
+/// Time between two lines if there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Progress of a command over documents or entries, on standard error.
@@ -14,12 +14,12 @@ pub(super) struct Progress {
     done: &'static str,
     /// What is counted: documents, entries.
     things: &'static str,
-    /// What the whole is, if it is known.
+    /// The total, if it is known.
     total: Option<u64>,
     bytes: bool,
     bar: Option<ProgressBar>,
     started: Instant,
-    told: Instant,
+    reported: Instant,
 }
 
 impl Progress {
@@ -53,18 +53,18 @@ impl Progress {
             }
             bar
         });
-        Progress { done, things, total, bytes, bar, started: now, told: now }
+        Progress { done, things, total, bytes, bar, started: now, reported: now }
     }
 
-    /// `position` of the whole is done, and `documents` documents.
+    /// `position` of the total is done, with `documents` documents.
     pub(super) fn at(&mut self, position: u64, documents: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(position);
             if self.bytes {
                 bar.set_message(format!("{} {}", HumanCount(documents), self.things));
             }
-        } else if self.told.elapsed() >= EVERY {
-            self.told = Instant::now();
+        } else if self.reported.elapsed() >= EVERY {
+            self.reported = Instant::now();
             let part = match self.total {
                 Some(total) if total > 0 => format!(", {} %", 100 * position.min(total) / total),
                 _ if self.bytes => format!(", {}", HumanBytes(position)),

@@ -9,7 +9,7 @@ use treedb_collections::{QueryError, Store};
 use treedb_storage::{Reads, TableKind};
 
 use super::key::KeyArgs;
-use super::{Failure, advice, place};
+use super::{Failure, error_hints, target};
 use crate::native::TABLES;
 
 /// List the tables of keys and values, or print what is in one
@@ -41,9 +41,9 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        place::must_exist(&self.dir)?;
+        target::must_exist(&self.dir)?;
         let opened = Store::open_with(&self.dir, self.key.options()?);
-        let store = opened.map_err(|error| advice::directory(&self.dir, &QueryError::from(error)))?;
+        let store = opened.map_err(|error| error_hints::directory(&self.dir, &QueryError::from(error)))?;
         let read = store.begin_read()?;
         let mut out = BufWriter::new(std::io::stdout().lock());
         let Some(name) = &self.table else {

@@ -1,4 +1,4 @@
-//! `treedb serve`: opens a directory and answers until it is told to stop.
+//! `treedb serve`: opens a directory and serves it until a signal arrives.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use treedb_collections::ChangeLogOptions;
 use treedb_storage::Durability;
 
 use super::key::KeyArgs;
-use super::{Failure, advice};
+use super::{Failure, error_hints};
 use crate::config::{Address, Changes, Config, Limits};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
 
-/// Files that a server has open beside its connections, generously.
+/// A generous estimate of the files that a server has open besides its connections.
 const OWN_FILES: u64 = 100;
 
 /// Serve a directory to MongoDB drivers (and, if asked, to native clients)
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every listener is printed on standard output once it answers, as `listening NAME HOST:PORT`, so that a script can ask
-for port 0 and read the port it got. SIGTERM or SIGINT stops accepting, lets running commands finish, checkpoints and
+Every listener is printed on standard output when it is ready, as `listening NAME HOST:PORT`, so that a script can use
+port 0 and read the actual port. SIGTERM or SIGINT stops accepting, lets running commands finish, checkpoints and
 exits with status 0; a second signal exits at once.
 
 Without authentication, which this version does not have, only loopback addresses are accepted.")]
@@ -35,14 +35,14 @@ pub(super) struct Serve {
     dir: PathBuf,
     #[command(flatten)]
     key: KeyArgs,
-    /// The most bytes of pages in memory [default: as the system sees fit; with a key: 64 MiB]
+    /// Maximal bytes of pages in memory [default: decided by the system; with a key: 64 MiB]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(65536..))]
     cache_bytes: Option<u64>,
     /// Where MongoDB drivers connect
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:27017")]
     mongo: Address,
-    /// Tell MongoDB drivers that this is the only member of the replica set NAME: they begin transactions and send writes
-    /// again after a lost connection only to such servers [default: a standalone server]
+    /// Present the server to MongoDB drivers as the only member of the replica set NAME: drivers start transactions and
+    /// retry writes only on replica sets [default: a standalone server]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     replica_set: Option<String>,
     /// Where native clients connect [default: not served]
@@ -51,29 +51,29 @@ pub(super) struct Serve {
     /// HTTP for /livez, /readyz and /metrics [default: not served]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<Address>,
-    /// When a write that does not say itself is acknowledged
+    /// When a write without a write concern is acknowledged
     #[arg(long, value_enum, default_value_t = DurabilityFlag::Durable)]
     durability: DurabilityFlag,
-    /// Connections at a time, both protocols together
+    /// Open connections of both protocols together
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     max_connections: usize,
-    /// Bytes of requests in work and of answers not yet taken; further requests wait
+    /// Bytes of requests in progress and of unread answers; further requests wait
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().inflight_bytes,
           value_parser = inflight_bytes)]
     max_inflight_bytes: usize,
-    /// Seconds that a peer may stall in the middle of a message, or leave an answer untaken
+    /// Seconds that a peer may stall in the middle of a message, or leave an answer unread
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     stall_seconds: u64,
-    /// Seconds that a cursor may lie unused before it is closed
+    /// Seconds that a cursor may be idle before it is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     cursor_seconds: u64,
-    /// Seconds that a transaction may take before it is undone
+    /// Seconds that a transaction may take before it is aborted
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     transaction_seconds: u64,
-    /// Seconds that running commands get to finish when the server stops
+    /// Seconds that running commands have to finish when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_seconds: u64,
-    /// Whether changes are recorded, for change streams; kept by the database [default: on, in a new one]
+    /// Whether changes are recorded for change streams; stored in the database [default: on in a new database]
     #[arg(long, value_enum, value_name = "on|off")]
     change_log: Option<ChangeLogFlag>,
     /// Hours that recorded changes are kept
@@ -92,11 +92,11 @@ pub(super) struct Serve {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DurabilityFlag {
-    /// Once it is on the disk: survives a power cut
+    /// When it is on disk: survives a power cut
     Durable,
-    /// Once it is visible: a power cut may lose the last moments
+    /// When it is visible: a power cut may lose the most recent writes
     Relaxed,
-    /// Once it is visible: durable at the next checkpoint
+    /// When it is visible: durable at the next checkpoint
     None,
 }
 
@@ -118,7 +118,7 @@ impl Serve {
             Some(ChangeLogFlag::Off) => Changes::Off,
             Some(ChangeLogFlag::On) => Changes::On(limits),
             None if limits != usual => Changes::On(limits),
-            None => Changes::Unsaid,
+            None => Changes::Unspecified,
         }
     }
 
@@ -144,7 +144,7 @@ impl Serve {
                 stall: Duration::from_secs(self.stall_seconds),
                 cursor_idle: Duration::from_secs(self.cursor_seconds),
                 transaction_life: Duration::from_secs(self.transaction_seconds),
-                drain: Duration::from_secs(self.drain_seconds),
+                shutdown_grace: Duration::from_secs(self.drain_seconds),
                 ..Limits::default()
             },
         };
@@ -155,7 +155,7 @@ impl Serve {
             .max_blocking_threads(config.limits.blocking_threads)
             .build()?;
         let status = runtime.block_on(serve(config));
-        // A command that outlived the drain is not waited for a second time.
+        // A command that outlived the grace period is not waited for a second time.
         runtime.shutdown_background();
         status
     }
@@ -165,7 +165,7 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     // Handlers first: a signal that arrives while the directory is being recovered must not be lost.
     let mut signals = Signals::new()?;
     let dir = config.dir.clone();
-    let server = Server::bind(config).await.map_err(|error| advice::server(&dir, &error))?;
+    let server = Server::bind(config).await.map_err(|error| error_hints::server(&dir, &error))?;
     let mut out = std::io::stdout().lock();
     for (name, address) in server.addresses() {
         writeln!(out, "listening {name} {address}")?;
@@ -173,8 +173,8 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     out.flush()?;
     drop(out);
 
-    let stopper = Arc::new(server.stopper());
-    let waiter = Arc::clone(&stopper);
+    let shutdown = Arc::new(server.shutdown_handle());
+    let waiter = Arc::clone(&shutdown);
     tokio::spawn(async move {
         let first = signals.next().await;
         tracing::info!(signal = first, "stopping: no new connections, running commands may finish");
@@ -190,8 +190,8 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Raises the limit of open files as far as this user may, and warns if that is not enough: each connection is one,
-/// and so are the database's own.
+/// Raises the limit of open files as far as permitted, and warns if that is not enough for the connections and the
+/// database's own files.
 fn allow_files(connections: usize) {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,9 +1,8 @@
-//! The socket, frames, and which answers are still owed.
+//! The socket, frames, and the requests that have no answer yet.
 //!
-//! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. Only sending must not block
-//! without reading: a server that has many answers to send stops reading requests until they are taken, and two
-//! sides that both only write wait for ever. So `send` is asked not to wait, and where it would have to,
-//! whatever has arrived is read before it is tried again.
+//! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. But sending must not block
+//! without reading: a server with many unread answers stops reading requests, and two sides that both only write
+//! deadlock. So `send` does not wait; where it would, everything that has arrived is read before it is tried again.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -17,7 +16,7 @@ use rustix::net::{SendFlags, send};
 use super::error::{Error, Result};
 use crate::native::bytes::Reader;
 use crate::native::call::{Call, Hello, Welcome};
-use crate::native::fault::Fault;
+use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
 
 /// Bytes of requests that are collected before they are sent.
@@ -38,9 +37,9 @@ pub(super) struct Connection {
     received: Vec<u8>,
     start: usize,
     next_id: u64,
-    /// Requests whose answer somebody will take, and that has not arrived.
+    /// Requests whose answer is awaited and has not arrived.
     owed: HashSet<u64>,
-    /// Requests whose answer nobody will take any more.
+    /// Requests whose answer is to be discarded.
     unwanted: HashSet<u64>,
     /// Answers that arrived while another one was waited for.
     arrived: HashMap<u64, Frame>,
@@ -146,9 +145,9 @@ impl Connection {
         };
         let mut body = Reader::new(&frame.body);
         if frame.header.opcode == ERROR {
-            let fault = Fault::read(&mut body);
-            return match fault {
-                Ok(fault) => Err(Error::Server(fault)),
+            let error = ErrorFrame::read(&mut body);
+            return match error {
+                Ok(error) => Err(Error::Server(error)),
                 Err(malformed) => Err(self.end(Error::Protocol(malformed.to_string()))),
             };
         }
@@ -200,7 +199,7 @@ impl Connection {
         let events = fd.revents();
         match ready {
             Ok(0) => Err(self.end(Error::Io { op: "send", source: io::ErrorKind::TimedOut.into() })),
-            // What comes before the end of the stream, or the error, tells why: read it first.
+            // The bytes before the end of the stream, or before the error, may contain the reason: read them first.
             Ok(_) => Ok(events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)),
             Err(error) => Err(self.end(Error::Io { op: "poll", source: error.into() })),
         }
@@ -213,7 +212,7 @@ impl Connection {
             self.start = 0;
         }
         let old = self.received.len();
-        // A long body is asked for as a whole, up to a limit that a lying header cannot raise.
+        // A long body is read at once, up to a limit that a wrong header cannot raise.
         let wanted = self.missing().clamp(CHUNK, 16 * CHUNK);
         self.received.resize(old + wanted, 0);
         let read = loop {
@@ -268,10 +267,10 @@ impl Connection {
         }
     }
 
-    /// The server's last words.
+    /// The server's closing error.
     fn closing(&mut self, frame: &Frame) -> Error {
-        match Fault::read(&mut Reader::new(&frame.body)) {
-            Ok(fault) => self.end(Error::Server(fault)),
+        match ErrorFrame::read(&mut Reader::new(&frame.body)) {
+            Ok(error) => self.end(Error::Server(error)),
             Err(malformed) => self.end(Error::Protocol(malformed.to_string())),
         }
     }

@@ -1,9 +1,9 @@
-//! What a client returns.
+//! Errors of a client.
 
 use std::io;
 
 use crate::native::bytes::Malformed;
-use crate::native::fault::Fault;
+use crate::native::error_frame::ErrorFrame;
 
 /// What a call of a client returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -12,13 +12,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused the request; the connection goes on.
+    /// The server refused the request; the connection remains usable.
     #[error(transparent)]
-    Server(#[from] Fault),
+    Server(#[from] ErrorFrame),
     /// The request does not fit into a frame; nothing was sent.
     #[error("the request cannot be sent: {0}")]
     TooLarge(Malformed),
-    /// The connection failed. Whether a write that was under way happened is not known.
+    /// The connection failed. It is unknown whether unanswered writes were executed.
     #[error("{op}: {source}")]
     Io {
         /// What was being done.
@@ -38,7 +38,7 @@ impl Error {
     /// MongoDB's number of the server's error; `None` if it was not the server that failed.
     pub fn code(&self) -> Option<i32> {
         match self {
-            Error::Server(fault) => Some(fault.code),
+            Error::Server(error) => Some(error.code),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@
 //!     println!("{:?}", film?);
 //! }
 //!
-//! // Several requests under way at a time; answers are taken in any order.
+//! // Several concurrent requests; answers may be taken in any order.
 //! let mut pipeline = client.pipeline();
 //! let tickets = (0..100_u32)
 //!     .map(|n| pipeline.kv_get("numbers", &n.to_be_bytes()))
@@ -27,29 +27,29 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `simple` | [`Client`]: one call, one answer |
+//! | `blocking` | [`Client`]: one call, one answer |
 //! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
-//! | `iterate` | [`Documents`] and [`Pairs`]: answers that come in batches |
-//! | `connection` | the socket, frames, and which answers are still owed |
+//! | `results` | [`Documents`] and [`Pairs`]: answers that come in batches |
+//! | `connection` | the socket, frames, and the requests without an answer |
 //! | `error` | [`Error`] |
 //!
-//! A client belongs to one thread at a time (it may move); threads that work at once open one each. After an error
+//! A client is used by one thread at a time; concurrent threads open one each. After an error
 //! of the connection itself every further call fails with the same reason: connect again.
 
+mod blocking;
 mod connection;
 mod error;
-mod iterate;
 mod pipeline;
-mod simple;
+mod results;
 #[cfg(test)]
 mod tests;
 
-pub use crate::native::Fault;
+pub use crate::native::ErrorFrame;
 pub use crate::native::call::{
-    Ack, Batch, Bound, Call, Count, Delete, DocumentFault, Find, Get, Insert, Inserted, KvBatch, KvDelete,
+    Ack, Batch, Bound, Call, Count, Delete, DocumentError, Find, Get, Insert, Inserted, KvBatch, KvDelete,
     KvGet, KvPut, KvRange, Op, Ping, Update, Updated, Welcome,
 };
+pub use blocking::Client;
 pub use error::{Error, Result};
-pub use iterate::{Documents, Pairs};
 pub use pipeline::{Pipeline, Ticket};
-pub use simple::Client;
+pub use results::{Documents, Pairs};

@@ -1,24 +1,24 @@
-//! Calls that do not wait for each other.
+//! Pipelined calls.
 
 use std::marker::PhantomData;
 
 use bson::RawBson;
 
+use super::blocking::id_document;
 use super::connection::Connection;
 use super::error::Result;
-use super::simple::id_document;
 use crate::native::call::{Ack, Call, Get, KvDelete, KvGet, KvPut};
 
-/// Requests under way on one connection.
+/// Concurrent requests on one connection.
 ///
-/// The server works on several at a time and answers each when it is done, so two requests of a pipeline may happen
-/// in either order: where one depends on the other, wait for the first. Answers may be taken in any order, or not
+/// The server executes several at a time and answers each when it is done, so two requests of a pipeline may be
+/// executed in either order: where one depends on the other, wait for the first. Answers may be taken in any order, or not
 /// at all.
 #[derive(Debug)]
 pub struct Pipeline<'c> {
     connection: &'c mut Connection,
     ack: Ack,
-    under_way: Vec<u64>,
+    pending: Vec<u64>,
 }
 
 /// Stands for the answer to one request of a [`Pipeline`].
@@ -31,7 +31,7 @@ pub struct Ticket<C> {
 
 impl<'c> Pipeline<'c> {
     pub(super) fn new(connection: &'c mut Connection, ack: Ack) -> Self {
-        Pipeline { connection, ack, under_way: Vec::new() }
+        Pipeline { connection, ack, pending: Vec::new() }
     }
 
     /// Puts any request on its way.
@@ -40,7 +40,7 @@ impl<'c> Pipeline<'c> {
     /// The request does not fit into a frame, or the connection fails.
     pub fn send<C: Call>(&mut self, call: &C) -> Result<Ticket<C>> {
         let id = self.connection.submit(call)?;
-        self.under_way.push(id);
+        self.pending.push(id);
         Ok(Ticket { id, call: PhantomData })
     }
 
@@ -105,7 +105,7 @@ impl<C> Ticket<C> {
 
 impl Drop for Pipeline<'_> {
     fn drop(&mut self) {
-        for id in self.under_way.drain(..) {
+        for id in self.pending.drain(..) {
             self.connection.forget(id);
         }
     }

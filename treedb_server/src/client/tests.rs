@@ -10,7 +10,7 @@ use super::*;
 use crate::native::bytes::Malformed;
 use crate::native::frame::{self, ANSWER, CLOSING, ERROR, HEADER, Header, opcode};
 
-/// A server that takes one connection, answers its greeting, and then does what `script` says.
+/// A server that accepts one connection, answers its greeting, and then runs `script`.
 fn server(script: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -100,14 +100,14 @@ fn a_client_that_sends_much_reads_while_it_sends() {
 #[test]
 fn a_servers_error_leaves_the_connection_usable_and_its_last_words_do_not() {
     let address = server(|mut stream| {
-        let fault = Fault { code: 11000, name: "DuplicateKey".into(), message: "E11000".into() };
+        let error = ErrorFrame { code: 11000, name: "DuplicateKey".into(), message: "E11000".into() };
         let (header, _) = request(&mut stream).unwrap();
-        send(&mut stream, ERROR, 0, header.request, |out| fault.write(out).unwrap());
+        send(&mut stream, ERROR, 0, header.request, |out| error.write(out).unwrap());
         let (header, _) = request(&mut stream).unwrap();
         answer(&mut stream, header, |_| ());
         request(&mut stream).unwrap();
-        let fault = Fault { code: 91, name: "ShutdownInProgress".into(), message: "stopping".into() };
-        send(&mut stream, ERROR, CLOSING, 0, |out| fault.write(out).unwrap());
+        let error = ErrorFrame { code: 91, name: "ShutdownInProgress".into(), message: "stopping".into() };
+        send(&mut stream, ERROR, CLOSING, 0, |out| error.write(out).unwrap());
     });
     let mut client = Client::connect(address).unwrap();
     assert_eq!(client.kv_put("t", b"k", b"v").unwrap_err().code(), Some(11000));
@@ -135,7 +135,7 @@ fn a_request_over_the_servers_limit_is_refused_before_it_is_sent() {
 }
 
 /// What `kv_get` says to a server whose answer is `bytes`.
-fn told(bytes: Vec<u8>) -> String {
+fn error_message(bytes: Vec<u8>) -> String {
     let address = server(move |mut stream| {
         request(&mut stream);
         let _ = stream.write_all(&bytes);
@@ -163,7 +163,7 @@ fn nonsense_from_the_server_ends_the_connection_with_a_reason() {
         (frame(100, answered, 2, &[1, 2]), "closed the connection"),
         (Vec::new(), "closed the connection"),
     ] {
-        let error = told(bytes);
+        let error = error_message(bytes);
         assert!(error.contains(expected), "{expected:?} in {error:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! LevelDB.
+//! Reading LevelDB databases.
 
 use std::fs;
 use std::path::Path;

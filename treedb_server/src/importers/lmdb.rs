@@ -1,4 +1,4 @@
-//! LMDB.
+//! Reading LMDB databases.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) fn walk(path: &Path, sink: &mut dyn Sink) -> Result<(), Failure> {
     let mut options = EnvOpenOptions::new();
     options.max_dbs(MOST_TABLES);
     // SAFETY: the environment is only read, within its own transaction, and is not opened elsewhere in this process;
-    // that nobody writes to its files but through LMDB is what LMDB asks of every user.
+    // that its files are only written through LMDB is a requirement of LMDB.
     let env = unsafe { options.flags(flags).open(path) }?;
     let txn = env.read_txn()?;
     let main: Table =

@@ -1,4 +1,4 @@
-//! libmdbx.
+//! Reading libmdbx databases.
 
 use std::borrow::Cow;
 use std::path::Path;

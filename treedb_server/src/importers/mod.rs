@@ -1,12 +1,12 @@
-//! Key/value databases of other programs, read to be imported (feature `importers`).
+//! Readers of other key/value databases, for `treedb import --from` (feature `importers`).
 //!
-//! | file | noun |
+//! | file | reads |
 //! |---|---|
 //! | `lmdb` | LMDB, through heed |
 //! | `mdbx` | libmdbx, through the crate of that name |
 //! | `leveldb` | LevelDB, through rusty-leveldb |
 //!
-//! Each walks through one snapshot of a database and hands everything in it to a [`Sink`]. The original is not changed.
+//! Each iterates over one snapshot of a database and passes all entries to a [`Sink`]. The original is not changed.
 
 mod leveldb;
 mod lmdb;
@@ -24,7 +24,7 @@ const MOST_TABLES: u32 = 65_536;
 
 /// Gets a database, table by table.
 pub(crate) trait Sink {
-    /// So many entries are to come, if that is known.
+    /// Announces the number of entries to come, if that is known.
     fn expect(&mut self, entries: u64);
     /// A table begins; `dup` if it has many values under a key.
     fn table(&mut self, name: &str, dup: bool) -> Result<(), Failure>;
@@ -46,7 +46,7 @@ pub(crate) fn walk(kind: &str, path: &Path, sink: &mut dyn Sink) -> Result<(), F
     walk(path, sink).map_err(|Failure(why)| Failure(format!("{}: {why}", path.display())))
 }
 
-/// The record that the main table of LMDB and MDBX has of a named one is as long as this, and begins so.
+/// The length and the first bytes of the record of a named table in the main table of LMDB and MDBX.
 const RECORD: usize = 48;
 
 /// The name of the table whose record this may be.

@@ -1,43 +1,35 @@
-//! Reading a command's arguments, with MongoDB's errors for arguments that are not understood.
+//! Reading a command's arguments, with MongoDB's errors for invalid ones.
 
 use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_query::doc::Value;
 use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
+use super::ignored_options::{is_ignored, is_ignored_by_every_command};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// Arguments that any command may carry and that change nothing here.
-const GENERIC: &[&str] = &[
+/// Options that are read for every command before it runs: session, transaction, read concern.
+const READ_FOR_EVERY_COMMAND: &[&str] =
+    &["$db", "autocommit", "lsid", "readConcern", "startTransaction", "txnNumber"];
+
+/// Options that only the members of a sharded cluster send each other.
+const CLUSTER_INTERNAL: &[&str] = &[
     "$audit",
     "$client",
-    "$clusterTime",
-    "$configTime",
     "$configServerState",
-    "$db",
+    "$configTime",
     "$oplogQueryData",
     "$queryOptions",
-    "$readPreference",
     "$replData",
     "$topologyTime",
     "allowImplicitCollectionCreation",
-    "apiDeprecationErrors",
-    "apiStrict",
-    "apiVersion",
-    "autocommit",
     "clientOperationKey",
-    "comment",
     "databaseVersion",
-    "lsid",
-    "maxTimeMS",
     "mayBypassWriteBlocking",
     "rawData",
-    "readConcern",
+    "recoveryToken",
     "shardVersion",
-    "startTransaction",
-    "txnNumber",
-    "writeConcern",
 ];
 
 /// One argument of a command, or of one of its statements.
@@ -58,12 +50,12 @@ pub(crate) fn args<'a>(owner: &'a str, document: &'a RawDocument) -> impl Iterat
 }
 
 impl<'a> Arg<'a> {
-    /// The argument whatever its type.
+    /// The argument, of any type.
     pub(crate) fn value(&self) -> RawBsonRef<'a> {
         self.value
     }
 
-    /// True if the argument is there but says nothing.
+    /// True if the argument is null.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self.value, RawBsonRef::Null | RawBsonRef::Undefined)
     }
@@ -78,7 +70,7 @@ impl<'a> Arg<'a> {
         self.value.as_document().ok_or_else(|| self.wrong_type("object"))
     }
 
-    /// A document of its own; `None` for an empty one, which asks for nothing.
+    /// An owned document; `None` if it is null or empty.
     pub(crate) fn some_document(&self) -> Result<Option<RawDocumentBuf>> {
         if self.is_null() {
             return Ok(None);
@@ -103,7 +95,7 @@ impl<'a> Arg<'a> {
             .collect()
     }
 
-    /// A truth value: a boolean, or a number that is not zero.
+    /// A boolean; numbers are true if they are not zero.
     pub(crate) fn bool(&self) -> Result<bool> {
         match self.value {
             RawBsonRef::Boolean(value) => Ok(value),
@@ -115,20 +107,20 @@ impl<'a> Arg<'a> {
         }
     }
 
-    /// A whole number; one with a fraction is cut, as MongoDB does.
+    /// An integer; fractions are truncated, as in MongoDB.
     pub(crate) fn integer(&self) -> Result<i64> {
         match self.value {
             RawBsonRef::Int32(value) => Ok(value.into()),
             RawBsonRef::Int64(value) => Ok(value),
             other => match number(other) {
-                // `as` stops at the ends of the range and makes NaN zero.
+                // `as` saturates, and turns NaN into zero.
                 Some(number) => Ok(number as i64),
                 None => Err(self.wrong_type("[long, int, decimal, double]")),
             },
         }
     }
 
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     pub(crate) fn count(&self) -> Result<u64> {
         let number = self.integer()?;
         u64::try_from(number).map_err(|_| {
@@ -139,19 +131,49 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// What to do with an argument that the command itself does not know: nothing for those that any command may
-    /// carry, an error for others.
-    pub(crate) fn generic(&self) -> Result<()> {
-        if GENERIC.contains(&self.name) {
-            return Ok(());
+    /// For an option that the command does not read itself: accepted if it is read for every command or listed in
+    /// [`ignored_options`](super::ignored_options).
+    ///
+    /// # Errors
+    /// `NotImplemented` for options of sharded clusters, `InvalidOptions` for a `writeConcern`, 40415 for others.
+    pub(crate) fn ignored_or_unknown(&self) -> Result<()> {
+        match self.name {
+            name if READ_FOR_EVERY_COMMAND.contains(&name) => Ok(()),
+            name if is_ignored_by_every_command(name) || is_ignored(self.owner, name) => Ok(()),
+            name if CLUSTER_INTERNAL.contains(&name) => self.unsupported(),
+            "writeConcern" => Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                format!("Command {} does not support writeConcern", self.owner),
+            )),
+            _ => Err(self.unknown()),
         }
-        Err(CommandError::new(
-            ErrorCode::Location40415,
-            format!("BSON field '{}' is an unknown field.", self.path()),
-        ))
     }
 
-    /// For an option of MongoDB that is not built here: fine as long as it asks for nothing.
+    /// For an option of a part of a command, such as a statement: accepted if it is listed in
+    /// [`ignored_options`](super::ignored_options).
+    ///
+    /// # Errors
+    /// 40415 if it is not.
+    pub(crate) fn nested_ignored_or_unknown(&self) -> Result<()> {
+        if self.is_ignored() { Ok(()) } else { Err(self.unknown()) }
+    }
+
+    /// True if it is listed as an ignored option of its owner.
+    pub(crate) fn is_ignored(&self) -> bool {
+        is_ignored(self.owner, self.name)
+    }
+
+    fn unknown(&self) -> CommandError {
+        CommandError::new(
+            ErrorCode::Location40415,
+            format!("BSON field '{}' is an unknown field.", self.path()),
+        )
+    }
+
+    /// For an unsupported option of MongoDB: accepted only if it is null, false or empty.
+    ///
+    /// # Errors
+    /// `NotImplemented` for any other value.
     pub(crate) fn unsupported(&self) -> Result<()> {
         let asks = match self.value {
             RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Boolean(false) => false,
@@ -183,7 +205,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// A number of any kind.
+/// The value of a number of any type.
 pub(crate) fn number(value: RawBsonRef<'_>) -> Option<f64> {
     match value {
         RawBsonRef::Int32(value) => Some(value.into()),
@@ -231,10 +253,25 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_argument_is_an_error_and_a_generic_one_is_not() {
-        assert_eq!(one(&rawdoc! { "limitt": 1 }, |arg| arg.generic()).unwrap_err().code, 40_415);
-        assert!(one(&rawdoc! { "lsid": {} }, |arg| arg.generic()).is_ok());
+    fn an_unknown_option_is_refused_and_one_of_any_command_is_not() {
+        let code = |document: &RawDocument| {
+            one(document, |arg| arg.ignored_or_unknown()).map_err(|error| error.code)
+        };
+        assert_eq!(code(&rawdoc! { "limitt": 1 }), Err(40_415));
+        assert_eq!(code(&rawdoc! { "lsid": {} }), Ok(()));
+        assert_eq!(code(&rawdoc! { "comment": 1 }), Ok(()));
+        assert_eq!(code(&rawdoc! { "oplogReplay": true }), Ok(()));
+        assert_eq!(code(&rawdoc! { "fields": {} }), Err(40_415));
+        assert_eq!(code(&rawdoc! { "shardVersion": [1] }), Err(238));
+        assert_eq!(code(&rawdoc! { "writeConcern": {} }), Err(72));
         assert!(one(&rawdoc! { "collation": {} }, |arg| arg.unsupported()).is_ok());
         assert_eq!(one(&rawdoc! { "tailable": true }, |arg| arg.unsupported()).unwrap_err().code, 238);
+    }
+
+    #[test]
+    fn a_statement_does_not_take_the_options_of_its_command() {
+        let nested = |document: &RawDocument| one(document, |arg| arg.nested_ignored_or_unknown());
+        assert_eq!(nested(&rawdoc! { "comment": 1 }).unwrap_err().code, 40_415);
+        assert!(nested(&rawdoc! { "readOnce": true }).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: read a message, run it, answer it, until somebody stops.
+//! One connection: reads a message, runs its command and sends the reply, until either side closes it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::op_query;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
 use crate::config::FREE_BYTES;
 use crate::context::Context;
-use crate::drain::Drain;
 use crate::metrics::Door;
+use crate::shutdown::Shutdown;
 
-/// Room for most requests, so that a small one takes one read.
+/// Large enough for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
 
-/// What commands may know about the connection they came over.
+/// The connection that a command came from.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// Number of the connection since the server started.
@@ -45,11 +45,16 @@ impl Session {
 /// What to do after a message.
 struct Answer {
     bytes: Option<Vec<u8>>,
-    goes_on: bool,
+    keep_open: bool,
 }
 
-/// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, mut drain: Drain) {
+/// Serves one connection until the peer closes it, violates the protocol, or the server shuts down.
+pub(crate) async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: Arc<Context>,
+    mut shutdown: Shutdown,
+) {
     let session = Arc::new(Session::new(context.next_connection(), peer));
     let door = Door { door: "mongo" };
     let received: Counter = context.metrics.received.get_or_create_owned(&door);
@@ -60,7 +65,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
     loop {
         let arrived = tokio::select! {
             biased;
-            () = drain.started() => break,
+            () = shutdown.requested() => break,
             arrived = reader.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
         };
         match arrived {
@@ -71,7 +76,7 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
                 break;
             }
         }
-        let message = match drain.bound(wire::read(&mut reader, &context)).await {
+        let message = match shutdown.within_grace(wire::read(&mut reader, &context)).await {
             Some(Ok(message)) => message,
             None => break,
             Some(Err(error)) => {
@@ -81,21 +86,21 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
             }
         };
         received.inc_by(message.bytes.len() as u64);
-        let Answer { bytes, goes_on } = answer(message, &context, &session).await;
+        let Answer { bytes, keep_open } = answer(message, &context, &session).await;
         if let Some(bytes) = bytes {
             sent.inc_by(bytes.len() as u64);
-            // As long as a long answer waits to be taken, new requests get less room.
+            // Long answers count against the byte budget until they are written.
             let _reserved =
                 if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
-            let written = drain.bound(wire::write(&mut writer, &bytes, context.limits.stall)).await;
+            let written = shutdown.within_grace(wire::write(&mut writer, &bytes, context.limits.stall)).await;
             if let Some(Err(error)) = &written {
-                tracing::debug!(connection = session.id, %error, "closing: the answer was not taken");
+                tracing::debug!(connection = session.id, %error, "closing: the answer was not read");
             }
             if !matches!(written, Some(Ok(()))) {
                 break;
             }
         }
-        if !goes_on {
+        if !keep_open {
             context.metrics.protocol_errors.get_or_create(&door).inc();
             break;
         }
@@ -112,7 +117,7 @@ async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>
             Ok(request) => {
                 let silent = request.more_to_come;
                 let reply = commands::run(request, context, session, reserved).await;
-                Answer { bytes: (!silent).then(|| msg(&reply)), goes_on: true }
+                Answer { bytes: (!silent).then(|| msg(&reply)), keep_open: true }
             }
             Err(malformed) => {
                 tracing::debug!(
@@ -122,7 +127,7 @@ async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>
                     "malformed message"
                 );
                 let bytes = (!malformed.more_to_come).then(|| msg(&malformed.error.reply()));
-                Answer { bytes, goes_on: malformed.goes_on }
+                Answer { bytes, keep_open: malformed.keep_open }
             }
         },
         OP_QUERY => {
@@ -135,15 +140,15 @@ async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>
                 Err(error) => (error.reply(), true),
             };
             let bytes = op_query::reply(session.next_reply(), to, &reply, failed);
-            Answer { bytes: Some(bytes), goes_on: !failed }
+            Answer { bytes: Some(bytes), keep_open: !failed }
         }
         OP_COMPRESSED => {
             let error = CommandError::protocol("OP_COMPRESSED was not negotiated: no compressor is offered");
-            Answer { bytes: Some(msg(&error.reply())), goes_on: false }
+            Answer { bytes: Some(msg(&error.reply())), keep_open: false }
         }
         other => {
             tracing::debug!(connection = session.id, opcode = other, "closing: unknown opcode");
-            Answer { bytes: None, goes_on: false }
+            Answer { bytes: None, keep_open: false }
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Results that take more than one message.
+//! Cursors: results of more than one message.
 //!
-//! A cursor owns its snapshot, so it does not matter what happens to the collection meanwhile, nor which connection
-//! asks for the next batch (drivers take any of their pool). It is taken out of the registry while a batch is made;
-//! killing it then takes effect when it is put back. One that lies unused too long is closed, because a snapshot
-//! keeps pages from being reused.
+//! A cursor owns its snapshot, so that later changes of the collection do not affect it, and any connection can request
+//! the next batch (drivers use any connection of their pool). It is taken out of the registry while a batch is read;
+//! killing it then takes effect when it is put back. Idle cursors are closed, because a snapshot keeps pages from being
+//! reused.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,20 +18,20 @@ use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 use super::reply::BatchReply;
-use super::sessions::{Open, SessionId};
+use super::sessions::{OpenTransaction, SessionId};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
 /// The documents of a result, one after the other.
 pub(crate) type Documents = Box<dyn Iterator<Item = Result<RawDocumentBuf>> + Send>;
 
-/// Documents in a first batch when the client does not say.
+/// Default number of documents in a first batch.
 pub(crate) const FIRST_BATCH: usize = 101;
 
-/// How long a change stream waits for an event when many others do.
+/// How long a change stream waits for an event when many others wait too.
 const CROWDED: Duration = Duration::from_millis(20);
 
-/// How long a command may take: MongoDB's `maxTimeMS`.
+/// The time limit of a command: MongoDB's `maxTimeMS`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
@@ -60,11 +60,11 @@ impl Deadline {
     }
 }
 
-/// A result and how far it has been handed out.
+/// A result and the position in it.
 pub(crate) struct Cursor {
     namespace: String,
     content: Content,
-    /// Left open when idle: the client asked for it.
+    /// Not closed when idle, at the client's request.
     keep: bool,
 }
 
@@ -73,7 +73,7 @@ enum Content {
         documents: Documents,
         /// Read already, for the next batch.
         ahead: Option<RawDocumentBuf>,
-        /// The transaction they were asked for in: which session's, and its number.
+        /// Session and number of the transaction that opened it.
         key: Option<(SessionId, i64)>,
     },
     /// Of a transaction, in which it is read on.
@@ -97,7 +97,7 @@ impl Cursor {
     pub(crate) fn of_transaction(
         namespace: impl Into<String>,
         documents: TransactionCursor,
-        open: &Open,
+        open: &OpenTransaction,
     ) -> Self {
         let documents = Box::new(documents);
         let content = Content::Transaction { documents, ahead: None, key: open.key };
@@ -111,7 +111,7 @@ impl Cursor {
     }
 
     /// The same, to be read on in the transaction `open` alone, as long as that is.
-    pub(crate) fn in_transaction(mut self, open: &Open) -> Self {
+    pub(crate) fn in_transaction(mut self, open: &OpenTransaction) -> Self {
         if let Content::Documents { key, .. } = &mut self.content {
             *key = Some(open.key);
         }
@@ -123,8 +123,8 @@ impl Cursor {
         Cursor { keep, ..self }
     }
 
-    /// Refuses to go on where it was not opened: in another transaction, or outside of its own.
-    fn belongs_to(&self, id: i64, open: Option<&Open>) -> Result<()> {
+    /// Refuses to continue outside of the transaction that opened it.
+    fn belongs_to(&self, id: i64, open: Option<&OpenTransaction>) -> Result<()> {
         let own = match &self.content {
             Content::Transaction { key, .. } => Some(*key),
             Content::Documents { key, .. } => *key,
@@ -159,7 +159,7 @@ impl Cursor {
         limit: Option<usize>,
         until: Deadline,
         mut wait: Duration,
-        open: Option<&Open>,
+        open: Option<&OpenTransaction>,
     ) -> Result<bool> {
         type Next<'n> = Box<dyn FnMut() -> Result<Option<RawDocumentBuf>> + 'n>;
         let (mut next, ahead): (Next<'_>, _) = match &mut self.content {
@@ -183,7 +183,7 @@ impl Cursor {
         };
         loop {
             until.check()?;
-            // Looking one document ahead tells the client at once when it has seen everything.
+            // Reading one document ahead tells the client immediately that there are no more.
             let document = match ahead.take() {
                 Some(document) => Some(document),
                 None if limit == Some(0) => return Ok(true),
@@ -244,7 +244,7 @@ impl Cursors {
     /// The same, of a cursor of the transaction `open`.
     pub(crate) fn first_in(
         &self,
-        mut open: Option<&mut Open>,
+        mut open: Option<&mut OpenTransaction>,
         mut cursor: Cursor,
         batch: usize,
         single: bool,
@@ -268,7 +268,7 @@ impl Cursors {
         namespace: &str,
         batch: Option<usize>,
         wait: Duration,
-        open: Option<&Open>,
+        open: Option<&OpenTransaction>,
     ) -> Result<RawDocumentBuf> {
         let mut cursor = self.take(id, namespace)?;
         if let Err(error) = cursor.belongs_to(id, open) {
@@ -276,7 +276,7 @@ impl Cursors {
             return Err(error);
         }
         let mut reply = BatchReply::new("nextBatch");
-        // Who waits has a thread. There are to be some left for those who do not.
+        // A waiting stream occupies a thread. Some must remain for other commands.
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let wait = if waiting < self.waiters { wait } else { wait.min(CROWDED) };
         let filled = cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER, wait, open);
@@ -297,7 +297,7 @@ impl Cursors {
         }
     }
 
-    /// Closes the cursor `id`. False if there is none of that id and namespace.
+    /// Closes the cursor `id`. False if there is none with that id and namespace.
     pub(crate) fn kill(&self, id: i64, namespace: &str) -> bool {
         let mut slots = self.lock();
         let found = slots.get(&id).is_some_and(|slot| slot.namespace == namespace);

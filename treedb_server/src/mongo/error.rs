@@ -1,4 +1,4 @@
-//! The error of a command, as the wire shows it.
+//! The error of a command, as sent over the wire.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ pub(crate) struct CommandError {
     pub(crate) code: i32,
     /// MongoDB's name for it.
     pub(crate) name: Cow<'static, str>,
-    /// For a person.
+    /// The message.
     pub(crate) message: String,
-    /// For a duplicate key: which.
+    /// Details of a duplicate key.
     pub(crate) duplicate: Option<Box<DuplicateKey>>,
-    /// For a document that a validator refuses: why.
+    /// Why a validator refused a document.
     info: Option<Box<RawDocumentBuf>>,
-    /// Its transaction may be run again.
+    /// The transaction may be retried.
     transient: bool,
 }
 
@@ -28,7 +28,7 @@ impl CommandError {
         Self::of(code.number(), Cow::Borrowed(code.name()), message)
     }
 
-    /// One that only the wire knows.
+    /// An error that only the wire protocol has.
     pub(crate) fn named(code: i32, name: &'static str, message: impl Into<String>) -> Self {
         Self::of(code, Cow::Borrowed(name), message)
     }
@@ -42,17 +42,17 @@ impl CommandError {
         CommandError { code, name, message: message.into(), duplicate: None, info: None, transient: false }
     }
 
-    /// The same, code and number only.
+    /// Keeps only the code.
     pub(crate) fn shorten(&mut self) {
         (self.message, self.duplicate, self.info) = (String::new(), None, None);
     }
 
-    /// True if others were in the way, and it may be tried again.
+    /// True for a conflict with another writer: the command may be retried.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code == ErrorCode::WriteConflict.number()
     }
 
-    /// The error as the end of a transaction: labelled, if that may be run again.
+    /// The error as the end of a transaction: labelled if that may be retried.
     pub(crate) fn of_transaction(self) -> Self {
         let transient = self.is_conflict() || self.code == ErrorCode::NoSuchTransaction.number();
         CommandError { transient, ..self }

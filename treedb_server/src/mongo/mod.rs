@@ -3,34 +3,36 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`wire`] | messages on the socket: header, size limits, stalls |
-//! | [`op_msg`] | the message everything modern is in |
-//! | [`op_query`] | what remains of the old one: the handshake |
+//! | [`op_msg`] | the message format of all current drivers |
+//! | [`op_query`] | the legacy message format, for the handshake only |
 //! | [`connection`](mod@connection) | one connection's loop |
 //! | [`commands`] | the table of commands, one file each |
 //! | [`args`] | reading a command's arguments |
-//! | [`reply`], [`error`] | what goes back |
-//! | [`identity`] | as what drivers see the server: a standalone, or a replica set of one |
-//! | [`place`] | where a statement writes: a collection, or a transaction |
-//! | [`read_concern`] | reads at a time, outside of transactions |
-//! | [`sessions`] | transactions, and writes that may be sent twice |
-//! | [`cursors`] | results that take more than one message |
+//! | [`ignored_options`] | the options that are accepted and have no effect |
+//! | [`reply`], [`error`] | replies and errors |
+//! | [`topology`] | how the server presents itself: a standalone, or a replica set of one member |
+//! | [`write_target`] | the target of a write statement: a collection, a transaction or a batch |
+//! | [`read_concern`] | read concerns outside of transactions |
+//! | [`sessions`] | transactions and retryable writes |
+//! | [`cursors`] | cursors: results of more than one message |
 //!
-//! A message whose frame cannot be trusted (length, opcode, sections, checksum) ends its connection, with an error
-//! reply where there is somebody to read it. A message that is framed well and says something wrong gets an error
-//! reply and the connection goes on.
+//! A message with an invalid frame (length, opcode, sections, checksum) ends its connection, with an error reply where the
+//! client can read one. A message with a valid frame and invalid content gets an error reply, and the connection remains
+//! open.
 
 pub(crate) mod args;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod cursors;
 pub(crate) mod error;
-pub(crate) mod identity;
+pub(crate) mod ignored_options;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
-pub(crate) mod place;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
 pub(crate) mod sessions;
+pub(crate) mod topology;
 pub(crate) mod wire;
+pub(crate) mod write_target;
 
 pub(crate) use connection::connection;

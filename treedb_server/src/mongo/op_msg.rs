@@ -48,8 +48,8 @@ struct Sequence {
 pub(crate) struct Malformed {
     /// What to answer.
     pub(crate) error: CommandError,
-    /// The frame can be trusted and the connection goes on.
-    pub(crate) goes_on: bool,
+    /// The frame is valid, and the connection remains open.
+    pub(crate) keep_open: bool,
     /// The sender wants no reply.
     pub(crate) more_to_come: bool,
 }
@@ -58,17 +58,17 @@ impl OpMsg {
     /// Parses the bytes of a whole message.
     ///
     /// The command document is checked all through: lengths, types, UTF-8, nesting. Documents of kind 1 sections
-    /// are checked for their lengths here, and inside by whoever stores or reads them.
+    /// have their lengths checked here, and their content where they are stored or read.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, Malformed> {
         let flags = u32_at(&bytes, HEADER_BYTES).unwrap_or(0);
         let more_to_come = flags & MORE_TO_COME != 0;
         let (body, sequences) =
-            sections(&bytes, flags).map_err(|error| Malformed { error, goes_on: false, more_to_come })?;
+            sections(&bytes, flags).map_err(|error| Malformed { error, keep_open: false, more_to_come })?;
         let limits = doc::Limits { size: COMMAND_BYTES, depth: COMMAND_DEPTH };
         let command = bytes.get(body.clone()).unwrap_or_default();
         validate_with(command, limits).map_err(|error| Malformed {
             error: error.into(),
-            goes_on: true,
+            keep_open: true,
             more_to_come,
         })?;
         Ok(OpMsg { bytes, body, sequences, more_to_come })
@@ -188,7 +188,7 @@ fn sections(bytes: &[u8], flags: u32) -> Result<(Range<usize>, Vec<Sequence>), C
     Ok((body, sequences))
 }
 
-/// The range of the document at `at`: its length lies inside `end`, its last byte is a NUL.
+/// The range of the document at `at`, whose length is within `end` and whose last byte is NUL.
 fn document_at(bytes: &[u8], at: usize, end: usize) -> Result<Range<usize>, CommandError> {
     let length = u32_at(bytes, at).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
     match at.checked_add(length) {
@@ -305,18 +305,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_command_nested_200_deep_or_not_utf8_is_answered_and_the_connection_goes_on() {
+    fn a_command_nested_200_deep_or_not_utf8_is_answered_and_the_connection_keep_open() {
         let mut deep = rawdoc! {};
         for _ in 0..200 {
             deep = rawdoc! { "a": deep };
         }
         let malformed =
             OpMsg::parse(message(0, &body(&rawdoc! { "find": "c", "filter": deep }))).unwrap_err();
-        assert_eq!((malformed.error.code, malformed.goes_on), (15, true));
+        assert_eq!((malformed.error.code, malformed.keep_open), (15, true));
         let mut bytes = message(0, &body(&rawdoc! { "find": "cccc" }));
         let at = bytes.windows(4).position(|w| w == b"cccc").unwrap();
         bytes[at] = 0xff;
         let malformed = OpMsg::parse(bytes).unwrap_err();
-        assert_eq!((malformed.error.code, malformed.goes_on), (22, true));
+        assert_eq!((malformed.error.code, malformed.keep_open), (22, true));
     }
 }

@@ -1,4 +1,4 @@
-//! OP_QUERY and its reply, as far as it lives on: drivers send their first `isMaster` in it.
+//! OP_QUERY and its reply, which drivers still use for their first `isMaster`.
 //!
 //! ```text
 //! 16 i32 flags · collection name NUL · i32 skip · i32 count · document · [document: fields]

@@ -1,38 +1,59 @@
-//! Read concerns outside of transactions. Whatever is read is committed, durable as its writer asked for, and seen in one
-//! snapshot, so that all levels are the same; what `snapshot` has beside is a time, at which several reads see the same.
+//! Read concerns outside of transactions. Every read sees one snapshot of committed writes, so that all levels are the same,
+//! except that `snapshot` also has a time, at which several commands can read the same snapshot.
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use treedb_collections::{AsOf, Database};
 use treedb_query::query::ErrorCode;
 
+use super::args::args;
 use super::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// When a command reads.
+/// The time that a command reads at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ReadAt {
-    /// As the engine knows it.
+    /// For the engine.
     pub(crate) moment: AsOf,
-    /// As the client knows it.
+    /// For the client.
     time: Timestamp,
 }
 
-/// The time a command asks to read at; `None` for now. A snapshot without a time is one of now, whose time is told, if
-/// changes are recorded at all.
+/// The time that a command reads at; `None` for the present. For the level `snapshot` without a time it is the current time,
+/// if changes are recorded.
 ///
 /// # Errors
 /// `InvalidOptions` for a time without the level `snapshot`, or for that level where `name` is not `find` or `distinct`;
 /// `SnapshotUnavailable` for a time that there has not been.
 pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Result<Option<ReadAt>> {
-    // A cursor goes on in the snapshot that it began in, whatever the command says again.
+    // A cursor continues in its own snapshot, even if the command repeats a read concern.
     if matches!(name, "getMore" | "killCursors") {
         return Ok(None);
     }
-    let Some(concern) = body.get("readConcern")?.and_then(|concern| concern.as_document()) else {
+    let Some(concern) = args(name, body).find(|arg| !matches!(arg, Ok(arg) if arg.name != "readConcern"))
+    else {
         return Ok(None);
     };
+    let concern = concern?.document()?;
+    for arg in args("readConcern", concern) {
+        let arg = arg?;
+        match arg.name {
+            "atClusterTime" => {}
+            "level" => match arg.str()? {
+                "available" | "linearizable" | "local" | "majority" | "snapshot" => {}
+                other => {
+                    return Err(CommandError::new(
+                        ErrorCode::BadValue,
+                        format!(
+                            "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
+                        ),
+                    ));
+                }
+            },
+            _ => arg.nested_ignored_or_unknown()?,
+        }
+    }
     let snapshot = concern.get("level")?.and_then(|level| level.as_str()) == Some("snapshot");
     let time = match concern.get("atClusterTime")? {
         None => None,
@@ -70,19 +91,19 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
 
 impl ReadAt {
     /// Adds the time to a reply, for the reads to come: to its cursor, if it has one.
-    pub(crate) fn tell(at: Option<ReadAt>, reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
+    pub(crate) fn append_to_reply(at: Option<ReadAt>, reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
         let Some(ReadAt { time, .. }) = at else { return Ok(reply) };
         let Some(cursor) = reply.get("cursor")?.and_then(|cursor| cursor.as_document()) else {
             let mut reply = reply;
             reply.append(cstr!("atClusterTime"), time);
             return Ok(reply);
         };
-        let mut told = cursor.to_owned();
-        told.append(cstr!("atClusterTime"), time);
+        let mut with_time = cursor.to_owned();
+        with_time.append(cstr!("atClusterTime"), time);
         let mut whole = RawDocumentBuf::new();
         for field in &reply {
             match field? {
-                (name, _) if name.as_str() == "cursor" => whole.append(name, told.as_ref()),
+                (name, _) if name.as_str() == "cursor" => whole.append(name, with_time.as_ref()),
                 (name, value) => whole.append(name, value),
             }
         }

@@ -1,4 +1,4 @@
-//! Building replies: documents of cursors are written once, straight into the reply.
+//! Building cursor replies: documents are written once, directly into the reply.
 //!
 //! ```text
 //! { cursor: { firstBatch | nextBatch: [ documents ], id: int64, ns: string, postBatchResumeToken: document? } }
@@ -16,14 +16,14 @@ const STRING: u8 = 0x02;
 const ARRAY: u8 = 0x04;
 const INT64: u8 = 0x12;
 
-/// A cursor's reply in the making.
+/// A cursor's reply under construction.
 pub(crate) struct BatchReply {
     bytes: Vec<u8>,
     /// Where the lengths of the three open documents stand: reply, `cursor`, the batch.
     cursor_at: usize,
     batch_at: usize,
     documents: usize,
-    /// Where a change stream goes on behind this batch.
+    /// The resume token after this batch, of a change stream.
     resume: Option<RawDocumentBuf>,
 }
 
@@ -55,7 +55,7 @@ impl BatchReply {
         self.documents += 1;
     }
 
-    /// Tells where a change stream goes on behind this batch.
+    /// Sets the resume token after this batch.
     pub(crate) fn resume_with(&mut self, token: RawDocumentBuf) {
         self.resume = Some(token);
     }

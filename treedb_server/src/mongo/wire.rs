@@ -1,8 +1,12 @@
 //! Messages on the socket.
 //!
-//! A message is a header of four little-endian int32 (length with the header, request id, the request answered,
-//! opcode) and a body. Nothing is allocated on the word of a header: the buffer grows with what arrives, and beyond
-//! the first [`FREE_BYTES`] only inside the server's budget for requests in work.
+//! A message is a header of four little-endian int32 (length including the header, request id, id of the answered
+//! request, opcode) and a body. The length in a header does not allocate memory: the buffer grows as bytes arrive, and
+//! beyond the first [`FREE_BYTES`] only within the server's byte budget.
+//!
+//! This is not a `tokio_util::codec::Decoder`: a decoder cannot wait for the budget between the header and the body, and
+//! `Framed` yields complete frames only, so that the limit on stalls, which applies to every part of a message, would
+//! become a limit on whole messages.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +29,7 @@ pub(crate) const OP_COMPRESSED: i32 = 2012;
 /// The modern message.
 pub(crate) const OP_MSG: i32 = 2013;
 
-/// A peer must move this much in each [`crate::config::Limits::stall`].
+/// The number of bytes that a peer must transfer in each [`crate::config::Limits::stall`].
 const STALL_CHUNK: usize = 1 << 20;
 
 /// The header of a message.
@@ -39,7 +43,7 @@ pub(crate) struct Header {
     pub(crate) opcode: i32,
 }
 
-/// Why a message could not be read. The connection ends.
+/// Why a message could not be read. The connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     /// The connection broke, or ended inside a message.
@@ -48,7 +52,7 @@ pub(crate) enum WireError {
     /// The length in the header is impossible.
     #[error("message length {0} is not between {HEADER_BYTES} and {MAX_MESSAGE_BYTES} bytes")]
     Length(i32),
-    /// The peer neither sent nor took anything for too long.
+    /// The peer neither sent nor read anything for too long.
     #[error("peer stalled inside a message")]
     Stalled,
 }
@@ -81,18 +85,18 @@ impl Header {
     }
 }
 
-/// A message as it came: header and body bytes, and its part of the budget.
+/// A message as received, with its share of the budget.
 #[derive(Debug)]
 pub(crate) struct Message {
     /// Its header.
     pub(crate) header: Header,
     /// All of its bytes, header included (a checksum covers it).
     pub(crate) bytes: Vec<u8>,
-    /// Its part of the budget, for as long as it is in work.
+    /// Its share of the budget, held until the command is done.
     pub(crate) reserved: Option<Reserved>,
 }
 
-/// Reads one message, of which the first byte is known to be there.
+/// Reads one message, whose first byte has arrived.
 pub(crate) async fn read(
     reader: &mut (impl AsyncRead + Unpin),
     context: &Arc<Context>,
@@ -130,7 +134,7 @@ async fn fill(
     Ok(())
 }
 
-/// Writes `bytes`, unless the peer stops taking them.
+/// Writes `bytes`, unless the peer stops reading.
 pub(crate) async fn write(
     writer: &mut (impl AsyncWrite + Unpin),
     bytes: &[u8],

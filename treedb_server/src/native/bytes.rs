@@ -1,4 +1,4 @@
-//! Fields of a body: integers, texts, byte strings and documents, all little-endian.
+//! Fields of a body: integers, strings, byte strings and documents, all little-endian.
 //!
 //! | field | bytes |
 //! |---|---|
@@ -18,7 +18,7 @@ pub const MAX_TEXT: usize = u16::MAX as usize;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset} of the body, {field}: {what}")]
 pub struct Malformed {
-    /// Which field, in the words of `docs/native-protocol.md`.
+    /// The field, as `docs/native-protocol.md` names it.
     pub field: &'static str,
     /// Where the field begins, in bytes from the start of the body.
     pub offset: usize,
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         self.take(field, len as usize)
     }
 
-    /// A document: its length fits and it ends with its NUL. What is inside is checked by whoever uses it.
+    /// A document whose length fits and which ends with NUL. Its content is checked where it is used.
     pub fn document(&mut self, field: &'static str) -> Result<&'a RawDocument, Malformed> {
         let start = self.clone();
         let len = self.clone().i32(field)?;
@@ -165,7 +165,7 @@ pub fn put_text(out: &mut Vec<u8>, field: &'static str, text: &str) -> Result<()
 
 /// Appends a byte string.
 ///
-/// Errors: longer than a `u32` can tell.
+/// Errors: longer than a `u32` can express.
 pub fn put_bytes(out: &mut Vec<u8>, field: &'static str, bytes: &[u8]) -> Result<(), Malformed> {
     out.extend_from_slice(&length(out.len(), field, bytes.len())?.to_le_bytes());
     out.extend_from_slice(bytes);

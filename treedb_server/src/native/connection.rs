@@ -1,13 +1,15 @@
-//! One connection: frames in, answers out, several requests at a time.
+//! One connection of the native protocol, with several concurrent requests.
 //!
-//! The reader takes frames one after the other. A quick request is answered on the spot; any other goes to a thread
-//! that may wait for the disk, while the reader goes on. Answers go through a queue to the writer, which sends
-//! together what is ready together.
+//! The reader reads one frame after the other. A quick request is executed in place; any other on a thread that may wait
+//! for the disk, while the reader continues. Answers go through a queue to the writer, which sends all that are ready
+//! in one write.
 //!
-//! Memory is bounded three ways. A connection has [`MAX_REQUESTS`] requests in work, from the reading of its header
-//! until its answer is written; beyond them nothing is read. All bodies being read or worked on, and all larger
-//! answers waiting to be written, count against the server's budget for bytes. And a peer that stalls in the middle
-//! of a frame, or does not take its answers, is cut off.
+//! Memory is bounded in three ways. A connection has at most [`MAX_REQUESTS`] requests in progress, counted from their
+//! header until their answer is written; beyond that nothing is read. Request bodies, and answers of more than a few
+//! kilobytes until they are written, count against the server's byte budget. A peer that stalls in the middle of a
+//! frame, or does not read its answers, is disconnected.
+//!
+//! Frames are read here rather than with `tokio_util::codec` for the reasons given in [`crate::mongo::wire`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,29 +27,29 @@ use tokio::time::Interval;
 use treedb_collections::ErrorCode;
 
 use super::call::{Hello, Welcome};
-use super::execute::{Session, error_frame, is_quick};
-use super::fault::Fault;
+use super::error_frame::ErrorFrame;
+use super::execute::{Session, encode_error, is_quick};
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
 use crate::config::FREE_BYTES;
 use crate::context::{Context, Reserved};
-use crate::drain::Drain;
 use crate::metrics::Door;
+use crate::shutdown::Shutdown;
 
-/// Requests of one connection in work at a time.
+/// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
 
 /// Bytes read from the socket at a time.
 const READ_BUFFER: usize = 16 * 1024;
 
-/// Bytes of answers that are sent together.
-const TOGETHER: usize = 64 * 1024;
+/// Bytes after which queued answers are written.
+const WRITE_BYTES: usize = 64 * 1024;
 
 /// An answer longer than this counts against the budget until it is written.
-const SMALL: usize = 4 * 1024;
+const UNRESERVED_BYTES: usize = 4 * 1024;
 
 const DOOR: &str = "native";
 
-/// An answer on its way to the writer, with what it holds until it is written.
+/// An answer on its way to the writer, with the permits it holds until it is written.
 struct Outgoing {
     bytes: Vec<u8>,
     _request: Option<OwnedSemaphorePermit>,
@@ -55,28 +57,33 @@ struct Outgoing {
 }
 
 /// Why a connection ends.
-enum End {
+enum CloseReason {
     /// The peer closed it between two frames.
     Peer,
     /// The server stops.
-    Drain,
+    Shutdown,
     /// The socket failed, or the writer gave up.
     Broken(io::Error),
-    /// What came is not the protocol. It is told to the peer.
-    Protocol(Fault),
+    /// The peer does not follow the protocol. It is sent the error.
+    Protocol(ErrorFrame),
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
-        End::Broken(error)
+        CloseReason::Broken(error)
     }
 }
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc<Context>, drain: Drain) {
+pub(crate) async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: Arc<Context>,
+    shutdown: Shutdown,
+) {
     let (read, write) = stream.into_split();
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
-    let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context), drain.clone()));
+    let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context), shutdown.clone()));
     let mut reader = Reader {
         stream: BufReader::with_capacity(READ_BUFFER, read),
         outbox,
@@ -86,27 +93,29 @@ pub(crate) async fn connection(stream: TcpStream, peer: SocketAddr, context: Arc
         sweep: tokio::time::interval((context.limits.cursor_idle / 4).max(Duration::from_millis(10))),
         received: context.metrics.received.get_or_create_owned(&Door { door: DOOR }),
         context,
-        drain,
+        shutdown,
     };
     let end = match reader.greet().await {
         Ok(()) => reader.serve().await,
         Err(end) => end,
     };
     let context = Arc::clone(&reader.context);
-    let farewell = match end {
-        End::Peer => None,
-        End::Drain => Some(Fault::new(ErrorCode::ShutdownInProgress, "the server is stopping")),
-        End::Broken(error) => {
+    let last_error = match end {
+        CloseReason::Peer => None,
+        CloseReason::Shutdown => {
+            Some(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))
+        }
+        CloseReason::Broken(error) => {
             tracing::debug!(door = DOOR, %peer, %error, "broken");
             None
         }
-        End::Protocol(fault) => {
+        CloseReason::Protocol(error) => {
             context.metrics.protocol_errors.get_or_create(&Door { door: DOOR }).inc();
-            tracing::debug!(door = DOOR, %peer, error = %fault, "not the protocol: closed");
-            Some(fault)
+            tracing::debug!(door = DOOR, %peer, %error, "not the protocol: closed");
+            Some(error)
         }
     };
-    reader.finish(farewell).await;
+    reader.finish(last_error).await;
     // The writer ends when the last answer is written and every sender is gone.
     if writer.await.is_err() {
         tracing::error!(door = DOOR, %peer, "the writer panicked: this is a bug, please report it");
@@ -123,31 +132,33 @@ struct Reader {
     sweep: Interval,
     received: Counter,
     context: Arc<Context>,
-    drain: Drain,
+    shutdown: Shutdown,
 }
 
 impl Reader {
     /// The first frame, which must be a greeting in a version this server speaks.
-    async fn greet(&mut self) -> Result<(), End> {
+    async fn greet(&mut self) -> Result<(), CloseReason> {
         let stall = self.context.limits.stall;
         let header = match tokio::time::timeout(stall, self.header()).await {
             Ok(header) => header?,
-            Err(_) => return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, "no greeting"))),
+            Err(_) => {
+                return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, "no greeting")));
+            }
         };
         if header.opcode != opcode::HELLO || header.length > MAX_GREETING || header.flags != 0 {
             let message = "the first frame is not a greeting: see docs/native-protocol.md, or use the port for \
                            MongoDB drivers";
-            return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
         }
         let mut body = Vec::new();
         self.fill(&mut body, header.length as usize).await?;
-        let hello = Hello::read(&body).map_err(|malformed| End::Protocol(malformed.into()))?;
+        let hello = Hello::read(&body).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         if !(hello.oldest..=hello.newest).contains(&VERSION) {
             let message = format!(
                 "this server speaks version {VERSION}, the client versions {} to {}: update the older of the two",
                 hello.oldest, hello.newest
             );
-            return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
         }
         let welcome = Welcome {
             version: VERSION,
@@ -158,12 +169,12 @@ impl Reader {
         let mut bytes = Vec::new();
         let done =
             frame::put(&mut bytes, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
-        done.map_err(|malformed| End::Protocol(malformed.into()))?;
+        done.map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         self.send(Outgoing { bytes, _request: None, _reserved: None }).await
     }
 
     /// Every further frame.
-    async fn serve(&mut self) -> End {
+    async fn serve(&mut self) -> CloseReason {
         loop {
             if let Err(end) = self.one().await {
                 return end;
@@ -171,15 +182,15 @@ impl Reader {
         }
     }
 
-    async fn one(&mut self) -> Result<(), End> {
+    async fn one(&mut self) -> Result<(), CloseReason> {
         let header = self.header().await?;
-        header.within(MAX_BODY).map_err(|malformed| End::Protocol(malformed.into()))?;
+        header.within(MAX_BODY).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         if header.request == 0 {
             let message = "request id 0 means the connection itself: a request cannot have it";
-            return Err(End::Protocol(Fault::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
         }
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
-            return Err(End::Broken(io::ErrorKind::BrokenPipe.into()));
+            return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into()));
         };
         let length = header.length as usize;
         let mut body = Vec::new();
@@ -187,12 +198,12 @@ impl Reader {
         let reserved = self.context.reserve(length).await;
         self.fill(&mut body, length).await?;
         self.received.inc_by((HEADER + length) as u64);
-        let work = Work { header, body, slot, reserved, session: Arc::clone(&self.session) };
+        let work = PendingRequest { header, body, slot, reserved, session: Arc::clone(&self.session) };
         if is_quick(header.opcode) {
             let done = work.run(&self.context);
             self.send(done.reserve(&self.context).await).await
         } else {
-            // What has finished is forgotten, so that the set does not grow.
+            // Completed tasks are removed, so that the set does not grow.
             while self.working.try_join_next().is_some() {}
             let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
             self.working.spawn(async move {
@@ -201,7 +212,7 @@ impl Reader {
                     tokio::task::spawn_blocking(move || work.run(&context))
                 };
                 if let Ok(done) = run.await {
-                    // The writer is gone when the connection is: nobody is left to be told.
+                    // Without a writer the connection is closed, and the answer is dropped.
                     let _ = outbox.send(done.reserve(&context).await).await;
                 }
             });
@@ -209,23 +220,23 @@ impl Reader {
         }
     }
 
-    async fn send(&self, outgoing: Outgoing) -> Result<(), End> {
-        self.outbox.send(outgoing).await.map_err(|_| End::Broken(io::ErrorKind::BrokenPipe.into()))
+    async fn send(&self, outgoing: Outgoing) -> Result<(), CloseReason> {
+        self.outbox.send(outgoing).await.map_err(|_| CloseReason::Broken(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Waits for a frame's header: as long as it takes for the first byte, and no longer than a stall for the rest.
-    async fn header(&mut self) -> Result<Header, End> {
+    /// Reads a frame's header: waits without limit for its first byte, and at most the stall limit for the rest.
+    async fn header(&mut self) -> Result<Header, CloseReason> {
         let stall = self.context.limits.stall;
         let idle = self.context.limits.cursor_idle;
         let mut bytes = [0; HEADER];
-        // Of a full pipeline the next header is here already, and nothing needs to be waited for.
+        // With a full pipeline the next header has been read already.
         while self.stream.buffer().is_empty() {
             tokio::select! {
                 biased;
-                () = self.drain.started() => return Err(End::Drain),
-                () = self.outbox.closed() => return Err(End::Broken(io::ErrorKind::BrokenPipe.into())),
+                () = self.shutdown.requested() => return Err(CloseReason::Shutdown),
+                () = self.outbox.closed() => return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into())),
                 read = self.stream.fill_buf() => match read? {
-                    [] => return Err(End::Peer),
+                    [] => return Err(CloseReason::Peer),
                     _ => break,
                 },
                 _ = self.sweep.tick() => {
@@ -236,54 +247,54 @@ impl Reader {
                 }
             }
         }
-        if self.drain.is_draining() {
-            return Err(End::Drain);
+        if self.shutdown.is_shutting_down() {
+            return Err(CloseReason::Shutdown);
         }
         let read = tokio::time::timeout(stall, self.stream.read_exact(&mut bytes));
-        match self.drain.bound(read).await {
+        match self.shutdown.within_grace(read).await {
             Some(Ok(read)) => read?,
-            Some(Err(_)) => return Err(End::Protocol(stalled())),
-            None => return Err(End::Drain),
+            Some(Err(_)) => return Err(CloseReason::Protocol(stalled())),
+            None => return Err(CloseReason::Shutdown),
         };
         Ok(Header::from_bytes(&bytes))
     }
 
-    /// Reads until `body` has `length` bytes. Memory is taken as bytes arrive, not as the header promises.
-    async fn fill(&mut self, body: &mut Vec<u8>, length: usize) -> Result<(), End> {
+    /// Reads until `body` has `length` bytes. Memory is allocated as bytes arrive, whatever the header says.
+    async fn fill(&mut self, body: &mut Vec<u8>, length: usize) -> Result<(), CloseReason> {
         let stall = self.context.limits.stall;
         while body.len() < length {
             let more = (length - body.len()).min(body.len().max(READ_BUFFER));
             body.reserve_exact(more);
             let mut part = (&mut self.stream).take(more as u64);
             let read = tokio::time::timeout(stall, part.read_buf(body));
-            match self.drain.bound(read).await {
-                Some(Ok(Ok(0))) => return Err(End::Broken(io::ErrorKind::UnexpectedEof.into())),
+            match self.shutdown.within_grace(read).await {
+                Some(Ok(Ok(0))) => return Err(CloseReason::Broken(io::ErrorKind::UnexpectedEof.into())),
                 Some(Ok(Ok(_))) => {}
-                Some(Ok(Err(error))) => return Err(End::Broken(error)),
-                Some(Err(_)) => return Err(End::Protocol(stalled())),
-                None => return Err(End::Drain),
+                Some(Ok(Err(error))) => return Err(CloseReason::Broken(error)),
+                Some(Err(_)) => return Err(CloseReason::Protocol(stalled())),
+                None => return Err(CloseReason::Shutdown),
             }
         }
         Ok(())
     }
 
-    /// Lets the requests in work finish, and says farewell.
-    async fn finish(mut self, farewell: Option<Fault>) {
+    /// Lets the requests in progress finish, and sends the last error.
+    async fn finish(mut self, last_error: Option<ErrorFrame>) {
         while self.working.join_next().await.is_some() {}
-        if let Some(fault) = farewell {
-            let bytes = error_frame(&fault, CLOSING, 0);
-            // The writer may be gone; then there is nobody to tell.
+        if let Some(error) = last_error {
+            let bytes = encode_error(&error, CLOSING, 0);
+            // The writer may be gone already; then the error cannot be sent.
             let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None }).await;
         }
     }
 }
 
-fn stalled() -> Fault {
-    Fault::new(ErrorCode::ProtocolError, "the frame did not arrive in time")
+fn stalled() -> ErrorFrame {
+    ErrorFrame::new(ErrorCode::ProtocolError, "the frame did not arrive in time")
 }
 
-/// A request to be carried out, with its place among those in work.
-struct Work {
+/// A request to be executed, with its slot among the concurrent ones.
+struct PendingRequest {
     header: Header,
     body: Vec<u8>,
     slot: OwnedSemaphorePermit,
@@ -291,43 +302,45 @@ struct Work {
     session: Arc<Session>,
 }
 
-/// A request that was carried out.
-struct Finished {
+/// An executed request.
+struct CompletedRequest {
     bytes: Vec<u8>,
     slot: OwnedSemaphorePermit,
 }
 
-impl Work {
-    /// Carries it out. May wait for the disk, unless the request is quick.
-    fn run(self, context: &Context) -> Finished {
-        let Work { header, body, slot, reserved, session } = self;
+impl PendingRequest {
+    /// Executes it. May wait for the disk, unless the request is quick.
+    fn run(self, context: &Context) -> CompletedRequest {
+        let PendingRequest { header, body, slot, reserved, session } = self;
         let started = Instant::now();
         let run = catch_unwind(AssertUnwindSafe(|| session.answer(&header, &body)));
         let (bytes, failed) = run.unwrap_or_else(|_| {
             let message = "the request failed in a way that is a bug in the server; its log says where";
-            (error_frame(&Fault::new(ErrorCode::InternalError, message), 0, header.request), true)
+            (encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request), true)
         });
         context.metrics.observe(DOOR, opcode::name(header.opcode), started.elapsed(), failed);
-        // The request's bytes are given back before room for its answer is asked for: nobody holds and waits.
+        // The request's share of the budget is returned before one is reserved for the answer: holding one while waiting for
+        // the other could deadlock.
         drop((body, reserved));
-        Finished { bytes, slot }
+        CompletedRequest { bytes, slot }
     }
 }
 
-impl Finished {
+impl CompletedRequest {
     async fn reserve(self, context: &Arc<Context>) -> Outgoing {
         let bytes = self.bytes;
-        let reserved = if bytes.len() > SMALL { Some(context.reserve(bytes.len()).await) } else { None };
+        let reserved =
+            if bytes.len() > UNRESERVED_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
         Outgoing { bytes, _request: Some(self.slot), _reserved: reserved }
     }
 }
 
-/// Writes answers until every sender is gone, or the peer does not take them.
+/// Writes answers until every sender is gone, or the peer does not read them.
 async fn write_answers(
     mut stream: OwnedWriteHalf,
     mut queue: mpsc::Receiver<Outgoing>,
     context: Arc<Context>,
-    mut drain: Drain,
+    mut shutdown: Shutdown,
 ) {
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
     let mut write_batch = Vec::new();
@@ -338,16 +351,16 @@ async fn write_answers(
         while let Some(outgoing) = next.take() {
             write_batch.extend_from_slice(&outgoing.bytes);
             held.push(outgoing);
-            if write_batch.len() < TOGETHER {
+            if write_batch.len() < WRITE_BYTES {
                 next = queue.try_recv().ok();
             }
         }
-        let written = drain.bound(write_all(&mut stream, &write_batch, context.limits.stall)).await;
+        let written = shutdown.within_grace(write_all(&mut stream, &write_batch, context.limits.stall)).await;
         if !matches!(written, Some(Ok(()))) {
             return;
         }
         sent.inc_by(write_batch.len() as u64);
-        if write_batch.capacity() > 4 * TOGETHER {
+        if write_batch.capacity() > 4 * WRITE_BYTES {
             write_batch = Vec::new();
         }
     }

@@ -1,8 +1,8 @@
 //! The cursors of one connection.
 //!
-//! A cursor pins a snapshot and its pages are not reused while it lives, so there are few of them, they are closed
-//! when nobody asked for long, and they end with their connection. A cursor that is being read has left its slot: a
-//! second reader is told so, and closing it takes effect when it comes back.
+//! A cursor pins a snapshot, whose pages are not reused until it is closed. So their number is limited, they are closed
+//! when idle, and they end with their connection. A cursor that is being read is taken out of its slot: a second reader
+//! gets an error, and closing it takes effect when it is put back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use treedb_collections::ErrorCode;
 
-use super::fault::Fault;
+use super::error_frame::ErrorFrame;
 
 /// Cursors that one connection may have open.
 pub(crate) const MAX_CURSORS: usize = 64;
@@ -43,13 +43,13 @@ impl<C> Cursors<C> {
     ///
     /// # Errors
     /// There are [`MAX_CURSORS`] already.
-    pub(crate) fn keep(&self, cursor: C) -> Result<u64, Fault> {
+    pub(crate) fn keep(&self, cursor: C) -> Result<u64, ErrorFrame> {
         let mut open = self.lock();
         if open.slots.len() >= MAX_CURSORS {
             let message = format!(
                 "this connection has {MAX_CURSORS} cursors open: read them to their end, or close them"
             );
-            return Err(Fault::new(ErrorCode::ExceededMemoryLimit, message));
+            return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
         }
         open.last_id += 1;
         let id = open.last_id;
@@ -60,22 +60,22 @@ impl<C> Cursors<C> {
     /// Takes a cursor out to read it.
     ///
     /// # Errors
-    /// It does not exist (any more), or another request is reading it.
-    pub(crate) fn take(&self, id: u64) -> Result<C, Fault> {
+    /// It does not exist, or another request is reading it.
+    pub(crate) fn take(&self, id: u64) -> Result<C, ErrorFrame> {
         let mut open = self.lock();
         let Some(slot) = open.slots.get_mut(&id) else {
-            return Err(Fault::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
+            return Err(ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
         };
         slot.used = Instant::now();
         slot.cursor.take().ok_or_else(|| {
-            Fault::new(
+            ErrorFrame::new(
                 ErrorCode::IllegalOperation,
                 format!("cursor id {id} is being read by another request"),
             )
         })
     }
 
-    /// Puts a cursor back that was taken; it is dropped if it was closed meanwhile.
+    /// Puts a cursor back into its slot; it is dropped if it was closed meanwhile.
     pub(crate) fn put_back(&self, id: u64, cursor: C) {
         let mut open = self.lock();
         if let Some(slot) = open.slots.get_mut(&id) {
@@ -87,7 +87,7 @@ impl<C> Cursors<C> {
         }
     }
 
-    /// Closes a cursor; false if there is none of this id.
+    /// Closes a cursor; false if there is none with this id.
     pub(crate) fn close(&self, id: u64) -> bool {
         let removed = self.lock().slots.remove(&id);
         removed.is_some()

@@ -1,4 +1,4 @@
-//! Requests carried out: one function a request, from its fields to its answer's bytes.
+//! Execution of requests: one function per request, from its fields to the bytes of its answer.
 //!
 //! Key/value tables of the wire are the store's tables `kv/NAME`, so that no request can touch the tables that
 //! collections live in. A program that opens the directory itself finds them under that name.
@@ -10,11 +10,11 @@ use treedb_query::doc::{self, Limits};
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
-    Ack, BatchWriter, Count, Delete, DocumentFault, EntriesWriter, Find, Get, Insert, Inserted, KvBatch,
+    Ack, BatchWriter, Count, Delete, DocumentError, EntriesWriter, Find, Get, Insert, Inserted, KvBatch,
     KvDelete, KvGet, KvPut, KvRange, Next, Op, Request, Update, Updated,
 };
 use super::cursors::Cursors;
-use super::fault::Fault;
+use super::error_frame::ErrorFrame;
 use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
 
 /// Bytes after which a batch of documents or entries ends.
@@ -26,15 +26,15 @@ const BATCH_COUNT: u32 = 4096;
 /// Nesting of a filter, update, sort or projection: a document's own, and a few operators around it.
 const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 8 };
 
-type Done = Result<(), Fault>;
+type Done = Result<(), ErrorFrame>;
 
-/// What the requests of one connection work on.
+/// The state that the requests of one connection share.
 pub(crate) struct Session {
     database: Database,
     cursors: Cursors<Cursor>,
 }
 
-/// True for requests that are answered from memory, or from a page or two: not worth a thread of their own.
+/// True for requests that read at most a few pages, and do not need a thread that may wait.
 pub(crate) fn is_quick(opcode: u16) -> bool {
     matches!(opcode, opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE)
 }
@@ -49,7 +49,7 @@ impl Session {
         &self.cursors
     }
 
-    /// Carries out the request in a frame. Returns the frame that answers it, and whether that is an error.
+    /// Executes the request in a frame. Returns the answer's frame, and whether it is an error.
     pub(crate) fn answer(&self, header: &Header, body: &[u8]) -> (Vec<u8>, bool) {
         let mut out = Vec::new();
         let done = frame::put(&mut out, header.opcode | ANSWER, 0, header.request, |out| {
@@ -57,7 +57,7 @@ impl Session {
         });
         match done {
             Ok(()) => (out, false),
-            Err(fault) => (error_frame(&fault, 0, header.request), true),
+            Err(error) => (encode_error(&error, 0, header.request), true),
         }
     }
 
@@ -65,7 +65,7 @@ impl Session {
         let Some(request) = Request::read(header, body)? else {
             let message =
                 format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
-            return Err(Fault::new(ErrorCode::CommandNotFound, message));
+            return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message));
         };
         match request {
             Request::Ping(ping) => {
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, Fault> {
+    fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, ErrorFrame> {
         let collection = self.database.collection(namespace)?;
         Ok(match durability(ack) {
             Some(durability) => collection.with_durability(durability),
@@ -102,20 +102,20 @@ impl Session {
     fn insert(&self, insert: &Insert<'_>, out: &mut Vec<u8>) -> Done {
         let collection = self.collection(insert.namespace, insert.ack)?;
         let outcome = collection.insert_many(&insert.documents, insert.ordered)?;
-        let faults = outcome.errors.into_iter().map(|(index, error)| DocumentFault {
+        let errors = outcome.errors.into_iter().map(|(index, error)| DocumentError {
             // A request holds fewer documents than a u32 can count.
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            fault: error.into(),
+            error: error.into(),
         });
         let count = u32::try_from(outcome.inserted).unwrap_or(u32::MAX);
-        Ok(Inserted { count, faults: faults.collect() }.answer(out)?)
+        Ok(Inserted { count, errors: errors.collect() }.answer(out)?)
     }
 
     fn get(&self, get: &Get<'_>, out: &mut Vec<u8>) -> Done {
         doc::validate_with(get.id.as_bytes(), LIMITS)?;
         // `$eq`, because an `_id` that is a document may look like operators.
         let Some(Ok((_, id))) = get.id.iter().next() else {
-            return Err(Fault::new(ErrorCode::InvalidBSON, "the _id is damaged"));
+            return Err(ErrorFrame::new(ErrorCode::InvalidBSON, "the _id is damaged"));
         };
         let filter = rawdoc! { "_id": { "$eq": RawBson::from(id) } };
         let found = self.collection(get.namespace, Ack::Server)?.find_one(filter)?;
@@ -153,10 +153,10 @@ impl Session {
                 batch.finish(0, out);
                 Ok(())
             }
-            // Its place is lost: there is nothing to go on with.
-            Err(fault) => {
+            // Its position is lost, so it cannot be continued.
+            Err(error) => {
                 self.cursors.close(next.cursor);
-                Err(fault)
+                Err(error)
             }
         }
     }
@@ -263,16 +263,16 @@ impl Session {
     }
 }
 
-/// The frame that tells of `fault`.
-pub(crate) fn error_frame(fault: &Fault, flags: u16, request: u64) -> Vec<u8> {
+/// The error frame of `error`.
+pub(crate) fn encode_error(error: &ErrorFrame, flags: u16, request: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    // Writing a fault fails only for a code name of 64 KiB, and then an empty frame ends the connection.
-    let _ = frame::put(&mut out, ERROR, flags, request, |out| fault.write(out));
+    // Writing an error fails only for a code name of 64 KiB, and then an empty frame ends the connection.
+    let _ = frame::put(&mut out, ERROR, flags, request, |out| error.write(out));
     out
 }
 
 /// Appends documents until the batch is full, or there are no more.
-fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, Fault> {
+fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, ErrorFrame> {
     let most = if wanted == 0 { BATCH_COUNT } else { wanted };
     let mut batch = BatchWriter::new(out);
     while batch.count() < most && batch.bytes(out) < BATCH_BYTES {
@@ -302,9 +302,9 @@ fn commit(txn: treedb_storage::WriteTxn, ack: Ack) -> Result<(), treedb_collecti
 pub(crate) const TABLES: &str = "kv/";
 
 /// The store's name for a table of the wire.
-fn table_name(table: &str) -> Result<String, Fault> {
+fn table_name(table: &str) -> Result<String, ErrorFrame> {
     if table.is_empty() {
-        return Err(Fault::new(ErrorCode::BadValue, "table: the name is empty"));
+        return Err(ErrorFrame::new(ErrorCode::BadValue, "table: the name is empty"));
     }
     Ok(format!("{TABLES}{table}"))
 }
@@ -316,17 +316,17 @@ fn fits(bytes: usize) -> Done {
         return Ok(());
     }
     let message = format!("the value of {bytes} bytes does not fit into a frame, which holds {limit}");
-    Err(Fault::new(ErrorCode::InvalidLength, message))
+    Err(ErrorFrame::new(ErrorCode::InvalidLength, message))
 }
 
 /// A document of a request, after looking at all of it.
-fn valid(document: &RawDocument) -> Result<RawDocumentBuf, Fault> {
+fn valid(document: &RawDocument) -> Result<RawDocumentBuf, ErrorFrame> {
     doc::validate_with(document.as_bytes(), LIMITS)?;
     Ok(document.to_owned())
 }
 
-fn id_document(id: Bson) -> Result<RawDocumentBuf, Fault> {
+fn id_document(id: Bson) -> Result<RawDocumentBuf, ErrorFrame> {
     let document = bson::doc! { "_id": id };
     RawDocumentBuf::try_from(&document)
-        .map_err(|error| Fault::new(ErrorCode::InternalError, error.to_string()))
+        .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))
 }

@@ -20,7 +20,7 @@ pub const HEADER: usize = 16;
 /// The longest body of a frame, either way, in bytes: with its header it is as long as MongoDB's longest message.
 pub const MAX_BODY: u32 = (MAX_MESSAGE_BYTES - HEADER) as u32;
 
-/// The longest body before the greeting is done, in bytes: whoever speaks another protocol is found out at once.
+/// The longest body of a greeting, in bytes: the first bytes of other protocols read as a greater length.
 pub const MAX_GREETING: u32 = 64;
 
 /// The most documents of one insert, or operations of one batch: MongoDB's write batch size.
@@ -38,7 +38,7 @@ pub const ANSWER: u16 = 0x8000;
 /// The opcode of an error frame.
 pub const ERROR: u16 = 0xFFFF;
 
-/// Flag of an error frame: the sender closes the connection behind it.
+/// Flag of an error frame: the sender closes the connection after it.
 pub const CLOSING: u16 = 1;
 
 /// Opcodes of requests.

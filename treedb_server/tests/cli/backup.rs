@@ -93,8 +93,8 @@ fn a_server_copies_its_database_while_it_is_written_to() {
     let stream = treedb(&["backup", "--uri", &uri, "-"]);
     assert!(stream.status == Some(1) && stream.err.contains("name a directory"), "{stream:?}");
     drop(server);
-    let nobody = treedb(&["backup", "--uri", &uri, &at("other")]);
-    assert!(nobody.status == Some(1) && nobody.err.contains("start one with treedb serve"), "{nobody:?}");
+    let refused = treedb(&["backup", "--uri", &uri, &at("other")]);
+    assert!(refused.status == Some(1) && refused.err.contains("start one with treedb serve"), "{refused:?}");
 
     let restored = treedb(&["restore", &at("copy"), "--dir", &at("new")]);
     assert_eq!(restored.status, Some(0), "{restored:?}");

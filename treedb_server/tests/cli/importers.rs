@@ -70,8 +70,8 @@ fn an_lmdb_database_with_named_and_dup_tables_is_imported() {
         tags.put(&mut txn, b"small", value).unwrap();
     }
     txn.commit().unwrap();
-    let told = import("lmdb", &from, &bench);
-    assert!(told.contains("imported 30,503 entries into 3 tables"), "{told}");
+    let message = import("lmdb", &from, &bench);
+    assert!(message.contains("imported 30,503 entries into 3 tables"), "{message}");
     all_there(&bench);
     let again = treedb(&["import", "--from", "lmdb", from.to_str().unwrap(), "--dir", &bench.dir]);
     assert!(again.status == Some(1) && again.err.contains("already"), "{again:?}");
@@ -100,8 +100,8 @@ fn an_mdbx_database_with_named_and_dup_tables_is_imported() {
     }
     txn.commit().unwrap();
     drop(database);
-    let told = import("mdbx", &from, &bench);
-    assert!(told.contains("imported 30,503 entries into 3 tables"), "{told}");
+    let message = import("mdbx", &from, &bench);
+    assert!(message.contains("imported 30,503 entries into 3 tables"), "{message}");
     all_there(&bench);
 }
 
@@ -130,8 +130,8 @@ fn a_leveldb_database_is_imported_and_not_changed() {
         files
     };
     let before = state();
-    let told = import("leveldb", &from, &bench);
-    assert!(told.contains("imported 30,000 entries into 1 tables"), "{told}");
+    let message = import("leveldb", &from, &bench);
+    assert!(message.contains("imported 30,000 entries into 1 tables"), "{message}");
     assert_eq!(state(), before);
     let main = lines(&bench, &["main", "--prefix", "key 0299"]);
     assert_eq!(main.len(), 100);

@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backup;
+mod error_hints;
 #[cfg(feature = "importers")]
 mod importers;
 mod scan;
-mod stranger;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -185,9 +185,9 @@ fn an_encrypted_directory_opens_with_its_key_file_only() {
     assert!(treedb(&["check", "--dir", &bench.dir, "--key-file", &key]).out.contains("300 documents"));
     let without = treedb(&["check", "--dir", &bench.dir]);
     assert!(without.status == Some(1) && without.err.contains("is encrypted"), "{without:?}");
-    for (file, told) in [(&other, "encrypted with another key"), (&short, "64 hexadecimal digits")] {
+    for (file, expected) in [(&other, "encrypted with another key"), (&short, "64 hexadecimal digits")] {
         let refused = treedb(&["check", "--dir", &bench.dir, "--key-file", file]);
-        assert!(refused.status == Some(1) && refused.err.contains(told), "{refused:?}");
+        assert!(refused.status == Some(1) && refused.err.contains(expected), "{refused:?}");
     }
 }
 
@@ -230,9 +230,9 @@ fn with_skip_bad_lines_are_told_in_order_and_the_others_are_there() {
     );
     let done = treedb(&["import", "a.b", &file, "--dir", &bench.dir, "--on-error", "skip"]);
     assert_eq!(done.status, Some(0), "{done:?}");
-    let told: Vec<&str> = done.err.lines().filter_map(|line| line.strip_prefix("line ")).collect();
+    let expected: Vec<&str> = done.err.lines().filter_map(|line| line.strip_prefix("line ")).collect();
     assert!(
-        matches!(told[..], [a, b, c] if a.starts_with("2: not a JSON document")
+        matches!(expected[..], [a, b, c] if a.starts_with("2: not a JSON document")
         && b.starts_with("3: E11000") && c.starts_with("6: ")),
         "{done:?}"
     );
@@ -265,7 +265,7 @@ fn a_directory_without_a_database_is_not_made_one_by_reading() {
     for args in [&["find", "a.b"][..], &["export", "a.b"], &["check"]] {
         let done = treedb(&[args, &["--dir", &bench.dir]].concat());
         assert_eq!(done.status, Some(1));
-        assert!(done.err.contains("holds no database"), "{done:?}");
+        assert!(done.err.contains("contains no database"), "{done:?}");
     }
     assert!(!Path::new(&bench.dir).exists());
 }

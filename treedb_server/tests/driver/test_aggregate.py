@@ -1,4 +1,4 @@
-"""The pipelines that are supported, and the words for those that are not."""
+"""The supported pipelines, and the errors of the others."""
 import pytest
 from pymongo.errors import OperationFailure
 

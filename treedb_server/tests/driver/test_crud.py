@@ -188,7 +188,7 @@ def test_write_concerns(db):
     assert failure.value.code == 2
     unacknowledged = db.get_collection("c", write_concern=WriteConcern(w=0))
     assert not unacknowledged.insert_one({"_id": "silent"}).acknowledged
-    unacknowledged.insert_one({"_id": "silent"})  # a duplicate nobody hears about
+    unacknowledged.insert_one({"_id": "silent"})  # a duplicate that is not reported
     with db.client.start_session():
         # Not ordered with another connection's commands: wait for it.
         for _ in range(200):
@@ -229,7 +229,7 @@ def test_find_one_and_update_returns_the_document_before_or_after(films):
     assert films.find_one_and_update({"_id": 1}, {"$inc": {"year": 10}})["year"] == 1991
     after = films.find_one_and_update({"_id": 1}, {"$inc": {"year": 10}}, return_document=ReturnDocument.AFTER)
     assert after["year"] == 2011
-    # The first in the sort's order, and only what was asked for.
+    # The first in sort order, projected.
     found = films.find_one_and_update({"year": 1992}, {"$set": {"seen": True}}, {"title": 1, "_id": 0}, sort=[("_id", -1)])
     assert found == {"title": "film 07"}
     assert films.find_one({"seen": True})["_id"] == 7

@@ -1,6 +1,6 @@
-"""Valid messages with something wrong in them, thousands of them, against a server that must live and stay right.
+"""Thousands of mutated messages, against a server that must survive and stay correct.
 
-The seeds are fixed, so that a run tomorrow is a run today; TREEDB_SEED adds another one.
+The seeds are fixed, so that runs are reproducible; TREEDB_SEED adds another one.
 """
 import datetime
 import os
@@ -109,7 +109,7 @@ class Mutator:
         return changed, {n: [self.value(d, rate) for d in documents] for n, documents in sections.items()}
 
     def bytes(self, message):
-        """A few bytes changed behind the header, rarely in it."""
+        """A few bytes changed after the header, rarely in it."""
         message = bytearray(message)
         for _ in range(self.rng.choice([1, 1, 2, 5, 20])):
             at = self.rng.randrange(len(message)) if self.rng.random() < 0.1 else self.rng.randrange(16, len(message))
@@ -127,7 +127,7 @@ def encode(command, sections):
 
 
 def still_right(client):
-    """The collection that nobody wrote to is what it was, and the other commands work."""
+    """The untouched collection is unchanged, and the other commands work."""
     canary = client.canary.c
     assert list(canary.find().sort("_id", 1)) == CANARY
     assert canary.count_documents({"word": "w3"}, hint="word_1") == len([d for d in CANARY if d["word"] == "w3"])
@@ -172,7 +172,7 @@ def test_commands_with_something_wrong_in_them_are_answered_and_the_server_stays
             wire.msg(data)
             reply = wire.reply()
             replies += 1
-            # Whatever was wrong with it: the message was framed well, so there is an answer and the connection goes on.
+            # The frame was valid, so there is an answer and the connection remains open.
             assert reply["ok"] in (0, 1)
             if reply["ok"] == 0:
                 refused += 1

@@ -1,4 +1,4 @@
-"""What a driver or shell asks before its first query."""
+"""The commands that drivers and shells send before the first query."""
 import datetime
 
 import bson

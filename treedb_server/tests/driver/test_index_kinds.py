@@ -1,4 +1,4 @@
-"""Every kind of index through the driver: created, listed as it was asked for, used, changed."""
+"""Every kind of index through the driver: created, listed as specified, used, changed."""
 import pytest
 from bson import SON
 from pymongo import ASCENDING, DESCENDING, HASHED, IndexModel

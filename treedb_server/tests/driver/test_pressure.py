@@ -1,4 +1,4 @@
-"""Slow peers, silent peers, peers that take nothing, and requests that are large for no good reason."""
+"""Slow peers, silent peers, peers that do not read, and needlessly large requests."""
 import re
 import resource
 import socket
@@ -33,7 +33,7 @@ def answers(server):
 
 @pytest.fixture
 def impatient(tmp_path):
-    """A server that waits a second for a stalled peer, or for a cursor that nobody uses."""
+    """A server that waits a second for a stalled peer, or for an idle cursor."""
     server = Server(tmp_path, "--stall-seconds", "1", "--cursor-seconds", "1", admin=True, native=True)
     yield server
     assert server.stop() == 0

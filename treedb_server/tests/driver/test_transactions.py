@@ -119,7 +119,7 @@ def test_an_aborted_transaction_leaves_nothing_and_its_cursors_are_closed(db):
         session.abort_transaction()
         assert db.a.find_one({"_id": 99}) is None
         assert code(db.command, outside) == 43
-        # The session goes on.
+        # The session continues.
         with session.start_transaction():
             db.a.insert_one({"_id": 100}, session=session)
     assert db.a.find_one({"_id": 100})
@@ -423,7 +423,7 @@ def test_of_numbered_inserts_those_that_are_not_refused_are_made_once(db, raw):
     command = {"insert": "c", "documents": docs, "ordered": False, **numbered(1, "write")}
     for attempt in range(2):
         reply = raw(command)
-        # The one that is there, and those behind the first with the same `u`.
+        # The existing one, and those after the first with the same `u`.
         assert reply["n"] == 20 and [error["index"] for error in reply["writeErrors"]] == [5, *range(21, 30)], attempt
         assert {error["code"] for error in reply["writeErrors"]} == {11000}
         assert db.c.count_documents({}) == 21

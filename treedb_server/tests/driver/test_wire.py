@@ -1,4 +1,4 @@
-"""Bytes that no driver sends: the connection gets an error or is closed, and the server goes on."""
+"""Invalid bytes: the connection gets an error or is closed, and the server continues."""
 import socket
 import struct
 import time
@@ -17,7 +17,7 @@ def wire(server):
 
 
 @pytest.fixture(autouse=True)
-def server_goes_on(server):
+def server_continues(server):
     yield
     with Wire(server) as other:
         assert other.command(PING)["ok"] == 1
@@ -127,7 +127,7 @@ def test_a_compressed_message_was_not_negotiated(wire):
     (b"\0" + struct.pack("<i", -5) + bytes(20), 17),
     (body(PING) + b"\x01" + struct.pack("<i", 16) + b"documents\0" + b"\x05\0", 17),
 ])
-def test_sections_that_lie_get_an_error_and_are_closed(wire, sections, code):
+def test_sections_with_wrong_lengths_get_an_error_and_are_closed(wire, sections, code):
     wire.msg(sections)
     assert wire.reply()["code"] == code
     assert wire.is_closed()
@@ -165,7 +165,7 @@ def test_nesting_200_deep_gets_an_error_wherever_it_is(wire, db):
         reply = wire.command({command: "c", "$db": db.name}, **{name: [statement]})
         assert reply["writeErrors"][0]["code"] == 15
     assert wire.command({"insert": "c", "$db": db.name}, documents=[deep(90)])["n"] == 1
-    # 100,000 levels would be a stack overflow where somebody recurses.
+    # 100,000 levels would overflow the stack of a recursive parser.
     bomb = b""
     for _ in range(100_000):
         bomb = b"\x03a\0" + struct.pack("<i", len(bomb) + 5) + bomb + b"\0"
@@ -193,7 +193,7 @@ def broken_documents():
 
 
 @pytest.mark.parametrize("what, document", list(broken_documents()))
-def test_broken_bson_gets_an_error_and_the_connection_goes_on(wire, db, what, document):
+def test_broken_bson_gets_an_error_and_the_connection_remains_open(wire, db, what, document):
     reply = wire.command({"insert": "c", "$db": db.name}, documents=[document])
     assert reply["n"] == 0 and reply["writeErrors"][0]["code"] == 22, what
     for command, name, field in [("update", "updates", "u"), ("delete", "deletes", "q")]:
@@ -216,7 +216,7 @@ def test_a_command_without_database_or_with_a_strange_one(wire):
     assert wire.command(PING)["ok"] == 1
 
 
-def test_connections_that_say_nothing_hold_nobody_up(server):
+def test_silent_connections_do_not_block_others(server):
     idle = [Wire(server) for _ in range(100)]
     # These promise 48 MB each and send nothing of it.
     for wire in idle[:50]:

@@ -1,4 +1,4 @@
-"""A raw connection: messages that no driver sends."""
+"""A raw connection, for messages that no driver sends."""
 import socket
 import struct
 

@@ -84,6 +84,6 @@ class Expected:
         for key, version in self.settled.items():
             if key not in tried and found.get(key) != version:
                 lost.append(f"{key}: version {version} was acknowledged, found {found.get(key)}")
-        half += [f"{key}: nobody asked for it" for key in found if key not in self.settled and key not in tried]
+        half += [f"{key}: never written" for key in found if key not in self.settled and key not in tried]
         self.read()
         return lost, half

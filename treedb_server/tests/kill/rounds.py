@@ -79,7 +79,7 @@ class Rounds:
         for writer in self.writers:
             writer.settle(self.expected.settled)
         if lost or half or wrong:
-            # What the file says about it, for whoever has to find out.
+            # The content of the file, for debugging.
             keep = pathlib.Path(tempfile.mkdtemp(prefix="treedb-kill-failed-"))
             (keep / self.journal.path.name).write_bytes(self.journal.path.read_bytes())
             wrong.append(f"the acknowledgement file is kept: {keep / self.journal.path.name}")

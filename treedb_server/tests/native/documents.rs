@@ -60,10 +60,10 @@ fn refused_documents_are_told_with_index_and_code() {
 
     let documents: Vec<_> = (1..=3).map(|id| rawdoc! { "_id": id }).collect();
     let outcome = client.insert_many(FILMS, &documents, true).unwrap();
-    assert_eq!((outcome.count, outcome.faults.len(), outcome.faults[0].index), (1, 1, 1));
+    assert_eq!((outcome.count, outcome.errors.len(), outcome.errors[0].index), (1, 1, 1));
     let outcome = client.insert_many(FILMS, &documents, false).unwrap();
-    assert_eq!((outcome.count, outcome.faults.len()), (1, 2));
-    assert_eq!(outcome.faults[1].fault.name, "DuplicateKey");
+    assert_eq!((outcome.count, outcome.errors.len()), (1, 2));
+    assert_eq!(outcome.errors[1].error.name, "DuplicateKey");
     assert_eq!(client.count(FILMS, &rawdoc! {}).unwrap(), 3);
 }
 

@@ -1,33 +1,33 @@
-//! Bytes that no client would send. The connection gets an error or is closed; the server goes on.
+//! Invalid bytes: the connection gets an error or is closed, and the server continues.
 
 use bson::rawdoc;
-use treedb_server::client::{Call, Fault, Find, Insert, KvPut};
+use treedb_server::client::{Call, ErrorFrame, Find, Insert, KvPut};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
 use treedb_testing::Rng;
 
 use crate::server::{Server, Socket};
 
-/// The next frame must be an error; its id, whether it closes, and the fault.
-fn fault(socket: &mut Socket) -> (u64, bool, Fault) {
+/// The next frame must be an error; its id, whether it closes, and the error.
+fn error(socket: &mut Socket) -> (u64, bool, ErrorFrame) {
     let (header, body) = socket.frame().expect("an error frame");
     assert_eq!(header.opcode, ERROR);
-    (header.request, header.flags & CLOSING != 0, Fault::read(&mut Reader::new(&body)).unwrap())
+    (header.request, header.flags & CLOSING != 0, ErrorFrame::read(&mut Reader::new(&body)).unwrap())
 }
 
 /// The connection must end with an error frame of this code.
 fn ends(mut socket: Socket, code: i32, message: &str) {
-    let (request, closing, fault) = fault(&mut socket);
-    assert_eq!((request, closing, fault.code), (0, true, code), "{fault}");
-    assert!(fault.message.contains(message), "{fault}");
-    assert!(socket.frame().is_none(), "closed behind the error");
+    let (request, closing, error) = error(&mut socket);
+    assert_eq!((request, closing, error.code), (0, true, code), "{error}");
+    assert!(error.message.contains(message), "{error}");
+    assert!(socket.frame().is_none(), "closed after the error");
 }
 
-/// The request must be refused with this code, and the connection go on.
+/// The request must be refused with this code, and the connection remain usable.
 fn refused(socket: &mut Socket, code: i32, message: &str) {
-    let (request, closing, fault) = fault(socket);
-    assert_eq!((request, closing, fault.code), (7, false, code), "{fault}");
-    assert!(fault.message.contains(message), "{message:?} in {fault}");
+    let (request, closing, error) = error(socket);
+    assert_eq!((request, closing, error.code), (7, false, code), "{error}");
+    assert!(error.message.contains(message), "{message:?} in {error}");
     socket.request(opcode::PING, 0, 8, b"still there");
     let (header, body) = socket.frame().expect("an answer");
     assert_eq!((header.request, &body[..]), (8, &b"still there"[..]));
@@ -169,7 +169,7 @@ fn documents_that_are_damaged_inside_are_refused() {
     let server = Server::start();
     let mut socket = server.socket();
     let damaged: [&[u8]; 4] = [
-        // A string whose length lies, one that is not UTF-8, an unknown type, a boolean of 2.
+        // A string with a wrong length, one that is not UTF-8, an unknown type, a boolean of 2.
         b"\x12\0\0\0\x02a\0\xff\0\0\0text\0\0\0",
         b"\x0f\0\0\0\x02a\0\x03\0\0\0\xff\xff\0\0",
         b"\x08\0\0\0\x44a\0\0",
@@ -182,9 +182,9 @@ fn documents_that_are_damaged_inside_are_refused() {
         let (header, answer) = socket.frame().unwrap();
         let mut reader = Reader::new(&answer);
         let code = if header.opcode == ERROR {
-            Fault::read(&mut reader).unwrap().code
+            ErrorFrame::read(&mut reader).unwrap().code
         } else {
-            <Insert<'_> as Call>::read_answer(&mut reader).unwrap().faults[0].fault.code
+            <Insert<'_> as Call>::read_answer(&mut reader).unwrap().errors[0].error.code
         };
         assert_eq!(code, 22, "{document:?}");
         socket.request(opcode::FIND, 0, 7, &body(&[0; 21]));
@@ -252,7 +252,7 @@ fn random_bytes_behind_a_greeting_do_no_harm() {
     for round in 0..200 {
         let mut bytes: Vec<u8> = (0..300).map(|_| rng.next_u64() as u8).collect();
         if round % 2 == 0 {
-            // A believable header, so that the body is looked at.
+            // A plausible header, so that the body is read.
             let opcode = [0x10, 0x11, 0x12, 0x15, 0x16, 0x17, 0x23, 0x24][round % 8];
             let header = Header { length: 300 - HEADER as u32, opcode, flags: 0, request: 7 };
             bytes[..HEADER].copy_from_slice(&header.to_bytes());

@@ -39,7 +39,7 @@ fn a_stopping_server_says_so_to_idle_clients() {
         }
     };
     match error {
-        Error::Server(fault) => assert_eq!(fault.code, 91),
+        Error::Server(error) => assert_eq!(error.code, 91),
         // The request may have crossed the farewell, and found the socket closed.
         Error::Io { .. } => {}
         other => panic!("{other}"),
@@ -89,10 +89,10 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let server = runtime.block_on(treedb_server::server::Server::bind(config)).unwrap();
     let address = server.addresses().find(|(door, _)| *door == "native").unwrap().1;
-    let stopper = server.stopper();
+    let shutdown = server.shutdown_handle();
     let running = runtime.spawn(server.run());
     test(address);
-    stopper.stop();
+    shutdown.stop();
     runtime.block_on(running).unwrap().unwrap();
 }
 

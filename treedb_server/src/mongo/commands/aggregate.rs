@@ -16,11 +16,11 @@ use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 
-/// What a pipeline that reads no collection is called.
+/// The namespace of a pipeline that reads no collection.
 const NO_COLLECTION: &str = "$cmd.aggregate";
 
 /// A command's arguments.
-struct Asked {
+struct Arguments {
     pipeline: AggregateRequest,
     batch: usize,
     until: Deadline,
@@ -30,7 +30,7 @@ struct Asked {
 /// Reads the arguments.
 fn read<'a>(
     args: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
-) -> std::result::Result<Asked, CommandError> {
+) -> std::result::Result<Arguments, CommandError> {
     let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
     let mut collation = None;
@@ -46,9 +46,10 @@ fn read<'a>(
             "allowDiskUse" => disk = arg.bool()?,
             "explain" => explain = arg.bool()?,
             "writeConcern" => durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "fromMongos" | "needsMerge" => {}
-            "isMapReduceCommand" | "exchange" => arg.unsupported()?,
-            _ => arg.generic()?,
+            "bypassDocumentValidation" | "exchange" | "fromMongos" | "isMapReduceCommand" | "needsMerge" => {
+                arg.unsupported()?;
+            }
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let stages = stages.ok_or_else(|| {
@@ -61,16 +62,16 @@ fn read<'a>(
     pipeline.until = until.instant();
     pipeline.durability = durability;
     pipeline.hint = by;
-    Ok(Asked { pipeline, batch, until, explain })
+    Ok(Arguments { pipeline, batch, until, explain })
 }
 
-/// Explains the pipeline of `command`, an `aggregate` of `collection`; carries it out too if `execute`.
+/// Explains the pipeline of `command`, an `aggregate` of `collection`, and also executes it if `execute` is set.
 pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
     let asked = read(args("aggregate", command).skip(1))?;
     explain_pipeline(collection, &asked.pipeline, command, execute)
 }
 
-/// The stages as MongoDB shows them: the search as `$cursor`, the others behind it; the search alone if it is all.
+/// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there are no others.
 fn explain_pipeline(
     collection: &Collection,
     pipeline: &AggregateRequest,
@@ -81,7 +82,7 @@ fn explain_pipeline(
     let name = collection.namespace();
     let found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
     let mut search = found.planner.map(|planner| rawdoc! { "queryPlanner": planner });
-    // What writes is not carried out for an explanation.
+    // Stages that write are not executed.
     let writes = found.stages.last().is_some_and(|stage| {
         stage
             .iter()
@@ -122,7 +123,7 @@ fn explain_pipeline(
 }
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let Asked { mut pipeline, batch, until, explain } = read(request.args())?;
+    let Arguments { mut pipeline, batch, until, explain } = read(request.args())?;
     if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
         return watch(request, asked, batch);
     }

@@ -1,5 +1,5 @@
-//! `backupTo` and `backupStatus`: a copy of the database into a directory of the server's machine, while everything
-//! goes on. Not of MongoDB, whose files cannot be copied this way.
+//! `backupTo` and `backupStatus`: online backup into a directory on the server's machine. MongoDB does not have these
+//! commands.
 
 use std::path::{Component, Path};
 
@@ -12,14 +12,15 @@ use crate::mongo::error::CommandError;
 
 /// `{backupTo: "/mnt/backups/monday"}`: returns when the copy is on the disk.
 pub(super) fn run(request: &Request<'_>) -> Result {
-    request.args().try_for_each(|arg| arg?.generic())?;
+    request.refuse_options()?;
     let Some(to) = request.subject()?.as_str() else {
         return Err(bad_path("it is not a string"));
     };
-    // Whoever may write directories as the server's user is on the server's machine.
+    // Creating directories as the server's user is only for local clients.
     if !request.session.peer.ip().to_canonical().is_loopback() {
-        let told = "backupTo is for clients on the server's machine: connect through 127.0.0.1 or localhost";
-        return Err(CommandError::new(ErrorCode::Unauthorized, told));
+        let reason =
+            "backupTo is for clients on the server's machine: connect through 127.0.0.1 or localhost";
+        return Err(CommandError::new(ErrorCode::Unauthorized, reason));
     }
     let to = Path::new(to);
     if !to.is_absolute() {
@@ -42,9 +43,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     })
 }
 
-/// `{backupStatus: 1}`: the backups under way.
+/// `{backupStatus: 1}`: the running backups.
 pub(super) fn status(request: &Request<'_>) -> Result {
-    request.args().try_for_each(|arg| arg?.generic())?;
+    request.refuse_options()?;
     let mut backups = RawArrayBuf::new();
     for job in request.context.backups.jobs() {
         let [entries, of, bytes] = job.progress();
@@ -73,7 +74,7 @@ fn bad_path(why: &str) -> CommandError {
     )
 }
 
-/// Whether `path`, or what there is of it, lies in `dir`, whatever links lead there.
+/// Whether `path`, or its deepest existing ancestor, is inside `dir` after resolving symbolic links.
 fn is_inside(path: &Path, dir: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else { return false };
     path.ancestors().find_map(|part| part.canonicalize().ok()).is_some_and(|real| real.starts_with(&dir))
@@ -103,14 +104,14 @@ mod tests {
         let inside = dir.path().join("backups/one");
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("mine"), "").unwrap();
-        for (path, told) in [
+        for (path, reason) in [
             ("backups/monday", "is not absolute"),
             ("/tmp/../monday", "has a \"..\" in it"),
             (inside.to_str().unwrap(), "inside the database's own directory"),
             (elsewhere.path().to_str().unwrap(), "\"mine\" is in it"),
         ] {
             let reply = run(&context, "127.0.0.1:1", &rawdoc! { "backupTo": path, "$db": "admin" }).await;
-            assert!(reply.get_str("errmsg").unwrap().contains(told), "{path}: {reply:?}");
+            assert!(reply.get_str("errmsg").unwrap().contains(reason), "{path}: {reply:?}");
         }
         let to = elsewhere.path().join("copy");
         let command = rawdoc! { "backupTo": to.to_str().unwrap(), "$db": "admin" };

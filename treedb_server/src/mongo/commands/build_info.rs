@@ -1,4 +1,4 @@
-//! `buildInfo`: tools read `version` to decide what they may ask; `treedb` is this server's own.
+//! `buildInfo`: tools use `version` to decide which features they can use; `treedb` is this server's own version.
 
 use bson::rawdoc;
 use treedb_query::doc::MAX_DOCUMENT_SIZE;
@@ -10,7 +10,8 @@ use super::request::Request;
 /// The version of MongoDB whose commands and replies are followed.
 pub(super) const MONGODB_VERSION: &str = "7.0.0";
 
-pub(super) fn run(_request: &Request<'_>) -> Result {
+pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     Ok(rawdoc! {
         "version": MONGODB_VERSION,
         "gitVersion": concat!("treedb-", env!("CARGO_PKG_VERSION")),

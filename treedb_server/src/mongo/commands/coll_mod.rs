@@ -1,4 +1,4 @@
-//! `collMod`: changes what a collection's documents must match, hides an index, sets when documents expire.
+//! `collMod`: changes a collection's validator, hides an index, or changes its expiry.
 
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
@@ -8,12 +8,12 @@ use super::Result;
 use super::create::{VALIDATION, images};
 use super::find::index_with_pattern;
 use super::request::Request;
-use super::writes::write_concern;
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let (mut options, mut index) = (Document::new(), None);
+    let (mut options, mut index, mut durability) = (Document::new(), None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -28,18 +28,17 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "expireAfterSeconds" | "pipeline" | "viewOn" => {
                 arg.unsupported()?;
             }
-            "writeConcern" => {
-                write_concern(arg.document()?)?;
-            }
-            _ => arg.generic()?,
+            "writeConcern" => durability = write_concern(arg.document()?)?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let namespace = request.namespace()?;
     request.context.database.modify_collection(namespace.as_str(), options)?;
     let reply = match index {
-        Some(index) => index.carry_out(request)?,
+        Some(index) => index.execute(request)?,
         None => RawDocumentBuf::new(),
     };
+    flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection changed");
     Ok(reply)
 }
@@ -63,7 +62,7 @@ impl IndexChange {
                 "hidden" => change.hidden = Some(arg.bool()?),
                 "expireAfterSeconds" => change.expire_after = Some(arg.integer()?),
                 "unique" | "prepareUnique" => arg.unsupported()?,
-                _ => arg.generic()?,
+                _ => arg.nested_ignored_or_unknown()?,
             }
         }
         if change.name.is_some() == change.pattern.is_some() {
@@ -81,7 +80,7 @@ impl IndexChange {
         Ok(change)
     }
 
-    fn carry_out(self, request: &Request<'_>) -> Result {
+    fn execute(self, request: &Request<'_>) -> Result {
         let collection = request.collection()?;
         let name = match (self.name, self.pattern) {
             (Some(name), _) => name,

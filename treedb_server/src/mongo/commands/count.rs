@@ -1,18 +1,27 @@
 //! `count`.
 
-use bson::RawDocumentBuf;
 use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::FindRequest;
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
 use super::writes::append_count;
+use crate::mongo::args::args;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
+    let find = parse(request.body())?;
+    let mut reply = RawDocumentBuf::new();
+    append_count(&mut reply, cstr!("n"), collection.count(find)?);
+    Ok(reply)
+}
+
+/// Reads the arguments of a `count`.
+pub(super) fn parse(command: &RawDocument) -> Result<FindRequest> {
     let mut find = FindRequest::default();
-    for arg in request.args() {
+    for arg in args("count", command).skip(1) {
         let arg = arg?;
         match arg.name {
             "query" => find.filter = arg.some_document()?,
@@ -21,11 +30,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "limit" => find.limit = arg.integer()?.unsigned_abs(),
             "hint" => find.hint = hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
-            "fields" => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
-    let mut reply = RawDocumentBuf::new();
-    append_count(&mut reply, cstr!("n"), collection.count(find)?);
-    Ok(reply)
+    Ok(find)
 }

@@ -5,7 +5,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::{Request, done};
-use super::writes::write_concern;
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
@@ -14,11 +14,21 @@ pub(super) const VALIDATION: &[&str] = &["validator", "validationLevel", "valida
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut options = Document::new();
+    let mut durability = None;
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "capped" | "timeseries" | "viewOn" | "pipeline" | "clusteredIndex" | "expireAfterSeconds"
-            | "encryptedFields" | "size" | "max" => {
+            "capped"
+            | "timeseries"
+            | "viewOn"
+            | "pipeline"
+            | "clusteredIndex"
+            | "expireAfterSeconds"
+            | "encryptedFields"
+            | "indexOptionDefaults"
+            | "size"
+            | "max"
+            | "temp" => {
                 arg.unsupported()?;
             }
             "collation" => {
@@ -26,9 +36,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                     options.insert(arg.name, Bson::Document(collation.try_into()?));
                 }
             }
-            "writeConcern" => {
-                write_concern(arg.document()?)?;
-            }
+            "writeConcern" => durability = write_concern(arg.document()?)?,
             "changeStreamPreAndPostImages" => {
                 images(&arg)?;
                 options.insert(arg.name, Bson::try_from(arg.value())?);
@@ -40,9 +48,14 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "storageEngine" => {
                 options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
             }
-            // Settings of other storage engines.
-            "autoIndexId" | "indexOptionDefaults" | "temp" | "flags" => {}
-            _ => arg.generic()?,
+            "autoIndexId" => {
+                if !arg.bool()? {
+                    return Err(CommandError::not_implemented(
+                        "'create.autoIndexId': false is not supported: every collection has an index on _id",
+                    ));
+                }
+            }
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let namespace = request.namespace()?;
@@ -54,6 +67,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
         error
     })?;
+    flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection created");
     done()
 }
@@ -66,7 +80,7 @@ pub(super) fn images(arg: &Arg<'_>) -> Result<()> {
             "enabled" => {
                 part.bool()?;
             }
-            _ => part.generic()?,
+            _ => part.nested_ignored_or_unknown()?,
         }
     }
     Ok(())

@@ -1,35 +1,39 @@
-//! `createIndexes`: builds what is not there yet and answers when it is.
+//! `createIndexes`: builds the missing indexes and replies when they are ready.
 
-use bson::raw::cstr;
-use bson::{RawDocument, rawdoc};
+use bson::raw::{CString, cstr};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::IndexSpec;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use super::writes::write_concern;
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let (mut durability, mut ignore_unknown) = (None, false);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "indexes" | "commitQuorum" | "ignoreUnknownIndexOptions" => {}
-            "writeConcern" => {
-                write_concern(arg.document()?)?;
-            }
-            _ => arg.generic()?,
+            "indexes" => {}
+            "ignoreUnknownIndexOptions" => ignore_unknown = arg.bool()?,
+            "writeConcern" => durability = write_concern(arg.document()?)?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let collection = request.collection()?;
     request.only_sequence("indexes")?;
-    let specs: Vec<IndexSpec> =
-        request.documents("indexes")?.into_iter().map(parse).collect::<Result<_>>()?;
+    let specs: Vec<IndexSpec> = request
+        .documents("indexes")?
+        .into_iter()
+        .map(|spec| parse(spec, ignore_unknown))
+        .collect::<Result<_>>()?;
     if specs.is_empty() {
         return Err(CommandError::new(ErrorCode::BadValue, "Must specify at least one index to create"));
     }
     let created = collection.create_indexes(&specs)?;
+    flush_catalog_change(request, durability)?;
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let mut reply = rawdoc! {
         "numIndexesBefore": count(created.before),
@@ -45,9 +49,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(spec: &RawDocument) -> Result<IndexSpec> {
+/// Reads the specification of an index; fields that no index has are left out if `ignore_unknown`.
+fn parse(spec: &RawDocument, ignore_unknown: bool) -> Result<IndexSpec> {
     super::writes::check_statement(spec)?;
     let (mut keys, mut name) = (false, false);
+    let mut known = RawDocumentBuf::new();
     for arg in args("createIndexes.indexes", spec) {
         let arg = arg?;
         match arg.name {
@@ -60,9 +66,7 @@ fn parse(spec: &RawDocument) -> Result<IndexSpec> {
             | "expireAfterSeconds"
             | "collation"
             | "wildcardProjection" => {}
-            // How to build, which is always the same way; and of which version, of which there is one.
-            "background" | "v" | "ns" | "dropDups" => {}
-            _ if arg.is_null() => {}
+            _ if arg.is_null() || arg.is_ignored() => {}
             "storageEngine"
             | "weights"
             | "default_language"
@@ -74,6 +78,7 @@ fn parse(spec: &RawDocument) -> Result<IndexSpec> {
             | "max"
             | "clustered"
             | "prepareUnique" => arg.unsupported()?,
+            _ if ignore_unknown => continue,
             other => {
                 return Err(CommandError::new(
                     ErrorCode::InvalidOptions,
@@ -81,6 +86,7 @@ fn parse(spec: &RawDocument) -> Result<IndexSpec> {
                 ));
             }
         }
+        known.append(CString::try_from(arg.name)?, arg.value());
     }
     for (there, field) in [(keys, "key"), (name, "name")] {
         if !there {
@@ -90,5 +96,5 @@ fn parse(spec: &RawDocument) -> Result<IndexSpec> {
             ));
         }
     }
-    Ok(IndexSpec::from_document(spec))
+    Ok(IndexSpec::from_document(&known))
 }

@@ -13,10 +13,10 @@ use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let tally = each_statement(request, "deletes", &mut |_, statement, place| {
+    let tally = each_statement(request, "deletes", &mut |_, statement, target| {
         let asked = parse(statement)?;
         not_many(request, asked.limit == 0)?;
-        place.delete(asked)
+        target.delete(asked)
     })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), tally.found);
@@ -34,7 +34,7 @@ fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
             "limit" => limit = Some(arg.integer()?),
             "hint" => by = hint(&arg)?,
             "collation" => collation = arg.some_document()?,
-            _ => arg.generic()?,
+            _ => arg.nested_ignored_or_unknown()?,
         }
     }
     let missing = |name: &str| {

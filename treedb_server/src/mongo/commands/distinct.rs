@@ -20,7 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "query" => find.filter = arg.some_document()?,
             "hint" => find.hint = hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let path = path.ok_or_else(|| {
@@ -31,5 +31,5 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Ok(rawdoc! { "values": values });
     }
     find.as_of = request.at.map(|at| at.moment);
-    ReadAt::tell(request.at, rawdoc! { "values": collection.distinct(path, find)? })
+    ReadAt::append_to_reply(request.at, rawdoc! { "values": collection.distinct(path, find)? })
 }

@@ -5,11 +5,17 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut durability = None;
     for arg in request.args() {
-        arg?.generic()?;
+        let arg = arg?;
+        match arg.name {
+            "writeConcern" => durability = write_concern(arg.document()?)?,
+            _ => arg.ignored_or_unknown()?,
+        }
     }
     let collection = request.collection()?;
     let indexes = collection.indexes()?.map_or(0, |indexes| indexes.len());
@@ -17,6 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if !request.context.database.drop_collection(namespace.as_str())? {
         return Err(CommandError::new(ErrorCode::NamespaceNotFound, "ns not found"));
     }
+    flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection dropped");
     Ok(rawdoc! { "nIndexesWas": i32::try_from(indexes).unwrap_or(i32::MAX), "ns": namespace.as_str() })
 }

@@ -6,21 +6,19 @@ use treedb_query::query::ErrorCode;
 use super::Result;
 use super::find::index_with_pattern;
 use super::request::Request;
-use super::writes::write_concern;
+use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::error::CommandError;
 
 const ID_INDEX: &str = "_id_";
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let mut wanted = None;
+    let (mut wanted, mut durability) = (None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "index" => wanted = Some(arg.value()),
-            "writeConcern" => {
-                write_concern(arg.document()?)?;
-            }
-            _ => arg.generic()?,
+            "writeConcern" => durability = write_concern(arg.document()?)?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let wanted = wanted.ok_or_else(|| {
@@ -63,6 +61,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     };
     let chosen: Vec<String> = chosen.into_iter().map(str::to_owned).collect();
     let before = if chosen.is_empty() { indexes.len() } else { collection.drop_indexes(&chosen)? };
+    flush_catalog_change(request, durability)?;
     tracing::info!(namespace = %collection.namespace(), indexes = ?chosen, "indexes dropped");
     Ok(rawdoc! { "nIndexesWas": i32::try_from(before).unwrap_or(i32::MAX) })
 }

@@ -1,16 +1,14 @@
-//! `explain` of `find`, `count` and `aggregate`: the plan, and unless only that is asked for, the work it takes.
+//! `explain` of `find`, `count` and `aggregate`: the plan, and with a verbosity above `queryPlanner` its execution statistics.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_collections::FindRequest;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
-use super::find;
 use super::host_info::hostname;
 use super::request::Request;
-use crate::mongo::args::args;
+use super::{count, find};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -19,7 +17,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let arg = arg?;
         match arg.name {
             "verbosity" => verbosity = arg.str()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     if !matches!(verbosity, "queryPlanner" | "executionStats" | "allPlansExecution") {
@@ -42,7 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.context.database.collection(&format!("{}.{target}", request.database))?;
     let find = match name {
         "find" => find::parse("find", command)?.request,
-        "count" => count(command)?,
+        "count" => count::parse(command)?,
         "aggregate" => return super::aggregate::explain(&collection, command, verbosity != "queryPlanner"),
         other => {
             return Err(CommandError::not_implemented(format!(
@@ -55,23 +53,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn count(command: &RawDocument) -> Result<FindRequest> {
-    let mut find = FindRequest::default();
-    for arg in args("count", command).skip(1) {
-        let arg = arg?;
-        match arg.name {
-            "query" => find.filter = arg.some_document()?,
-            "skip" => find.skip = arg.count()?,
-            "limit" => find.limit = arg.integer()?.unsigned_abs(),
-            "hint" => find.hint = find::hint(&arg)?,
-            "collation" => find.collation = arg.some_document()?,
-            _ => arg.generic()?,
-        }
-    }
-    Ok(find)
-}
-
-/// What every explanation ends with.
+/// Adds the fields that end every explanation.
 pub(super) fn append_command(reply: &mut RawDocumentBuf, command: &RawDocument) {
     reply.append(cstr!("command"), command);
     reply.append(

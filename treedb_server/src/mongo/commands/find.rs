@@ -7,12 +7,12 @@ use treedb_query::query::Hint;
 
 use super::Result;
 use super::request::Request;
-use crate::mongo::args::{Arg, args};
+use crate::mongo::args::{Arg, args, number};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 use crate::mongo::read_concern::ReadAt;
 
-/// A find as it came over the wire.
+/// The arguments of a `find`.
 pub(super) struct Find {
     /// What to find.
     pub(super) request: FindRequest,
@@ -35,7 +35,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     find.request.as_of = request.at.map(|at| at.moment);
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    ReadAt::tell(request.at, cursors.first(cursor, find.batch, find.single, find.until)?)
+    ReadAt::append_to_reply(request.at, cursors.first(cursor, find.batch, find.single, find.until)?)
 }
 
 /// Reads the arguments of a `find`.
@@ -62,11 +62,9 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
             "maxTimeMS" => find.until = Deadline::after(arg.count()?),
             "collation" => find.request.collation = arg.some_document()?,
             "allowDiskUse" => find.request.in_memory = !arg.bool()?,
-            // These change how a result is come by, not what it is.
-            "allowPartialResults" | "oplogReplay" | "readOnce" => {}
             "awaitData" | "let" | "max" | "min" | "requestResumeToken" | "resumeAfter" | "returnKey"
             | "showRecordId" | "tailable" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     Ok(find)
@@ -74,10 +72,18 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
 
 /// The hint of a command: the name or the key pattern of an index.
 pub(super) fn hint(arg: &Arg<'_>) -> Result<Option<Hint>> {
-    Ok(match arg.value() {
-        RawBsonRef::String(name) => Some(Hint::from(name)),
-        _ => arg.some_document()?.map(Hint::from),
-    })
+    if let RawBsonRef::String(name) = arg.value() {
+        return Ok(Some(Hint::from(name)));
+    }
+    let Some(pattern) = arg.some_document()? else { return Ok(None) };
+    if let Some(direction) = pattern.get("$natural")?
+        && number(direction).is_some_and(|direction| direction < 0.0)
+    {
+        return Err(CommandError::not_implemented(
+            "the hint { $natural: -1 } is not supported: use { $natural: 1 }, or sort",
+        ));
+    }
+    Ok(Some(Hint::from(pattern)))
 }
 
 /// The name of the index with a key pattern.

@@ -1,4 +1,4 @@
-//! `findAndModify`: changes or deletes one document and returns it, as it was or as it is then.
+//! `findAndModify`: updates or deletes one document and returns it, as it was before or is after the update.
 
 use bson::raw::cstr;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
@@ -11,8 +11,8 @@ use super::request::Request;
 use super::update::changes;
 use super::writes::Options;
 use crate::mongo::error::CommandError;
-use crate::mongo::place::Place;
-use crate::mongo::sessions::Work;
+use crate::mongo::sessions::CommandScope;
+use crate::mongo::write_target::WriteTarget;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
@@ -34,9 +34,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "upsert" => upsert = arg.bool()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "let" => arg.unsupported()?,
-            "ordered" => arg.generic()?,
+            "ordered" => arg.ignored_or_unknown()?,
             _ if options.read(&arg)? => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let contradiction = match (remove, &update) {
@@ -54,20 +54,22 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let collection = options.acknowledge(collection);
     let asked = FindAndModifyRequest { find, update, array_filters, upsert, after };
-    match request.work {
-        Work::Alone => carry_out(&mut Place::Now(&collection), asked),
-        Work::Transaction(open) => carry_out(&mut Place::In(&mut open.borrow_mut().txn, &collection), asked),
-        Work::Retryable(retries) => {
+    match request.scope {
+        CommandScope::Standalone => execute(&mut WriteTarget::Collection(&collection), asked),
+        CommandScope::Transaction(open) => {
+            execute(&mut WriteTarget::Transaction(&mut open.borrow_mut().txn, &collection), asked)
+        }
+        CommandScope::Retryable(retries) => {
             let durability = options.promised(request);
-            retries.borrow_mut().once(durability, &collection, &mut |place| carry_out(place, asked.clone()))
+            retries.borrow_mut().once(durability, &collection, &mut |target| execute(target, asked.clone()))
         }
     }
 }
 
-/// Carries it out, and makes the reply.
-fn carry_out(place: &mut Place<'_>, asked: FindAndModifyRequest) -> Result {
+/// Executes the request and builds the reply.
+fn execute(target: &mut WriteTarget<'_>, asked: FindAndModifyRequest) -> Result {
     let remove = asked.update.is_none();
-    let done = place.find_and_modify(asked)?;
+    let done = target.find_and_modify(asked)?;
     let mut last = rawdoc! { "n": i32::from(done.matched || done.upserted.is_some()) };
     if !remove {
         last.append(cstr!("updatedExisting"), done.matched);

@@ -1,4 +1,4 @@
-//! `fsync`: a checkpoint. Everything that has been written is in the page file afterwards, and the log is cut.
+//! `fsync`: writes a checkpoint. Afterwards all writes are in the page file, and the log is truncated.
 
 use bson::rawdoc;
 
@@ -9,10 +9,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            // A directory is not copied from under a running server.
+            // `backupTo` copies a directory without stopping writers.
             "lock" => arg.unsupported()?,
-            "async" | "fsyncLockAcquisitionTimeoutMillis" => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     request.context.database.checkpoint()?;

@@ -1,4 +1,4 @@
-//! `getLog`: log lines go to standard error and are not kept, so that every list is empty.
+//! `getLog`: log lines go to standard error and are not kept, so every list is empty.
 
 use bson::rawdoc;
 use treedb_query::query::ErrorCode;
@@ -8,6 +8,7 @@ use super::request::Request;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     match request.subject()?.as_str() {
         Some("*") => Ok(rawdoc! { "names": ["global", "startupWarnings"] }),
         Some("global" | "startupWarnings") => Ok(rawdoc! { "totalLinesWritten": 0, "log": [] }),

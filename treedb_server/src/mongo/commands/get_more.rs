@@ -9,9 +9,9 @@ use super::Result;
 use super::request::Request;
 use crate::mongo::error::CommandError;
 
-/// How long a change stream waits for an event when the client does not say.
-const AWAIT: Duration = Duration::from_secs(1);
-/// How long it waits at most; the client asks again.
+/// Default time that a change stream waits for an event.
+const DEFAULT_AWAIT: Duration = Duration::from_secs(1);
+/// Maximal time that it waits; then the client asks again.
 const MAX_AWAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -21,7 +21,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
         )
     })?;
-    let (mut collection, mut batch, mut wait) = (None, None, AWAIT);
+    let (mut collection, mut batch, mut wait) = (None, None, DEFAULT_AWAIT);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -29,7 +29,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "batchSize" => batch = Some(usize::try_from(arg.count()?).unwrap_or(usize::MAX)),
             "maxTimeMS" => wait = Duration::from_millis(arg.count()?).min(MAX_AWAIT),
             "term" | "lastKnownCommittedOpTime" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let collection = collection.ok_or_else(|| {
@@ -40,7 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     request.context.cursors.next(id, &namespace, batch, wait, open.as_deref())
 }
 
-/// The namespace a cursor goes by. Listings have cursors too, under names that no collection can have.
+/// The namespace of a cursor. Cursors of listings have names that no collection can have.
 pub(super) fn cursor_namespace(database: &str, collection: &str) -> Result<String> {
     if collection.starts_with("$cmd.") {
         return Ok(format!("{database}.{collection}"));

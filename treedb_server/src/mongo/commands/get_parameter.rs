@@ -1,4 +1,4 @@
-//! `getParameter`: the few that tools ask for.
+//! `getParameter`: the few parameters that tools request.
 
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -30,7 +30,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         if let Some(value) = all.get(arg.name)? {
             append(&mut reply, arg.name, value)?;
         } else {
-            arg.generic().or(Err(CommandError::new(ErrorCode::InvalidOptions, "no option found to get")))?;
+            arg.ignored_or_unknown()
+                .or(Err(CommandError::new(ErrorCode::InvalidOptions, "no option found to get")))?;
         }
     }
     if (&*reply as &RawDocument).iter().next().is_none() {
@@ -39,7 +40,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-/// `{getParameter: "*"}` and `{getParameter: {allParameters: true}}` ask for everything.
+/// `{getParameter: "*"}` and `{getParameter: {allParameters: true}}` request all parameters.
 fn wants_all(subject: RawBsonRef<'_>) -> bool {
     match subject {
         RawBsonRef::String(text) => text == "*",

@@ -1,7 +1,7 @@
-//! `hello`, and `isMaster`, its name of old.
+//! `hello`, and its legacy name `isMaster`.
 //!
-//! As what the server presents itself, [`crate::mongo::identity`] tells. Compressors and authentication are not offered,
-//! so the reply has neither `compression` nor `saslSupportedMechs`.
+//! [`crate::mongo::topology`] adds the fields of a replica set. No compressors and no authentication are offered, so the reply
+//! has neither `compression` nor `saslSupportedMechs`.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
@@ -14,10 +14,10 @@ use crate::mongo::sessions;
 
 /// Statements in one write command.
 pub(super) const MAX_WRITE_BATCH: usize = 100_000;
-/// MongoDB 7.0's: drivers choose the form of commands by it.
+/// That of MongoDB 7.0: drivers choose the form of commands by it.
 pub(super) const MAX_WIRE_VERSION: i32 = 21;
-/// How long drivers may take a session to live, in minutes. Without it they assume that there are no sessions.
-pub(super) const SESSION_MINUTES: i32 = sessions::MINUTES.cast_signed();
+/// The lifetime of sessions in minutes. Without it drivers assume that there are no sessions.
+pub(super) const SESSION_MINUTES: i32 = sessions::TIMEOUT_MINUTES.cast_signed();
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     greeting(request, "isWritablePrimary")
@@ -28,6 +28,7 @@ pub(super) fn run_legacy(request: &Request<'_>) -> Result {
 }
 
 fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
+    request.refuse_options()?;
     let mut reply = RawDocumentBuf::new();
     if request.body().get("helloOk")?.and_then(|value| value.as_bool()) == Some(true) {
         reply.append(cstr!("helloOk"), true);
@@ -52,7 +53,7 @@ fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
         let (name, value) = element?;
         reply.append(name, value);
     }
-    request.context.identity.greet(&mut reply);
+    request.context.topology.append_to_hello(&mut reply);
     Ok(reply)
 }
 

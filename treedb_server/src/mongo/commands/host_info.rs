@@ -1,11 +1,12 @@
-//! `hostInfo`: the machine, as far as a client has any use for it.
+//! `hostInfo`: a few facts about the machine.
 
 use bson::{DateTime, rawdoc};
 
 use super::Result;
 use super::request::Request;
 
-pub(super) fn run(_request: &Request<'_>) -> Result {
+pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     let cores =
         std::thread::available_parallelism().map_or(1, |n| i32::try_from(n.get()).unwrap_or(i32::MAX));
     Ok(rawdoc! {
@@ -21,7 +22,7 @@ pub(super) fn run(_request: &Request<'_>) -> Result {
     })
 }
 
-/// The machine's name, as Linux tells it.
+/// The machine's host name.
 pub(super) fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();

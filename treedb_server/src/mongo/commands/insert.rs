@@ -1,4 +1,4 @@
-//! `insert`. The documents of one command are one transaction: one write of the log, one wait for the disk.
+//! `insert`. The documents of one command are one transaction: one log write, one wait for the disk.
 
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
@@ -6,12 +6,12 @@ use bson::raw::cstr;
 use super::Result;
 use super::request::Request;
 use super::writes::{Options, WriteErrors, append_count, each_statement, statements};
-use crate::mongo::sessions::Work;
+use crate::mongo::sessions::CommandScope;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut reply = RawDocumentBuf::new();
-    if !matches!(request.work, Work::Alone) {
-        let tally = each_statement(request, "documents", &mut |_, document, place| place.insert(document))?;
+    if !matches!(request.scope, CommandScope::Standalone) {
+        let tally = each_statement(request, "documents", &mut |_, document, target| target.insert(document))?;
         append_count(&mut reply, cstr!("n"), tally.found);
         tally.errors.append_to(&mut reply);
         return Ok(reply);
@@ -20,7 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for arg in request.args() {
         let arg = arg?;
         if !options.read(&arg)? && arg.name != "documents" {
-            arg.generic()?;
+            arg.ignored_or_unknown()?;
         }
     }
     let documents = statements(request, "documents")?;

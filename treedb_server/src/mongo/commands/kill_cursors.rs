@@ -1,4 +1,4 @@
-//! `killCursors`: closes cursors and tells which of them there were.
+//! `killCursors`: closes cursors and reports which of them existed.
 
 use bson::{RawArrayBuf, rawdoc};
 use treedb_query::query::ErrorCode;
@@ -15,7 +15,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let arg = arg?;
         match arg.name {
             "cursors" => cursors = Some(arg.array()?),
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let cursors = cursors.ok_or_else(|| {

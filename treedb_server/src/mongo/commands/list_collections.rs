@@ -17,8 +17,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "filter" => filter = arg.some_document()?,
             "nameOnly" => names_only = arg.bool()?,
             "cursor" => batch = batch_size(arg.document()?, batch)?,
-            "authorizedCollections" => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;
@@ -52,7 +51,7 @@ pub(super) fn batch_size(cursor: &bson::RawDocument, default: usize) -> Result<u
         let arg = arg?;
         match arg.name {
             "batchSize" => batch = usize::try_from(arg.count()?).unwrap_or(usize::MAX),
-            _ => arg.generic()?,
+            _ => arg.nested_ignored_or_unknown()?,
         }
     }
     Ok(batch)

@@ -1,4 +1,4 @@
-//! `listCommands`: the table.
+//! `listCommands`: the command table.
 
 use bson::raw::CString;
 use bson::{RawDocumentBuf, rawdoc};
@@ -6,7 +6,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use super::request::Request;
 use super::{COMMANDS, Result};
 
-pub(super) fn run(_request: &Request<'_>) -> Result {
+pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     let mut commands = RawDocumentBuf::new();
     for command in COMMANDS {
         let about = rawdoc! {

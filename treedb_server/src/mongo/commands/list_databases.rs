@@ -1,4 +1,4 @@
-//! `listDatabases`. Sizes are not kept by database; the sum is the size of the whole directory's page file.
+//! `listDatabases`. There are no sizes per database; the total is the size of the files.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::Filter;
@@ -13,8 +13,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         match arg.name {
             "filter" => filter = arg.some_document()?,
             "nameOnly" => names_only = arg.bool()?,
-            "authorizedDatabases" => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;

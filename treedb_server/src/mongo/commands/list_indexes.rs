@@ -16,7 +16,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         match arg.name {
             "cursor" => batch = batch_size(arg.document()?, batch)?,
             "includeBuildUUIDs" | "includeIndexBuildInfo" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let collection = request.collection()?;

@@ -52,7 +52,7 @@ use super::connection::Session;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
-use super::sessions::Work;
+use super::sessions::CommandScope;
 use crate::context::{Context, Reserved};
 
 type Result<T = RawDocumentBuf> = std::result::Result<T, CommandError>;
@@ -63,39 +63,47 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// Other spellings that old clients use.
     aliases: &'static [&'static str],
-    /// One line about it, for `listCommands`.
+    /// Its description in `listCommands`.
     help: &'static str,
     /// Only in the database `admin`.
     admin: bool,
-    /// Never waits, for the disk or otherwise: run where the message was read.
+    /// Never blocks: it runs in the connection's task.
     quick: bool,
-    /// Which numbers of a session it may carry.
-    numbers: Numbers,
+    /// How it takes part in transactions.
+    transactions: TransactionSupport,
     run: fn(&Request<'_>) -> Result,
 }
 
-/// Which numbers of a session a command may carry.
+/// How a command takes part in transactions, and which transaction numbers it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Numbers {
-    /// None.
+pub(crate) enum TransactionSupport {
+    /// Not at all.
     Never,
-    /// Its transaction's.
+    /// It may be part of a transaction.
     Inside,
-    /// Its transaction's, or its own, so that it may be sent again.
+    /// It may be part of a transaction, or a retryable write of its own.
     Write,
-    /// That of the transaction it commits.
+    /// It commits a transaction.
     Commit,
-    /// That of the transaction it aborts.
+    /// It aborts a transaction.
     Abort,
 }
 
 impl Command {
-    /// A command that may read or write: it runs on a thread that may wait.
+    /// A command that may block: it runs on a thread for blocking work.
     const fn new(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
-        Command { name, aliases: &[], help, admin: false, quick: false, numbers: Numbers::Never, run }
+        Command {
+            name,
+            aliases: &[],
+            help,
+            admin: false,
+            quick: false,
+            transactions: TransactionSupport::Never,
+            run,
+        }
     }
 
-    /// A command that only looks at what is in memory.
+    /// A command that only reads memory.
     const fn quick(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
         Command { quick: true, ..Self::new(name, help, run) }
     }
@@ -104,8 +112,8 @@ impl Command {
         Command { admin: true, ..self }
     }
 
-    const fn numbered(self, numbers: Numbers) -> Self {
-        Command { numbers, ..self }
+    const fn transactions(self, transactions: TransactionSupport) -> Self {
+        Command { transactions, ..self }
     }
 
     const fn also(self, aliases: &'static [&'static str]) -> Self {
@@ -115,55 +123,57 @@ impl Command {
 
 /// Every command, by name.
 pub(crate) static COMMANDS: &[Command] = &[
-    Command::new("abortTransaction", "Undo a transaction", transactions::run)
+    Command::new("abortTransaction", "Abort a transaction", transactions::run)
         .admin()
-        .numbered(Numbers::Abort),
+        .transactions(TransactionSupport::Abort),
     Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run)
-        .numbered(Numbers::Inside),
-    Command::quick("backupStatus", "The backups under way", backup_to::status).admin(),
+        .transactions(TransactionSupport::Inside),
+    Command::quick("backupStatus", "The running backups", backup_to::status).admin(),
     Command::new("backupTo", "Copy the database into a new directory", backup_to::run).admin(),
     Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
-    Command::new("collMod", "Change what the documents of a collection must match", coll_mod::run),
-    Command::new("commitTransaction", "Make the changes of a transaction", transactions::run)
+    Command::new("collMod", "Change a validator or an index", coll_mod::run),
+    Command::new("commitTransaction", "Commit a transaction", transactions::run)
         .admin()
-        .numbered(Numbers::Commit),
-    Command::quick("connectionStatus", "Who is logged in: nobody", connection_status::run),
+        .transactions(TransactionSupport::Commit),
+    Command::quick("connectionStatus", "The authenticated users: none", connection_status::run),
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),
     Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
-    Command::quick("currentOp", "The indexes that are being built", current_op::run).admin(),
-    Command::new("delete", "Delete documents", delete::run).numbered(Numbers::Write),
-    Command::new("distinct", "The different values of a field", distinct::run).numbered(Numbers::Inside),
+    Command::quick("currentOp", "Running index builds", current_op::run).admin(),
+    Command::new("delete", "Delete documents", delete::run).transactions(TransactionSupport::Write),
+    Command::new("distinct", "The distinct values of a field", distinct::run)
+        .transactions(TransactionSupport::Inside),
     Command::new("drop", "Drop a collection", drop::run),
     Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
     Command::new("dropIndexes", "Drop indexes", drop_indexes::run).also(&["deleteIndexes"]),
     Command::new("endSessions", "End sessions", sessions::end),
     Command::new("explain", "The plan of a find, count or aggregate", explain::run),
-    Command::new("find", "Find documents", find::run).numbered(Numbers::Inside),
-    Command::new("findAndModify", "Change or delete one document and return it", find_and_modify::run)
+    Command::new("find", "Find documents", find::run).transactions(TransactionSupport::Inside),
+    Command::new("findAndModify", "Update or delete one document and return it", find_and_modify::run)
         .also(&["findandmodify"])
-        .numbered(Numbers::Write),
-    Command::new("fsync", "Make a checkpoint", fsync::run).admin(),
+        .transactions(TransactionSupport::Write),
+    Command::new("fsync", "Write a checkpoint", fsync::run).admin(),
     Command::quick("getCmdLineOpts", "How the server was started", get_cmd_line_opts::run).admin(),
-    Command::quick("getLog", "Log lines kept in memory: none", get_log::run).admin(),
-    Command::new("getMore", "The next batch of a cursor", get_more::run).numbered(Numbers::Inside),
+    Command::quick("getLog", "Recent log lines: none are kept", get_log::run).admin(),
+    Command::new("getMore", "The next batch of a cursor", get_more::run)
+        .transactions(TransactionSupport::Inside),
     Command::quick("getParameter", "Parameters of the server", get_parameter::run).admin(),
     Command::quick("hello", "Handshake", hello::run),
     Command::quick("hostInfo", "The machine", host_info::run),
-    Command::new("insert", "Insert documents", insert::run).numbered(Numbers::Write),
+    Command::new("insert", "Insert documents", insert::run).transactions(TransactionSupport::Write),
     Command::quick("isMaster", "Handshake of old clients", hello::run_legacy).also(&["ismaster"]),
     Command::new("killAllSessions", "End every session", sessions::kill_all),
-    Command::new("killCursors", "Close cursors", kill_cursors::run).numbered(Numbers::Inside),
+    Command::new("killCursors", "Close cursors", kill_cursors::run).transactions(TransactionSupport::Inside),
     Command::new("killSessions", "End sessions", sessions::end),
     Command::new("listCollections", "The collections of a database", list_collections::run),
     Command::quick("listCommands", "The commands", list_commands::run),
     Command::new("listDatabases", "The databases", list_databases::run).admin(),
     Command::new("listIndexes", "The indexes of a collection", list_indexes::run),
     Command::quick("ping", "Answers", ping::run),
-    Command::quick("refreshSessions", "Accepted: a session lives as long as it is used", sessions::refresh),
+    Command::quick("refreshSessions", "No effect: a session lives as long as it is used", sessions::refresh),
     Command::new("serverStatus", "Counters of the server", server_status::run),
     Command::quick("startSession", "A session id", sessions::start),
-    Command::new("update", "Update documents", update::run).numbered(Numbers::Write),
+    Command::new("update", "Update documents", update::run).transactions(TransactionSupport::Write),
     Command::quick("whatsmyuri", "The client's address", whatsmyuri::run),
 ];
 
@@ -186,19 +196,26 @@ pub(crate) async fn run(
     let (name, done) = match find(&message) {
         Err(error) => ("unknown", Err(error)),
         Ok((command, database)) if command.quick => {
-            let work = Work::Alone;
-            let request =
-                Request { context, session, message: &message, command, database: &database, work, at: None };
+            let scope = CommandScope::Standalone;
+            let request = Request {
+                context,
+                session,
+                message: &message,
+                command,
+                database: &database,
+                scope,
+                at: None,
+            };
             (command.name, request.run())
         }
         Ok((command, database)) => {
-            // A short request waits too while long answers fill the budget: it may be the next to have one.
+            // Short requests also wait while the budget is exhausted, since their answers may be long.
             let reserved = match reserved {
                 Some(reserved) => reserved,
                 None => context.reserve(1).await,
             };
             let (context, session) = (Arc::clone(context), Arc::clone(session));
-            let work = tokio::task::spawn_blocking(move || {
+            let task = tokio::task::spawn_blocking(move || {
                 let _reserved = reserved;
                 Request {
                     context: &context,
@@ -206,12 +223,12 @@ pub(crate) async fn run(
                     message: &message,
                     command,
                     database: &database,
-                    work: Work::Alone,
+                    scope: CommandScope::Standalone,
                     at: None,
                 }
                 .run()
             });
-            let done = work.await.unwrap_or_else(|error| {
+            let done = task.await.unwrap_or_else(|error| {
                 tracing::error!(command = command.name, %error, "a command panicked: this is a bug, please report it");
                 Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
             });
@@ -235,13 +252,13 @@ pub(crate) async fn run(
             error.reply()
         }
     };
-    if let Err(error) = context.identity.tell_time(&context.database, &mut reply) {
+    if let Err(error) = context.topology.append_cluster_time(&context.database, &mut reply) {
         tracing::debug!(error = error.message, "the time of the last change cannot be read");
     }
     reply
 }
 
-/// The command that a message asks for, and the database it is about.
+/// The command in a message, and its database.
 fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
     let body = message.body();
     let name = match body.iter().next() {
@@ -279,9 +296,9 @@ pub(crate) fn handshake(
     let found = lookup(name).filter(|command| matches!(command.name, "hello" | "isMaster"));
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
     let message = OpMsg::of(command);
-    let work = Work::Alone;
+    let scope = CommandScope::Standalone;
     let mut reply =
-        Request { context, session, message: &message, command: found, database, work, at: None }.run()?;
+        Request { context, session, message: &message, command: found, database, scope, at: None }.run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);
     Ok(reply)
 }
@@ -291,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_no_name_is_there_twice() {
+    fn the_table_is_sorted_and_has_no_duplicates() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         let names: usize = COMMANDS.iter().map(|command| 1 + command.aliases.len()).sum();
         let found: std::collections::HashSet<_> = COMMANDS

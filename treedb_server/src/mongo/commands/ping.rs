@@ -3,6 +3,7 @@
 use super::Result;
 use super::request::{Request, done};
 
-pub(super) fn run(_request: &Request<'_>) -> Result {
+pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     done()
 }

@@ -1,4 +1,4 @@
-//! A command being run: its arguments, and what it may use.
+//! A running command: its arguments and its context.
 
 use std::cell::RefMut;
 use std::sync::Arc;
@@ -7,64 +7,64 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{Collection, Namespace};
 use treedb_query::query::ErrorCode;
 
-use super::{Command, Numbers, Result};
+use super::{Command, Result, TransactionSupport};
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
 use crate::mongo::connection::Session;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::read_concern::{ReadAt, read_at};
-use crate::mongo::sessions::{Numbered, Open, Work};
+use crate::mongo::sessions::{CommandScope, OpenTransaction, TransactionNumber};
 
-/// A command being run.
+/// A running command.
 pub(crate) struct Request<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) session: &'a Session,
     pub(crate) message: &'a OpMsg,
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
-    pub(crate) work: Work<'a>,
-    /// The time it reads at, once it is carried out outside of a transaction.
+    pub(crate) scope: CommandScope<'a>,
+    /// The time that it reads at, outside of a transaction.
     pub(crate) at: Option<ReadAt>,
 }
 
 impl<'a> Request<'a> {
-    /// Runs it, as part of what its number says.
+    /// Runs it, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
-        match Numbered::read(self.body())? {
-            None => self.carry_out(),
+        match TransactionNumber::read(self.body())? {
+            None => self.execute(),
             Some(numbered) => self.context.sessions.run(self, numbered),
         }
     }
 
-    /// Runs it as part of what has been found for it.
-    pub(crate) fn carry_out(&self) -> Result {
-        let at = match self.work {
-            Work::Transaction(_) => None,
+    /// Runs it in its scope.
+    pub(crate) fn execute(&self) -> Result {
+        let at = match self.scope {
+            CommandScope::Transaction(_) => None,
             _ => read_at(&self.context.database, self.command.name, self.body())?,
         };
         (self.command.run)(&Request { at, ..*self })
     }
 
-    /// The same, as part of `work`.
-    pub(crate) fn part_of<'w>(&'w self, work: Work<'w>) -> Request<'w> {
-        Request { work, ..*self }
+    /// The same command, in another scope.
+    pub(crate) fn part_of<'w>(&'w self, scope: CommandScope<'w>) -> Request<'w> {
+        Request { scope, ..*self }
     }
 
-    /// Which numbers it may have.
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.command.numbers
+    /// How it takes part in transactions.
+    pub(crate) fn transaction_support(&self) -> TransactionSupport {
+        self.command.transactions
     }
 
-    /// True if it needs a cursor rather than a collection.
+    /// True if it works on a cursor rather than on a collection.
     pub(crate) fn is_about_cursors(&self) -> bool {
         matches!(self.command.name, "getMore" | "killCursors")
     }
 
     /// The transaction it is part of.
-    pub(crate) fn transaction(&self) -> Option<RefMut<'a, Open>> {
-        match self.work {
-            Work::Transaction(open) => Some(open.borrow_mut()),
+    pub(crate) fn transaction(&self) -> Option<RefMut<'a, OpenTransaction>> {
+        match self.scope {
+            CommandScope::Transaction(open) => Some(open.borrow_mut()),
             _ => None,
         }
     }
@@ -77,6 +77,11 @@ impl<'a> Request<'a> {
     /// The arguments: every field but the first, which is the command's name.
     pub(crate) fn args(&self) -> impl Iterator<Item = Result<Arg<'a>>> {
         args(self.command.name, self.message.body()).skip(1)
+    }
+
+    /// Refuses every option but those that any command accepts: for commands without options of their own.
+    pub(crate) fn refuse_options(&self) -> Result<()> {
+        self.args().try_for_each(|arg| arg?.ignored_or_unknown())
     }
 
     /// The value of the command's own field: `{find: "films"}` is about `films`.
@@ -153,7 +158,7 @@ impl<'a> Request<'a> {
         ))
     }
 
-    /// `NotImplemented` for sections that the command has no argument for.
+    /// Refuses sections that are not the argument `name`.
     pub(crate) fn only_sequence(&self, name: &str) -> Result<()> {
         match self.message.sequence_names().find(|found| *found != name) {
             Some(other) => Err(CommandError::new(

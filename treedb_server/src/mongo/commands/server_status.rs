@@ -1,6 +1,6 @@
-//! `serverStatus`: the counters that shells and monitors show. `/metrics` has all of them.
+//! `serverStatus`: the counters that shells and monitoring tools show. `/metrics` has all counters.
 
-use bson::{DateTime, rawdoc};
+use bson::{DateTime, RawDocumentBuf, rawdoc};
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
@@ -9,6 +9,14 @@ use super::request::Request;
 use crate::metrics::Door;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    // Every other field names a section, which 0 leaves out: `{ serverStatus: 1, network: 0 }`.
+    let mut left_out = Vec::new();
+    for arg in request.args() {
+        let arg = arg?;
+        if arg.ignored_or_unknown().is_err() && !arg.bool()? {
+            left_out.push(arg.name);
+        }
+    }
     let context = request.context;
     let metrics = &context.metrics;
     let current: i64 =
@@ -20,7 +28,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             prometheus_client::metrics::counter::Counter,
         >| { i64::try_from(family.get_or_create(&Door { door: "mongo" }).get()).unwrap_or(i64::MAX) };
     let uptime = context.started.elapsed();
-    Ok(rawdoc! {
+    let all = rawdoc! {
         "host": hostname(),
         "version": MONGODB_VERSION,
         "process": "treedb",
@@ -38,7 +46,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
         "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
-    })
+    };
+    if left_out.is_empty() {
+        return Ok(all);
+    }
+    let mut reply = RawDocumentBuf::new();
+    for section in &all {
+        let (name, value) = section?;
+        if !left_out.contains(&name.as_str()) {
+            reply.append(name, value);
+        }
+    }
+    Ok(reply)
 }
 
 /// Bytes of the files in the database's directory.
@@ -46,7 +65,7 @@ pub(super) fn disk_bytes(request: &Request<'_>) -> Result<i64> {
     let mut total = 0;
     let mut folders = vec![request.context.dir.clone()];
     while let Some(folder) = folders.pop() {
-        // Files come and go while a server runs: what cannot be looked at any more does not count.
+        // Files may disappear meanwhile: those that cannot be read are not counted.
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             match entry.metadata() {
                 Ok(meta) if meta.is_dir() => folders.push(entry.path()),

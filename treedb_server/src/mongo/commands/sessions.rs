@@ -1,4 +1,4 @@
-//! Sessions: ids that clients make up and send along. The server knows of those that have numbered a command.
+//! Session commands. Clients generate session ids; the server only knows those of transactions and retryable writes.
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawArray, rawdoc};
@@ -10,12 +10,13 @@ use crate::mongo::error::CommandError;
 use crate::mongo::sessions::SessionId;
 use treedb_query::query::ErrorCode;
 
-pub(super) fn start(_request: &Request<'_>) -> Result {
+pub(super) fn start(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: bson::Uuid::new().bytes().to_vec() };
     Ok(rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_MINUTES })
 }
 
-/// `endSessions` and `killSessions`: what the sessions have not committed is undone.
+/// `endSessions` and `killSessions`: open transactions of the sessions are aborted.
 pub(super) fn end(request: &Request<'_>) -> Result {
     let ids: std::result::Result<Vec<_>, _> =
         list(request)?.into_iter().map(|id| SessionId::read(id?)).collect();
@@ -39,7 +40,9 @@ pub(super) fn refresh(request: &Request<'_>) -> Result {
     done()
 }
 
+/// The array that the command's own field holds.
 fn list<'a>(request: &Request<'a>) -> std::result::Result<&'a RawArray, CommandError> {
+    request.refuse_options()?;
     request.subject()?.as_array().ok_or_else(|| {
         let name = request.command.name;
         CommandError::new(

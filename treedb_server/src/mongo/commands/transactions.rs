@@ -1,5 +1,5 @@
-//! `commitTransaction` and `abortTransaction`. With the number of a transaction, [`crate::mongo::sessions`] carries them
-//! out; without one there is nothing to be done.
+//! `commitTransaction` and `abortTransaction`. With a transaction number, [`crate::mongo::sessions`] executes them; without
+//! one they are errors.
 
 use super::Result;
 use super::request::Request;

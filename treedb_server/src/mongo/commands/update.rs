@@ -13,10 +13,10 @@ use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let tally = each_statement(request, "updates", &mut |_, statement, place| {
+    let tally = each_statement(request, "updates", &mut |_, statement, target| {
         let asked = parse(statement)?;
         not_many(request, asked.multi)?;
-        place.update(asked)
+        target.update(asked)
     })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), tally.found);
@@ -45,7 +45,7 @@ fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
             "collation" => collation = arg.some_document()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
-            _ => arg.generic()?,
+            _ => arg.nested_ignored_or_unknown()?,
         }
     }
     let missing = |name: &str| {
@@ -71,7 +71,7 @@ fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
     Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by, collation })
 }
 
-/// The update an argument asks for: a document, or the stages of a pipeline.
+/// The update in an argument: a document, or the stages of a pipeline.
 pub(super) fn changes(arg: &Arg<'_>) -> Result<Changes> {
     match arg.value() {
         RawBsonRef::Array(_) => Ok(Changes::Pipeline(arg.documents()?)),

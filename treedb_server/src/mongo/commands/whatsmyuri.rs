@@ -6,5 +6,6 @@ use super::Result;
 use super::request::Request;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    request.refuse_options()?;
     Ok(rawdoc! { "you": request.session.peer.to_string() })
 }

@@ -1,4 +1,4 @@
-//! What the three write commands have in common: options, statements, and the reply.
+//! The common part of the write commands: options, statements, and the reply.
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -12,8 +12,9 @@ use super::hello::MAX_WRITE_BATCH;
 use super::request::Request;
 use crate::mongo::args::{Arg, number};
 use crate::mongo::error::CommandError;
-use crate::mongo::place::{Outcome, Place};
-use crate::mongo::sessions::{Each, Statements, Work};
+use crate::mongo::ignored_options::is_ignored;
+use crate::mongo::sessions::{ApplyStatement, CommandScope, Statements};
+use crate::mongo::write_target::{Outcome, WriteTarget};
 
 /// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
 const ERROR_BYTES: usize = 8 << 20;
@@ -31,12 +32,12 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// What holds when the command does not say.
+    /// The defaults.
     pub(super) fn new() -> Self {
         Options { ordered: true, durability: None, first: 0, numbers: Vec::new() }
     }
 
-    /// The number that a retry knows the statement at place `at` by.
+    /// The number of the statement with index `at`, by which a retry identifies it.
     fn number(&self, at: usize) -> i32 {
         let follows = || self.first.saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
         self.numbers.get(at).copied().unwrap_or_else(follows)
@@ -50,13 +51,13 @@ impl Options {
         }
     }
 
-    /// What the command's last acknowledgement promises.
+    /// The durability of the acknowledged command.
     pub(super) fn promised(&self, request: &Request<'_>) -> Durability {
         self.durability.unwrap_or(request.context.durability)
     }
 
-    /// `collection`, for the statements before the last: the log is flushed in order, so that one wait behind the
-    /// last statement makes all of them durable.
+    /// `collection` for the statements before the last: the log is flushed in order, so that waiting for the last
+    /// statement makes all of them durable.
     pub(super) fn in_between(&self, request: &Request<'_>, collection: &Collection) -> Collection {
         match self.promised(request) {
             Durability::Durable => collection.with_durability(Durability::Relaxed),
@@ -64,8 +65,8 @@ impl Options {
         }
     }
 
-    /// Waits for what [`Self::in_between`] left to wait for, when the last statement wrote nothing itself.
-    pub(super) fn settle(&self, request: &Request<'_>) -> Result<()> {
+    /// Flushes the writes of [`Self::in_between`], if the last statement wrote nothing itself.
+    pub(super) fn flush(&self, request: &Request<'_>) -> Result<()> {
         if self.promised(request) == Durability::Durable {
             request.context.flush()?;
         }
@@ -77,7 +78,7 @@ impl Options {
         match arg.name {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" => arg.unsupported()?,
+            "bypassDocumentValidation" | "isTimeseriesNamespace" => arg.unsupported()?,
             "stmtId" => self.first = statement_number(arg.integer()?)?,
             "stmtIds" => {
                 for number in arg.array()? {
@@ -85,7 +86,6 @@ impl Options {
                     self.numbers.push(statement_number(number as i64)?);
                 }
             }
-            "isTimeseriesNamespace" => {}
             _ => return Ok(false),
         }
         Ok(true)
@@ -94,17 +94,17 @@ impl Options {
 
 fn statement_number(number: i64) -> Result<i32> {
     i32::try_from(number).ok().filter(|&number| number >= 0).ok_or_else(|| {
-        CommandError::new(ErrorCode::BadValue, "the number of a statement is an int that is not negative")
+        CommandError::new(ErrorCode::BadValue, "statement numbers must be non-negative integers")
     })
 }
 
-/// The durability that a write concern asks for.
+/// The durability that a write concern specifies.
 ///
 /// | write concern | acknowledged |
 /// |---|---|
-/// | none, `w: 1`, `w: "majority"` | as the server's default says: durable unless started otherwise |
-/// | `j: true` | once it is on the disk |
-/// | `j: false` | once it is visible; a power cut may lose the last moments |
+/// | none, `w: 1`, `w: "majority"` | the server's default: durable unless configured otherwise |
+/// | `j: true` | when it is on disk |
+/// | `j: false` | when it is visible; a power cut may lose the most recent writes |
 /// | `w: 0` | like `j: false`, and drivers do not wait for the reply at all |
 ///
 /// # Errors
@@ -144,8 +144,7 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
                     ));
                 }
             },
-            // Nobody else is waited for, so there is nothing to time out.
-            ("wtimeout" | "wtimeoutMS" | "provenance", _) => {}
+            (option, _) if is_ignored("writeConcern", option) => {}
             (other, _) => {
                 return Err(CommandError::new(
                     ErrorCode::FailedToParse,
@@ -165,6 +164,14 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
     })
 }
 
+/// Makes a change of the catalog, which is committed as the server's default says, as durable as its write concern asks.
+pub(super) fn flush_catalog_change(request: &Request<'_>, asked: Option<Durability>) -> Result<()> {
+    if asked == Some(Durability::Durable) && request.context.durability != Durability::Durable {
+        request.context.flush()?;
+    }
+    Ok(())
+}
+
 /// The statements of a write command.
 pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'a RawDocument>> {
     request.only_sequence(name)?;
@@ -181,15 +188,19 @@ pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'
     Ok(statements)
 }
 
-/// Carries out a command that is a list `name` of statements. `each` gets a statement's number, the statement and the
-/// place to write to. With `ordered` the first refusal ends the list.
+/// Executes the statements `name` of a command. `each` gets a statement's index, the statement and the target of its writes.
+/// With `ordered` the first error ends the command.
 ///
 /// | the command is | |
 /// |---|---|
-/// | by itself | each statement is one transaction; it waits for the disk once, behind the last |
-/// | numbered | its statements are one transaction, up to one that fails: see [`Retries`](crate::mongo::sessions::Retries) |
+/// | standalone | each statement is one transaction; it waits for the disk once, after the last |
+/// | a retryable write | its statements are one transaction, up to one that fails: see [`Retries`](crate::mongo::sessions::Retries) |
 /// | in a transaction | the first statement that fails has ended the transaction |
-pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<'_>) -> Result<Tally> {
+pub(super) fn each_statement(
+    request: &Request<'_>,
+    name: &str,
+    each: &mut ApplyStatement<'_>,
+) -> Result<Tally> {
     let mut options = Options::new();
     for arg in request.args() {
         let arg = arg?;
@@ -197,24 +208,24 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
             _ if arg.name == name => {}
             "let" => arg.unsupported()?,
             _ if options.read(&arg)? => {}
-            _ => arg.generic()?,
+            _ => arg.ignored_or_unknown()?,
         }
     }
     let statements = statements(request, name)?;
     let collection = options.acknowledge(request.collection()?);
     let mut tally = Tally::default();
-    match request.work {
-        Work::Alone => {
+    match request.scope {
+        CommandScope::Standalone => {
             let relaxed = options.in_between(request, &collection);
             let last = statements.len() - 1;
-            // Written by statements that nobody has waited for yet.
-            let mut unsettled = false;
+            // There are writes that have not been flushed.
+            let mut unflushed = false;
             for (index, statement) in statements.into_iter().enumerate() {
                 let to = if index == last { &collection } else { &relaxed };
-                let done = each(index, statement, &mut Place::Now(to));
-                unsettled = match &done {
+                let done = each(index, statement, &mut WriteTarget::Collection(to));
+                unflushed = match &done {
                     Ok(outcome) if outcome.wrote() => index != last,
-                    _ => unsettled,
+                    _ => unflushed,
                 };
                 let failed = done.is_err();
                 tally.add(index, done);
@@ -222,11 +233,11 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
                     break;
                 }
             }
-            if unsettled {
-                options.settle(request)?;
+            if unflushed {
+                options.flush(request)?;
             }
         }
-        Work::Retryable(retries) => {
+        CommandScope::Retryable(retries) => {
             let promised = options.promised(request);
             let between = if promised == Durability::Durable { Durability::Relaxed } else { promised };
             let statements = Statements {
@@ -236,17 +247,17 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
                 inserts: name == "documents",
                 durability: (promised, between),
             };
-            let unsettled = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {
+            let unflushed = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {
                 tally.add(at, done);
             })?;
-            if unsettled {
-                options.settle(request)?;
+            if unflushed {
+                options.flush(request)?;
             }
         }
-        Work::Transaction(open) => {
+        CommandScope::Transaction(open) => {
             let mut open = open.borrow_mut();
             for (index, statement) in statements.into_iter().enumerate() {
-                match each(index, statement, &mut Place::In(&mut open.txn, &collection)) {
+                match each(index, statement, &mut WriteTarget::Transaction(&mut open.txn, &collection)) {
                     Err(error) if error.is_conflict() => return Err(error),
                     done => {
                         open.failed = done.is_err();
@@ -262,7 +273,7 @@ pub(super) fn each_statement(request: &Request<'_>, name: &str, each: &mut Each<
     Ok(tally)
 }
 
-/// What became of the statements of a command.
+/// The outcomes of the statements of a command.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) found: u64,
@@ -289,10 +300,10 @@ impl Tally {
     }
 }
 
-/// Refuses a statement about many documents in a write that may be sent again: that would find others.
+/// Refuses statements that modify several documents in a retryable write: a retry could find others.
 pub(super) fn not_many(request: &Request<'_>, many: bool) -> Result<()> {
-    match request.work {
-        Work::Retryable(_) if many => Err(CommandError::new(
+    match request.scope {
+        CommandScope::Retryable(_) if many => Err(CommandError::new(
             ErrorCode::InvalidOptions,
             "Cannot use retryable writes with statements about many documents (multi: true, limit: 0)",
         )),
@@ -300,7 +311,7 @@ pub(super) fn not_many(request: &Request<'_>, many: bool) -> Result<()> {
     }
 }
 
-/// Checks a statement of a section all through, which nothing has done yet.
+/// Validates a statement of a section, of which only the length has been checked.
 pub(super) fn check_statement(statement: &RawDocument) -> Result<()> {
     let limits = doc::Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 3 };
     validate_with(statement.as_bytes(), limits)?;
@@ -316,7 +327,7 @@ pub(super) struct WriteErrors {
 }
 
 impl WriteErrors {
-    /// Notes that statement `index` failed.
+    /// Records that statement `index` failed.
     pub(super) fn push(&mut self, index: usize, mut error: CommandError) {
         self.any = true;
         if self.bytes > ERROR_BYTES {

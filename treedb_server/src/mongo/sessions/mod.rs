@@ -1,48 +1,48 @@
-//! Sessions: what clients number, transactions and writes that may be sent twice.
+//! Sessions: transactions and retryable writes.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `numbered` | [`Numbered`]: the fields of a command that say session, number, and what it is about |
-//! | `registry` | [`Sessions`]: the sessions of a server, their limits, and running a numbered command |
-//! | `state` | one session: which number it is at, and what has become of it |
-//! | `open` | [`Open`]: a transaction that has begun |
-//! | `retry` | [`Retries`]: statements that are applied once however often they arrive |
-//! | `record` | what is kept of both in the database, in the transaction that it tells of |
+//! | `transaction_number` | [`TransactionNumber`]: session, number and kind of a command |
+//! | `registry` | [`Sessions`]: the sessions of a server, their limits, and running commands in them |
+//! | `state` | one session: its current number and the state of that transaction or write |
+//! | `open_transaction` | [`OpenTransaction`]: a transaction that has started |
+//! | `retry` | [`Retries`]: retryable writes, whose statements are applied once |
+//! | `record` | the record of both in the database, written in the transaction that it describes |
 //!
-//! A client makes up a session's id and counts its transactions and retryable writes. The server has to know of the
-//! last number only: a greater one is a new thing and ends the one before, a smaller one comes too late. Most commands
-//! carry an id and no number; they never get here.
+//! A client generates the session's id and numbers its transactions and retryable writes. The server keeps only the last
+//! number: a greater one starts a new transaction or write and ends the previous one, a smaller one is refused. Most
+//! commands have an id and no number; they are not handled here.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * A write that is sent again under its number is not applied again and gets the answer it got: also from another
-//!   connection, also after `kill -9`. What became of its statements is written in the very transaction that applied them.
-//! * A `commitTransaction` that is sent again gets the answer it got, on the same terms. (A transaction that has changed
-//!   nothing leaves no record: after a restart it is `NoSuchTransaction`, and can be run again.)
-//! * A transaction that nobody goes on with is undone when its time is over, or when its session is ended.
-//! * The commands of one session run one after the other.
+//! * A write that is retried with its number is not applied again and gets the same answer: also on another connection,
+//!   also after `kill -9`. The outcome of its statements is recorded in the transaction that applied them.
+//! * A retried `commitTransaction` gets the same answer, under the same conditions. (A transaction without changes leaves no
+//!   record: after a restart it is `NoSuchTransaction`, and can be run again.)
+//! * An abandoned transaction is aborted at its time limit, or when its session is ended.
+//! * The commands of one session run sequentially.
 
-mod numbered;
-mod open;
+mod open_transaction;
 mod record;
 mod registry;
 mod retry;
 mod state;
+mod transaction_number;
 
-pub(crate) use numbered::{Numbered, SessionId};
-pub(crate) use open::Open;
-pub(crate) use registry::{MINUTES, Sessions};
-pub(crate) use retry::{Each, Retries, Statements};
+pub(crate) use open_transaction::OpenTransaction;
+pub(crate) use registry::{Sessions, TIMEOUT_MINUTES};
+pub(crate) use retry::{ApplyStatement, Retries, Statements};
+pub(crate) use transaction_number::{SessionId, TransactionNumber};
 
 use std::cell::RefCell;
 
-/// What a command is part of.
+/// The context that a command is executed in.
 #[derive(Clone, Copy)]
-pub(crate) enum Work<'a> {
-    /// Nothing else.
-    Alone,
+pub(crate) enum CommandScope<'a> {
+    /// Neither a transaction nor a retryable write.
+    Standalone,
     /// A transaction.
-    Transaction(&'a RefCell<Open>),
-    /// A write that may have been carried out already.
+    Transaction(&'a RefCell<OpenTransaction>),
+    /// A retryable write, which may have been executed already.
     Retryable(&'a RefCell<Retries>),
 }

@@ -1,4 +1,4 @@
-//! What is kept of numbered writes: documents of `config.transactions`.
+//! The records of transactions and retryable writes: documents of `config.transactions`.
 //!
 //! ```text
 //! { _id: { id: UUID, part: int }, txnNum: long, lastWriteDate: date,
@@ -7,9 +7,9 @@
 //!   reply: binary }                                              of a findAndModify: (a part of) its reply
 //! ```
 //!
-//! A session has the parts of its last number only, part 0 first. `n` is what a statement found, inserted or deleted, `m` what
-//! it modified, `u` the `_id` it upserted; statements that did the same are one entry. The change log leaves the
-//! database `config` out.
+//! A session has only the parts of its last number, part 0 first. `n` is the number of documents that a statement found,
+//! inserted or deleted, `m` the number it modified, `u` the `_id` it upserted; consecutive statements with the same outcome
+//! share an entry. The database `config` is excluded from the change log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use treedb_query::query::ErrorCode;
 
 use super::SessionId;
 use crate::mongo::error::CommandError;
-use crate::mongo::place::Outcome;
+use crate::mongo::write_target::Outcome;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -31,33 +31,33 @@ const RECORDS: &str = "config.transactions";
 /// Bytes of a reply in one part.
 const REPLY_PART: usize = 8 << 20;
 
-/// What a number's record says.
+/// The record of a number.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) number: i64,
-    /// It is a transaction's.
+    /// It is a transaction, and committed.
     pub(super) committed: bool,
-    /// How many parts there are.
+    /// Number of parts.
     pub(super) parts: i32,
-    pub(super) done: Done,
+    pub(super) done: CompletedStatements,
 }
 
-/// Statements that were carried out, and what became of them.
+/// Executed statements with their outcomes.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    /// By the first of those that did the same; and how many they are.
+pub(super) struct CompletedStatements {
+    /// Runs of statements with the same outcome: by the number of the first, with their count.
     runs: BTreeMap<i32, (i32, Outcome)>,
     reply: Vec<u8>,
 }
 
-impl Done {
-    /// What became of the statement with a number.
+impl CompletedStatements {
+    /// The outcome of a statement, by its number.
     pub(super) fn get(&self, statement: i32) -> Option<&Outcome> {
         let (first, (count, outcome)) = self.runs.range(..=statement).next_back()?;
         (statement - first < *count).then_some(outcome)
     }
 
-    /// The reply of the command, if that is what was kept.
+    /// The reply of the command, if it was recorded.
     pub(super) fn reply(&self) -> Result<Option<RawDocumentBuf>> {
         if self.reply.is_empty() {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Done {
 fn damaged() -> CommandError {
     CommandError::new(
         ErrorCode::InternalError,
-        format!("a document of {RECORDS} is not one that this server has written: delete it"),
+        format!("a document of {RECORDS} was not written by this server: delete it"),
     )
 }
 
@@ -96,7 +96,7 @@ fn part_id(session: SessionId, part: i32) -> RawDocumentBuf {
     rawdoc! { "id": session.binary(), "part": part }
 }
 
-/// What is kept of a session.
+/// The record of a session.
 pub(super) fn load(database: &Database, session: SessionId) -> Result<Option<Record>> {
     let filter = rawdoc! { "_id": { "$gte": part_id(session, 0), "$lte": part_id(session, i32::MAX) } };
     let parts = database.collection(RECORDS)?.find(FindRequest::filter(filter).sort(rawdoc! { "_id": 1 }))?;
@@ -108,7 +108,7 @@ pub(super) fn load(database: &Database, session: SessionId) -> Result<Option<Rec
             number,
             committed: part.get_str("state").is_ok_and(|state| state == "committed"),
             parts: 0,
-            done: Done::default(),
+            done: CompletedStatements::default(),
         });
         record.parts += 1;
         record.done.read(&part)?;
@@ -116,12 +116,12 @@ pub(super) fn load(database: &Database, session: SessionId) -> Result<Option<Rec
     Ok(record)
 }
 
-/// What is to be kept of a number: the documents of its next parts.
+/// The parts for a committed transaction.
 pub(super) fn committed() -> Vec<RawDocumentBuf> {
     vec![rawdoc! { "state": "committed" }]
 }
 
-/// The part for statements, which are numbered as they were sent.
+/// The part for statements with their numbers.
 pub(super) fn statements<'o>(done: impl Iterator<Item = (i32, &'o Outcome)>) -> Vec<RawDocumentBuf> {
     let mut runs: Vec<(i32, i32, &Outcome)> = Vec::new();
     for (statement, outcome) in done {
@@ -151,13 +151,13 @@ pub(super) fn reply(reply: &RawDocument) -> Vec<RawDocumentBuf> {
     reply.as_bytes().chunks(REPLY_PART).map(part).collect()
 }
 
-/// What records are written in, with the changes they tell of.
-pub(super) trait Keep {
+/// The transaction that a record is written in, together with the changes that it describes.
+pub(super) trait RecordWriter {
     fn put(&mut self, part: UpdateRequest) -> Result<()>;
     fn delete(&mut self, parts: DeleteRequest) -> Result<()>;
 }
 
-impl Keep for Transaction {
+impl RecordWriter for Transaction {
     fn put(&mut self, part: UpdateRequest) -> Result<()> {
         self.collection(RECORDS)?.update(part)?;
         Ok(())
@@ -169,7 +169,7 @@ impl Keep for Transaction {
     }
 }
 
-impl Keep for WriteBatch {
+impl RecordWriter for WriteBatch {
     fn put(&mut self, part: UpdateRequest) -> Result<()> {
         self.update(RECORDS, part)?;
         Ok(())
@@ -181,10 +181,10 @@ impl Keep for WriteBatch {
     }
 }
 
-/// Writes parts in the transaction they tell of, from part number `from` on; from 0 on, they take the place of the
-/// `old` parts that there are.
+/// Writes parts in the transaction that they describe, starting at part number `from`; if that is 0, they replace the `old`
+/// existing parts.
 pub(super) fn write(
-    to: &mut impl Keep,
+    to: &mut impl RecordWriter,
     (session, number): (SessionId, i64),
     from: i32,
     old: i32,
@@ -209,7 +209,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Deletes what was written longer than `age` ago.
+/// Deletes records that were last written longer than `age` ago.
 pub(super) fn forget(database: &Database, age: Duration) -> Result<u64> {
     let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let before = DateTime::from_millis(DateTime::now().timestamp_millis().saturating_sub(age));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_makes_room_for_the_next() {
+    fn a_record_round_trips_and_is_replaced_by_the_next() {
         let (database, _dir) = database();
         assert!(load(&database, session()).unwrap().is_none());
         let outcomes = [outcome(1, None), outcome(1, None), outcome(0, Some(5)), outcome(1, None)];
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_as_large_as_a_document_may_be_is_kept() {
+    fn a_reply_of_the_maximal_document_size_is_recorded() {
         let (database, _dir) = database();
         let large = rawdoc! { "value": { "x": "y".repeat(16_777_000) } };
         let mut txn = database.begin().unwrap();

@@ -9,23 +9,23 @@ use bson::RawDocumentBuf;
 use treedb_collections::Database;
 use treedb_query::query::ErrorCode;
 
-use super::numbered::Kind;
-use super::open::{Open, Usage};
+use super::open_transaction::{OpenTransaction, Usage};
 use super::state::Session;
-use super::{Numbered, SessionId, Work, record};
+use super::transaction_number::Kind;
+use super::{CommandScope, SessionId, TransactionNumber, record};
 use crate::config::Limits;
-use crate::mongo::commands::{Numbers, Request, write_concern};
+use crate::mongo::commands::{Request, TransactionSupport, write_concern};
 use crate::mongo::cursors::Cursors;
 use crate::mongo::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// How long a session is known that nobody uses: what drivers are told.
-pub(crate) const MINUTES: u32 = 30;
-/// How long a session is known in any case when there are too many.
-const FRESH: Duration = Duration::from_secs(60);
+/// Minutes after which an unused session is removed, as reported to drivers.
+pub(crate) const TIMEOUT_MINUTES: u32 = 30;
+/// Sessions used more recently than this are kept even if there are too many.
+const MIN_IDLE: Duration = Duration::from_secs(60);
 
-/// The sessions of a server that have numbered something.
+/// The sessions of a server that have started a transaction or sent a retryable write.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     slots: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
@@ -44,17 +44,16 @@ impl Sessions {
         Sessions { slots: Mutex::default(), usage: Arc::default(), limit }
     }
 
-    /// Transactions open now.
+    /// The number of open transactions.
     pub(crate) fn open(&self) -> usize {
         self.usage.open()
     }
 
-    /// Runs a command that has a number.
+    /// Runs a command that has a transaction number.
     ///
     /// # Errors
-    /// The command's, with the label that tells whether its transaction may be run again; those of numbers that do not
-    /// fit.
-    pub(crate) fn run(&self, request: &Request<'_>, numbered: Numbered) -> Result<RawDocumentBuf> {
+    /// Those of the command, with the label of transactions that may be retried; those of invalid numbers.
+    pub(crate) fn run(&self, request: &Request<'_>, numbered: TransactionNumber) -> Result<RawDocumentBuf> {
         self.check(request, numbered.kind)?;
         let context = request.context;
         let database = &context.database;
@@ -67,11 +66,11 @@ impl Sessions {
             let (retries, before) = session.write(number, database)?;
             before.into_iter().for_each(|open| close(open, &context.cursors));
             let retries = RefCell::new(retries);
-            let done = request.part_of(Work::Retryable(&retries)).carry_out();
+            let done = request.part_of(CommandScope::Retryable(&retries)).execute();
             session.has_written(&retries.into_inner());
             return done;
         }
-        if request.numbers() == Numbers::Commit && session.has_committed(number) {
+        if request.transaction_support() == TransactionSupport::Commit && session.has_committed(number) {
             return Ok(RawDocumentBuf::new());
         }
         if numbered.kind == Kind::Begin {
@@ -80,8 +79,8 @@ impl Sessions {
             before.into_iter().for_each(|open| close(open, &context.cursors));
         }
         let open = session.take(number).map_err(CommandError::of_transaction)?;
-        match request.numbers() {
-            Numbers::Commit => {
+        match request.transaction_support() {
+            TransactionSupport::Commit => {
                 let concern = request.body().get("writeConcern")?.and_then(|value| value.as_document());
                 let asked = concern.map(write_concern).transpose();
                 open.cursors.iter().for_each(|&id| context.cursors.close(id));
@@ -89,13 +88,13 @@ impl Sessions {
                     .and_then(|asked| session.commit(open, asked.flatten().unwrap_or(context.durability)));
                 done.map(|()| RawDocumentBuf::new()).map_err(CommandError::of_transaction)
             }
-            Numbers::Abort => {
+            TransactionSupport::Abort => {
                 close(open, &context.cursors);
                 Ok(RawDocumentBuf::new())
             }
             _ => {
                 let open = RefCell::new(open);
-                let done = request.part_of(Work::Transaction(&open)).carry_out();
+                let done = request.part_of(CommandScope::Transaction(&open)).execute();
                 let mut open = open.into_inner();
                 let done =
                     done.and_then(|reply| open.count(context.limits.transaction_bytes).map(|()| reply));
@@ -109,14 +108,14 @@ impl Sessions {
         }
     }
 
-    /// Whether the command may have such a number, and what its arguments may say then.
+    /// Checks whether the command may have a number of this kind, and its arguments in that case.
     fn check(&self, request: &Request<'_>, kind: Kind) -> Result<()> {
         let name = request.command.name;
-        let numbers = request.numbers();
+        let support = request.transaction_support();
         if kind == Kind::Retryable {
-            return match numbers {
-                Numbers::Write => Ok(()),
-                Numbers::Commit | Numbers::Abort => Err(CommandError::new(
+            return match support {
+                TransactionSupport::Write => Ok(()),
+                TransactionSupport::Commit | TransactionSupport::Abort => Err(CommandError::new(
                     ErrorCode::InvalidOptions,
                     format!("'{name}' ends a transaction: it needs 'autocommit': false"),
                 )),
@@ -129,16 +128,22 @@ impl Sessions {
                 )),
             };
         }
-        if numbers == Numbers::Never {
+        if support == TransactionSupport::Never {
             return Err(CommandError::new(
                 ErrorCode::OperationNotSupportedInTransaction,
                 format!("Cannot run '{name}' in a multi-document transaction."),
             ));
         }
         let invalid = |message: &str| Err(CommandError::new(ErrorCode::InvalidOptions, message));
-        if matches!(numbers, Numbers::Commit | Numbers::Abort) {
+        if matches!(support, TransactionSupport::Commit | TransactionSupport::Abort) {
             if kind == Kind::Begin {
                 return invalid("a transaction cannot begin with the command that ends it");
+            }
+            for arg in request.args() {
+                let arg = arg?;
+                if arg.name != "writeConcern" {
+                    arg.ignored_or_unknown()?;
+                }
             }
             return Ok(());
         }
@@ -176,12 +181,12 @@ impl Sessions {
             return Ok(Arc::clone(slot));
         }
         if slots.len() >= self.limit {
-            drop_idle(&mut slots, FRESH);
+            drop_idle(&mut slots, MIN_IDLE);
         }
         if slots.len() >= self.limit {
             return Err(CommandError::new(
                 ErrorCode::TooManyLogicalSessions,
-                format!("{} sessions are in use already: end some", self.limit),
+                format!("{} sessions are in use: end some", self.limit),
             ));
         }
         let slot = Arc::new(Mutex::new(Session::new(id)));
@@ -189,7 +194,7 @@ impl Sessions {
         Ok(slot)
     }
 
-    /// Ends sessions, all of them for `None`: what they have not committed is undone. One that is busy is ended by the
+    /// Ends sessions, all of them for `None`: their open transactions are aborted. That of a busy session is aborted at its
     /// time limit.
     pub(crate) fn end(&self, ids: Option<&[SessionId]>, cursors: &Cursors) {
         let ended: Vec<_> = {
@@ -213,7 +218,7 @@ impl Sessions {
         }
     }
 
-    /// Undoes the transactions that began more than `life` ago. Returns how many.
+    /// Aborts the transactions that started more than `life` ago. Returns their number.
     pub(crate) fn expire(&self, life: Duration, cursors: &Cursors) -> usize {
         if self.open() == 0 {
             return 0;
@@ -223,18 +228,18 @@ impl Sessions {
         old.map(|open| close(open, cursors)).count()
     }
 
-    /// Forgets the sessions that nobody has used for [`MINUTES`], and what the database keeps of them.
+    /// Removes the sessions that have not been used for [`TIMEOUT_MINUTES`], and their records.
     ///
     /// # Errors
     /// Those of deleting.
     pub(crate) fn forget(&self, database: &Database) -> Result<u64> {
-        let age = Duration::from_secs(60 * u64::from(MINUTES));
+        let age = Duration::from_secs(60 * u64::from(TIMEOUT_MINUTES));
         drop_idle(&mut locked(&self.slots), age);
         record::forget(database, age)
     }
 }
 
-/// Forgets the sessions that nobody uses, or has used for `age`, and that have no transaction open.
+/// Removes sessions without an open transaction that have not been used for `age`.
 fn drop_idle(slots: &mut HashMap<SessionId, Arc<Mutex<Session>>>, age: Duration) {
     slots.retain(|_, slot| {
         Arc::strong_count(slot) > 1
@@ -242,7 +247,7 @@ fn drop_idle(slots: &mut HashMap<SessionId, Arc<Mutex<Session>>>, age: Duration)
     });
 }
 
-/// Ends a transaction without a change.
-fn close(open: Open, cursors: &Cursors) {
+/// Aborts a transaction.
+fn close(open: OpenTransaction, cursors: &Cursors) {
     open.cursors.iter().for_each(|&id| cursors.close(id));
 }

@@ -1,7 +1,7 @@
-//! Statements that are applied once, however often they arrive.
+//! Retryable writes: statements that are applied once, however often they arrive.
 //!
-//! A command's statements are one transaction with the record of what they did. Where one fails, those before it are; the
-//! others come after it, unless the command ends there.
+//! A command's statements and the record of their outcomes are one transaction. If one fails, those before it are committed;
+//! those after it form the next transaction, unless the command is ordered.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,78 +11,84 @@ use treedb_collections::{Collection, Database, WriteBatch};
 use treedb_storage::Durability;
 
 use super::SessionId;
-use super::record::{self, Done};
+use super::record::{self, CompletedStatements};
 use crate::mongo::error::CommandError;
-use crate::mongo::place::{Outcome, Place};
+use crate::mongo::write_target::{Outcome, WriteTarget};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// What the database keeps of a session.
+/// The state of a session's record in the database.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Written {
-    /// The number it is about.
+pub(super) struct RecordState {
+    /// The number that it describes.
     pub(super) number: i64,
-    /// Documents; 0 if there is nothing.
+    /// Number of documents; 0 if there is no record.
     pub(super) parts: i32,
 }
 
-/// A write that may have been carried out already.
+/// A retryable write, which may have been executed already.
 pub(crate) struct Retries {
     key: (SessionId, i64),
     database: Database,
-    written: Written,
+    written: RecordState,
     /// The number has been seen before.
-    again: bool,
+    seen_before: bool,
 }
 
 /// The statements of a command.
 pub(crate) struct Statements<'s> {
     pub(crate) all: &'s [&'s RawDocument],
-    /// The number of each, by its place.
+    /// The number of each, by its index.
     pub(crate) number: &'s dyn Fn(usize) -> i32,
-    /// Whether the first that fails is the last.
+    /// Whether to stop at the first that fails.
     pub(crate) ordered: bool,
     /// They are documents to insert.
     pub(crate) inserts: bool,
-    /// How the last is acknowledged, and how the others are.
+    /// Durability of the last, and of the others.
     pub(crate) durability: (Durability, Durability),
 }
 
-/// Carries out a statement, of which it is told the place.
-pub(crate) type Each<'e> = dyn FnMut(usize, &RawDocument, &mut Place<'_>) -> Result<Outcome> + 'e;
+/// Applies a statement, given its index.
+pub(crate) type ApplyStatement<'e> =
+    dyn FnMut(usize, &RawDocument, &mut WriteTarget<'_>) -> Result<Outcome> + 'e;
 
-/// Why statements were not carried out together.
+/// Why statements could not be committed together.
 enum Failed {
-    /// Because of this one.
+    /// This statement failed.
     At(usize, CommandError),
-    /// Because they could not be committed as one.
+    /// The commit failed.
     WriteBatch,
 }
 
 impl Retries {
-    pub(super) fn new(key: (SessionId, i64), database: Database, written: Written, again: bool) -> Self {
-        Retries { key, database, written, again }
+    pub(super) fn new(
+        key: (SessionId, i64),
+        database: Database,
+        written: RecordState,
+        seen_before: bool,
+    ) -> Self {
+        Retries { key, database, written, seen_before }
     }
 
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn written(&self) -> RecordState {
         self.written
     }
 
-    /// What was done when the number was seen before.
-    fn done(&mut self) -> Result<Done> {
-        if !self.again {
-            return Ok(Done::default());
+    /// The statements that an earlier attempt with this number has completed.
+    fn done(&mut self) -> Result<CompletedStatements> {
+        if !self.seen_before {
+            return Ok(CompletedStatements::default());
         }
         let Some(record) = record::load(&self.database, self.key.0)? else {
-            self.written = Written::default();
-            return Ok(Done::default());
+            self.written = RecordState::default();
+            return Ok(CompletedStatements::default());
         };
-        self.written = Written { number: record.number, parts: record.parts };
-        Ok(if record.number == self.key.1 { record.done } else { Done::default() })
+        self.written = RecordState { number: record.number, parts: record.parts };
+        Ok(if record.number == self.key.1 { record.done } else { CompletedStatements::default() })
     }
 
-    /// Carries out statements that have not been, and tells of each, by its place, what became of it: now or then.
-    /// Returns true if there are writes that are not acknowledged as the last was to be.
+    /// Applies the statements that have not been applied, and reports the outcome of each, by its index. Returns true if
+    /// there are writes that are less durable than requested for the last.
     ///
     /// # Errors
     /// Those of reading the record.
@@ -90,19 +96,19 @@ impl Retries {
         &mut self,
         statements: &Statements<'_>,
         collection: &Collection,
-        each: &mut Each<'_>,
-        tell: &mut dyn FnMut(usize, Result<Outcome>),
+        each: &mut ApplyStatement<'_>,
+        report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<bool> {
         let done = self.done()?;
         let total = statements.all.len();
         if statements.inserts && !(0..total).any(|at| done.get((statements.number)(at)).is_some()) {
-            self.insert(statements, collection, tell)?;
+            self.insert(statements, collection, report)?;
             return Ok(false);
         }
-        let (mut from, mut unsettled) = (0, false);
+        let (mut from, mut unflushed) = (0, false);
         while from < total {
             if let Some(outcome) = done.get((statements.number)(from)) {
-                tell(from, Ok(outcome.clone()));
+                report(from, Ok(outcome.clone()));
                 from += 1;
                 continue;
             }
@@ -112,8 +118,8 @@ impl Retries {
             while from < end {
                 match self.write_batch(from..end, statements, collection, each) {
                     Ok(outcomes) => {
-                        unsettled = end != total;
-                        (from..).zip(outcomes).for_each(|(at, outcome)| tell(at, Ok(outcome)));
+                        unflushed = end != total;
+                        (from..).zip(outcomes).for_each(|(at, outcome)| report(at, Ok(outcome)));
                         from = end;
                     }
                     Err(Failed::At(at, error)) => {
@@ -127,17 +133,17 @@ impl Retries {
                 }
             }
             if let Some(error) = failed {
-                tell(end, Err(error));
+                report(end, Err(error));
                 if statements.ordered {
                     break;
                 }
                 from = end + 1;
             }
         }
-        Ok(unsettled)
+        Ok(unflushed)
     }
 
-    /// Carries out a command that is one statement, unless it has been, and returns its reply.
+    /// Runs a command of one statement, unless it has been run, and returns its reply.
     ///
     /// # Errors
     /// The command's.
@@ -145,23 +151,23 @@ impl Retries {
         &mut self,
         durability: Durability,
         collection: &Collection,
-        work: &mut dyn FnMut(&mut Place<'_>) -> Result<RawDocumentBuf>,
+        apply: &mut dyn FnMut(&mut WriteTarget<'_>) -> Result<RawDocumentBuf>,
     ) -> Result<RawDocumentBuf> {
         if let Some(reply) = self.done()?.reply()? {
             return Ok(reply);
         }
         let mut all = self.database.write_batch()?;
-        let reply = work(&mut Place::With(&mut all, collection))?;
+        let reply = apply(&mut WriteTarget::Batch(&mut all, collection))?;
         self.commit(all, durability, || record::reply(&reply))?;
         Ok(reply)
     }
 
-    /// Inserts documents, all that are not refused in one transaction.
+    /// Inserts all documents that are not refused, in one transaction.
     fn insert(
         &mut self,
         statements: &Statements<'_>,
         collection: &Collection,
-        tell: &mut dyn FnMut(usize, Result<Outcome>),
+        report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<()> {
         let mut all = self.database.write_batch()?;
         let done = all.insert_many(collection.namespace().as_str(), statements.all, statements.ordered)?;
@@ -177,20 +183,20 @@ impl Retries {
         let mut errors = done.errors.into_iter().peekable();
         for at in 0..total {
             match errors.next_if(|(refused, _)| *refused == at) {
-                Some((_, error)) => tell(at, Err(error.into())),
-                None => tell(at, Ok(inserted.clone())),
+                Some((_, error)) => report(at, Err(error.into())),
+                None => report(at, Ok(inserted.clone())),
             }
         }
         Ok(())
     }
 
-    /// Carries out the statements in `range` in one transaction.
+    /// Applies the statements in `range` in one transaction.
     fn write_batch(
         &mut self,
         range: Range<usize>,
         statements: &Statements<'_>,
         collection: &Collection,
-        each: &mut Each<'_>,
+        each: &mut ApplyStatement<'_>,
     ) -> std::result::Result<Vec<Outcome>, Failed> {
         let alone = range.len() == 1;
         let last = range.end == statements.all.len();
@@ -198,7 +204,7 @@ impl Retries {
         let mut all = self.database.write_batch().map_err(|error| Failed::At(range.start, error.into()))?;
         let mut outcomes = Vec::with_capacity(range.len());
         for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default()) {
-            match each(at, statement, &mut Place::With(&mut all, collection)) {
+            match each(at, statement, &mut WriteTarget::Batch(&mut all, collection)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => return Err(Failed::At(at, error)),
             }
@@ -211,7 +217,7 @@ impl Retries {
         }
     }
 
-    /// Commits what statements have done, and the record of it; nothing if they have done nothing.
+    /// Commits changes together with their record, if there are any changes.
     fn commit(
         &mut self,
         mut all: WriteBatch,
@@ -222,13 +228,13 @@ impl Retries {
             return Ok(());
         }
         let parts = parts();
-        let Written { number, parts: old } = self.written;
-        let goes_on = old > 0 && number == self.key.1;
-        let from = if goes_on { old } else { 0 };
+        let RecordState { number, parts: old } = self.written;
+        let continues = old > 0 && number == self.key.1;
+        let from = if continues { old } else { 0 };
         let many = from.saturating_add(i32::try_from(parts.len()).unwrap_or(i32::MAX));
         record::write(&mut all, self.key, from, old, parts)?;
         all.commit_with(durability)?;
-        self.written = Written { number: self.key.1, parts: many };
+        self.written = RecordState { number: self.key.1, parts: many };
         Ok(())
     }
 }

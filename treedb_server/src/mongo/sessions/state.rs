@@ -1,4 +1,4 @@
-//! One session: which number it is at, and what has become of it.
+//! One session: its current number, and the state of that transaction or retryable write.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use treedb_collections::Database;
 use treedb_query::query::ErrorCode;
 use treedb_storage::Durability;
 
-use super::open::{Open, Usage};
-use super::retry::{Retries, Written};
+use super::open_transaction::{OpenTransaction, Usage};
+use super::retry::{RecordState, Retries};
 use super::{SessionId, record};
 use crate::mongo::error::CommandError;
 
@@ -18,22 +18,22 @@ type Result<T> = std::result::Result<T, CommandError>;
 #[derive(Debug)]
 pub(super) struct Session {
     id: SessionId,
-    /// The greatest there was; -1 before the first.
+    /// The greatest so far; -1 before the first.
     number: i64,
     state: State,
-    written: Written,
-    /// What the database keeps of it has been looked at.
+    written: RecordState,
+    /// Its record has been read from the database.
     loaded: bool,
-    /// When it was last asked for.
+    /// When it was last used.
     pub(super) used: Instant,
 }
 
-/// What the number is about.
+/// The state of the current number.
 #[derive(Debug)]
 enum State {
-    /// A write that may be sent again; or nothing, before the first number.
+    /// A retryable write; or nothing, before the first number.
     Writes,
-    Open(Box<Open>),
+    Open(Box<OpenTransaction>),
     Committed,
     Aborted,
 }
@@ -44,13 +44,13 @@ impl Session {
             id,
             number: -1,
             state: State::Writes,
-            written: Written::default(),
+            written: RecordState::default(),
             loaded: false,
             used: Instant::now(),
         }
     }
 
-    /// Learns what the database keeps of it, if nobody has looked yet.
+    /// Reads its record from the database, if that has not been done.
     pub(super) fn load(&mut self, database: &Database) -> Result<()> {
         if self.loaded {
             return Ok(());
@@ -58,23 +58,23 @@ impl Session {
         if let Some(record) = record::load(database, self.id)? {
             self.number = record.number;
             self.state = if record.committed { State::Committed } else { State::Writes };
-            self.written = Written { number: record.number, parts: record.parts };
+            self.written = RecordState { number: record.number, parts: record.parts };
         }
         self.loaded = true;
         Ok(())
     }
 
-    /// Begins the transaction `number`. The one before it is to be closed if it is still open.
+    /// Starts the transaction `number`. The caller closes the returned previous transaction.
     ///
     /// # Errors
-    /// `TransactionTooOld`, `ConflictingOperationInProgress` if the number was used; those of [`Open::begin`].
+    /// `TransactionTooOld`, `ConflictingOperationInProgress` if the number was used; those of [`OpenTransaction::begin`].
     pub(super) fn begin(
         &mut self,
         number: i64,
         database: &Database,
         usage: &Arc<Usage>,
         limit: usize,
-    ) -> Result<Option<Open>> {
+    ) -> Result<Option<OpenTransaction>> {
         self.not_too_old(number)?;
         if number == self.number {
             return Err(CommandError::named(
@@ -89,7 +89,8 @@ impl Session {
         let before = self.end();
         self.number = number;
         self.state = State::Aborted;
-        self.state = State::Open(Box::new(Open::begin((self.id, number), database, usage, limit)?));
+        self.state =
+            State::Open(Box::new(OpenTransaction::begin((self.id, number), database, usage, limit)?));
         Ok(before)
     }
 
@@ -97,7 +98,7 @@ impl Session {
     ///
     /// # Errors
     /// `TransactionTooOld`, `TransactionCommitted`, `NoSuchTransaction`.
-    pub(super) fn take(&mut self, number: i64) -> Result<Open> {
+    pub(super) fn take(&mut self, number: i64) -> Result<OpenTransaction> {
         self.not_too_old(number)?;
         let no_such = |message: String| CommandError::new(ErrorCode::NoSuchTransaction, message);
         if number > self.number || matches!(self.state, State::Writes) {
@@ -120,21 +121,21 @@ impl Session {
         }
     }
 
-    /// The transaction goes on.
-    pub(super) fn put_back(&mut self, open: Open) {
+    /// Puts back a transaction that continues.
+    pub(super) fn put_back(&mut self, open: OpenTransaction) {
         self.state = State::Open(Box::new(open));
     }
 
     /// Commits a transaction that was taken. It is aborted if that fails.
-    pub(super) fn commit(&mut self, open: Open, durability: Durability) -> Result<()> {
-        let Open { key, mut txn, .. } = open;
+    pub(super) fn commit(&mut self, open: OpenTransaction, durability: Durability) -> Result<()> {
+        let OpenTransaction { key, mut txn, .. } = open;
         let changes = txn.changes() > 0;
         if changes {
             record::write(&mut txn, key, 0, self.written.parts, record::committed())?;
         }
         txn.commit_with(durability)?;
         if changes {
-            self.written = Written { number: key.1, parts: 1 };
+            self.written = RecordState { number: key.1, parts: 1 };
         }
         self.state = State::Committed;
         Ok(())
@@ -145,14 +146,18 @@ impl Session {
         number == self.number && matches!(self.state, State::Committed)
     }
 
-    /// Begins the write `number`, or goes on with it. A transaction before it is to be closed if it is still open.
+    /// Starts or continues the write `number`. The caller closes the returned previous transaction.
     ///
     /// # Errors
     /// `TransactionTooOld`, `IncompleteTransactionHistory` if the number is a transaction's.
-    pub(super) fn write(&mut self, number: i64, database: &Database) -> Result<(Retries, Option<Open>)> {
+    pub(super) fn write(
+        &mut self,
+        number: i64,
+        database: &Database,
+    ) -> Result<(Retries, Option<OpenTransaction>)> {
         self.not_too_old(number)?;
-        let again = number == self.number;
-        if again && !matches!(self.state, State::Writes) {
+        let seen_before = number == self.number;
+        if seen_before && !matches!(self.state, State::Writes) {
             return Err(CommandError::new(
                 ErrorCode::IncompleteTransactionHistory,
                 format!(
@@ -164,16 +169,16 @@ impl Session {
         let before = self.end();
         self.number = number;
         self.state = State::Writes;
-        Ok((Retries::new((self.id, number), database.clone(), self.written, again), before))
+        Ok((Retries::new((self.id, number), database.clone(), self.written, seen_before), before))
     }
 
-    /// Notes what [`Self::write`]'s write has left in the database.
+    /// Stores the record's state after a write of [`Self::write`].
     pub(super) fn has_written(&mut self, retries: &Retries) {
         self.written = retries.written();
     }
 
-    /// Ends the transaction that is open, if one is; it is to be closed.
-    pub(super) fn end(&mut self) -> Option<Open> {
+    /// Takes the open transaction, if there is one; the caller closes it.
+    pub(super) fn end(&mut self) -> Option<OpenTransaction> {
         if !self.is_open() {
             return None;
         }
@@ -184,7 +189,7 @@ impl Session {
     }
 
     /// The same, if it began more than `life` ago.
-    pub(super) fn expire(&mut self, life: Duration) -> Option<Open> {
+    pub(super) fn expire(&mut self, life: Duration) -> Option<OpenTransaction> {
         match &self.state {
             State::Open(open) if open.began.elapsed() >= life => self.end(),
             _ => None,

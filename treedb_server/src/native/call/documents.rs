@@ -1,7 +1,7 @@
-//! Inserting, getting, changing, deleting and counting documents.
+//! Requests that insert, get, update, delete and count documents.
 //!
 //! ```text
-//! INSERT  text namespace, u32 n, n documents         -> u32 inserted, u32 m, m x (u32 index, fault)
+//! INSERT  text namespace, u32 n, n documents         -> u32 inserted, u32 m, m x (u32 index, error)
 //! GET     text namespace, document {_id: value}      -> u8 found, the document if found
 //! UPDATE  text namespace, document filter, document update
 //!                                                    -> u64 matched, u64 modified, u8 upserted, {_id: value} if so
@@ -15,7 +15,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use super::{Ack, Call, MULTI, UNORDERED, UPSERT};
 use crate::native::bytes::{Malformed, Reader, length, put_text};
-use crate::native::fault::Fault;
+use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::{MAX_ITEMS, opcode};
 
 /// The least bytes of a document.
@@ -35,23 +35,23 @@ pub struct Insert<'a> {
     pub ack: Ack,
 }
 
-/// What became of an insert.
+/// The outcome of an insert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inserted {
     /// Documents that are now there.
     pub count: u32,
     /// Documents that are not, and why.
-    pub faults: Vec<DocumentFault>,
+    pub errors: Vec<DocumentError>,
 }
 
 /// A document that could not be inserted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("document {index}: {fault}")]
-pub struct DocumentFault {
+#[error("document {index}: {error}")]
+pub struct DocumentError {
     /// Its place in the request, from 0.
     pub index: u32,
     /// Why.
-    pub fault: Fault,
+    pub error: ErrorFrame,
 }
 
 impl<'a> Insert<'a> {
@@ -87,11 +87,11 @@ impl Call for Insert<'_> {
 
     fn read_answer(body: &mut Reader<'_>) -> Result<Inserted, Malformed> {
         let count = body.u32("inserted")?;
-        let faults = body.count("faults", 14)?;
-        let faults = (0..faults)
-            .map(|_| Ok(DocumentFault { index: body.u32("index")?, fault: Fault::read(body)? }))
+        let errors = body.count("errors", 14)?;
+        let errors = (0..errors)
+            .map(|_| Ok(DocumentError { index: body.u32("index")?, error: ErrorFrame::read(body)? }))
             .collect::<Result<_, Malformed>>()?;
-        Ok(Inserted { count, faults })
+        Ok(Inserted { count, errors })
     }
 }
 
@@ -99,10 +99,10 @@ impl Inserted {
     /// Appends the answer's body.
     pub fn answer(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&length(out.len(), "faults", self.faults.len())?.to_le_bytes());
-        for DocumentFault { index, fault } in &self.faults {
+        out.extend_from_slice(&length(out.len(), "errors", self.errors.len())?.to_le_bytes());
+        for DocumentError { index, error } in &self.errors {
             out.extend_from_slice(&index.to_le_bytes());
-            fault.write(out)?;
+            error.write(out)?;
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ pub struct Update<'a> {
     pub ack: Ack,
 }
 
-/// What became of an update.
+/// The outcome of an update.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Updated {
     /// Documents that matched.

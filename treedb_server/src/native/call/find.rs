@@ -1,4 +1,4 @@
-//! Finding documents: a first batch, then batches of a cursor.
+//! Requests that find documents: a first batch, then batches of a cursor.
 //!
 //! ```text
 //! FIND   text namespace, u32 batch, u64 skip, u64 limit, u8 which, document filter, document sort (which & 1),
@@ -8,7 +8,7 @@
 //! CLOSE  u64 cursor -> u8 existed
 //! ```
 //!
-//! `batch` is how many documents are wanted at most, 0 for as many as the server likes to send at once. A limit of
+//! `batch` is the maximal number of documents, 0 for the server's default. A limit of
 //! 0 is no limit.
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -42,7 +42,7 @@ pub struct Find<'a> {
 /// Some documents of a find.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// Where the next batch is asked for; 0: there is none.
+    /// The cursor of the next batch; 0: there is none.
     pub cursor: u64,
     /// The documents.
     pub documents: Vec<RawDocumentBuf>,
@@ -90,7 +90,7 @@ impl BatchWriter {
         self.count += 1;
     }
 
-    /// Ends the batch: `cursor` is where the next one is asked for, 0 if there is none.
+    /// Ends the batch; `cursor` is 0 if there is no next one.
     pub fn finish(self, cursor: u64, out: &mut [u8]) {
         if let Some(place) = out.get_mut(self.start..self.start + 12) {
             let (id, count) = place.split_at_mut(8);
@@ -176,7 +176,7 @@ impl Call for Find<'_> {
 /// The next batch of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// The cursor, as the previous batch told it.
+    /// The cursor of the previous batch.
     pub cursor: u64,
     /// Documents at most; 0 leaves it to the server.
     pub batch: u32,

@@ -24,7 +24,7 @@ pub struct Hello {
 /// ```text
 /// 0   8     "TREEDB\r\n"
 /// 8   u16   the version spoken from here on
-/// 10  u32   longest body the server takes, in bytes
+/// 10  u32   longest body that the server accepts, in bytes
 /// 14  u32   requests of one connection the server works on at a time
 /// 18  text  the server's own version
 /// ```
@@ -32,9 +32,9 @@ pub struct Hello {
 pub struct Welcome {
     /// The version spoken from here on.
     pub version: u16,
-    /// Longest body the server takes, in bytes.
+    /// Longest body that the server accepts, in bytes.
     pub max_body: u32,
-    /// Requests of one connection that the server works on at a time; beyond them it does not read.
+    /// Requests of one connection that the server executes concurrently; it does not read more meanwhile.
     pub max_requests: u32,
     /// The server's own version.
     pub server: String,
@@ -99,7 +99,7 @@ impl Welcome {
     }
 }
 
-/// Asks for its own body back.
+/// A request whose answer has the same body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ping<'a> {
     /// Any bytes.

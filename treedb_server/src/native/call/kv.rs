@@ -1,4 +1,4 @@
-//! Keys and values, in tables.
+//! Requests on tables of keys and values.
 //!
 //! ```text
 //! KV_GET     text table, bytes key                -> u8 found, bytes value if found
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A put or batch creates its table. Each request sees one snapshot; a range that says `more` is continued by
-//! another one behind the last key, which sees a snapshot of its own.
+//! another one after the last key, which reads a snapshot of its own.
 
 use super::{Ack, Call, DESCENDING};
 use crate::native::bytes::{Malformed, Reader, length, put_bytes, put_text};
@@ -185,7 +185,7 @@ pub struct KvRange<'a> {
 /// Some entries of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries {
-    /// True if there may be more behind the last one.
+    /// True if there may be more entries after the last one.
     pub more: bool,
     /// Keys and values.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,

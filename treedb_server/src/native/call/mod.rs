@@ -1,6 +1,6 @@
 //! Every request with its answer.
 //!
-//! One struct a request. [`Call`] is what a client needs of it (write the request, read the answer); the inherent
+//! There is one struct per request. [`Call`] is what a client needs of it (write the request, read the answer); the inherent
 //! `read` and `answer` functions are what the server needs (read the request, write the answer). [`Request`] is any
 //! of them, as the server finds it in a frame.
 
@@ -11,7 +11,7 @@ mod kv;
 #[cfg(test)]
 mod tests;
 
-pub use documents::{Count, Delete, DocumentFault, Get, Insert, Inserted, Update, Updated};
+pub use documents::{Count, Delete, DocumentError, Get, Insert, Inserted, Update, Updated};
 pub use find::{Batch, BatchWriter, Close, Find, Next};
 pub use greeting::{Hello, Ping, Welcome};
 pub use kv::{Bound, Entries, EntriesWriter, KvBatch, KvDelete, KvGet, KvPut, KvRange, Op};
@@ -54,14 +54,14 @@ pub trait Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[repr(u16)]
 pub enum Ack {
-    /// 0: as the server is set up; durable unless it was told otherwise.
+    /// 0: the server's default, which is durable unless configured otherwise.
     #[default]
     Server = 0,
-    /// 1: when it is on the disk.
+    /// 1: when it is on disk.
     Durable = 1,
-    /// 2: when the operating system has it; a crash may lose a complete recent suffix of such writes.
+    /// 2: when the operating system has it; a power cut may lose a complete recent suffix of such writes.
     Relaxed = 2,
-    /// 3: when others can see it; on the disk with the next checkpoint.
+    /// 3: when it is visible to others; on disk with the next checkpoint.
     None = 3,
 }
 
@@ -79,7 +79,7 @@ impl Ack {
     }
 }
 
-/// Flag of an insert: go on behind a document that failed. Without it the first failure ends the insert.
+/// Flag of an insert: continue after a refused document. Without it the first refusal ends the insert.
 pub const UNORDERED: u16 = 1 << 2;
 /// Flag of an update: change every match, not only the first.
 pub const MULTI: u16 = 1 << 2;

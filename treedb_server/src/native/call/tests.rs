@@ -1,4 +1,4 @@
-//! Requests come back as they were written; every shortened or altered form of them is an error or another valid
+//! Requests round-trip; every shortened or altered form of them is an error or another valid
 //! request, never a panic.
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -152,8 +152,8 @@ fn every_answer_is_read_as_it_was_written_and_refused_when_cut() {
     assert_eq!(answer::<Hello>(&out), welcome);
 
     out.clear();
-    let fault = crate::native::Fault::new(treedb_collections::ErrorCode::DuplicateKey, "E11000");
-    let inserted = Inserted { count: 3, faults: vec![DocumentFault { index: 2, fault }] };
+    let error = crate::native::ErrorFrame::new(treedb_collections::ErrorCode::DuplicateKey, "E11000");
+    let inserted = Inserted { count: 3, errors: vec![DocumentError { index: 2, error }] };
     inserted.answer(&mut out).unwrap();
     assert_eq!(answer::<Insert<'_>>(&out), inserted);
 

@@ -1,8 +1,8 @@
 //! JSON lines: one document a line.
 //!
 //! [`Batches`] reads and parses on a thread of its own, so that the next batch is ready when the last is stored.
-//! Empty lines are passed over. A line that is no document does not end the reading: it is told in its batch, with
-//! its number, and whoever asked decides.
+//! Empty lines are skipped. A line that is not a document does not end the iteration: its batch reports it with its
+//! number, and the caller decides.
 
 use std::io::{self, BufRead, Read};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -11,7 +11,7 @@ use std::thread;
 use bson::RawDocumentBuf;
 use treedb_query::doc::json::from_json;
 
-/// The longest line, in bytes: JSON takes up to six bytes for one of a string, and a document has 16 MiB.
+/// The longest line, in bytes: JSON takes up to six bytes for one byte of a string, and a document has up to 16 MiB.
 const MAX_LINE: u64 = 100 << 20;
 
 /// Bytes of lines after which a batch ends, however few documents it has.
@@ -20,26 +20,26 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Bad lines of a batch, after which it ends.
 const BATCH_BAD: usize = 1000;
 
-/// Some lines of a file.
+/// A batch of lines.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// Their documents.
     pub(super) documents: Vec<RawDocumentBuf>,
     /// The number of each document's line, from 1.
     pub(super) numbers: Vec<u64>,
-    /// Lines that are no documents: their number, how many of `documents` come before them, and what is wrong.
+    /// Lines that are not documents.
     pub(super) bad: Vec<BadLine>,
     /// Bytes of the file up to the end of the batch.
     pub(super) position: u64,
 }
 
-/// A line that is no document.
+/// A line that is not a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadLine {
     /// Its number, from 1.
     pub(super) number: u64,
     /// Documents of the batch that come before it.
-    pub(super) behind: usize,
+    pub(super) documents_before: usize,
     /// What is wrong with it.
     pub(super) reason: String,
 }
@@ -54,14 +54,14 @@ impl Batches {
     pub(super) fn read(input: impl BufRead + Send + 'static, size: usize) -> Self {
         let (sender, receiver) = sync_channel(2);
         thread::spawn(move || {
-            let mut lines = Lines { input, number: 0, position: 0, line: Vec::new() };
+            let mut lines = JsonLines { input, number: 0, position: 0, line: Vec::new() };
             loop {
                 let batch = lines.batch(size);
                 let last = match &batch {
                     Ok(batch) => batch.numbers.is_empty() && batch.bad.is_empty(),
                     Err(_) => true,
                 };
-                // Nobody listens any more: the import has failed.
+                // The receiver is gone: the import has failed.
                 if sender.send(batch).is_err() || last {
                     return;
                 }
@@ -83,14 +83,14 @@ impl Iterator for Batches {
     }
 }
 
-struct Lines<R> {
+struct JsonLines<R> {
     input: R,
     number: u64,
     position: u64,
     line: Vec<u8>,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> JsonLines<R> {
     fn batch(&mut self, size: usize) -> io::Result<Batch> {
         let start = self.position;
         let mut batch = Batch::default();
@@ -105,8 +105,8 @@ impl<R: BufRead> Lines<R> {
                     batch.numbers.push(self.number);
                 }
                 Some(Err(reason)) => {
-                    let behind = batch.documents.len();
-                    batch.bad.push(BadLine { number: self.number, behind, reason });
+                    let documents_before = batch.documents.len();
+                    batch.bad.push(BadLine { number: self.number, documents_before, reason });
                 }
             }
         }
@@ -140,7 +140,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Passes over the rest of a line.
+    /// Skips the rest of a line.
     fn skip_line(&mut self) -> io::Result<u64> {
         let mut skipped = 0;
         loop {
@@ -177,15 +177,15 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told_with_number_place_and_reason() {
+    fn bad_lines_are_reported_with_number_position_and_reason() {
         let all = batches(b"{\"a\": 1}\n{\"a\": \n[1]\n{\"\xff\": 1}\n7\n{\"a\": 2}".to_vec(), 100);
         let [batch] = &all[..] else { panic!("{all:?}") };
         assert_eq!(batch.documents.len(), 2);
-        let told: Vec<_> =
-            batch.bad.iter().map(|bad| (bad.number, bad.behind, bad.reason.as_str())).collect();
-        assert!(matches!(told[..], [(2, 1, _), (3, 1, _), (4, 1, _), (5, 1, _)]), "{told:?}");
-        assert!(told[0].2.contains("EOF") && told[1].2.contains("object is needed"), "{told:?}");
-        assert!(told[2].2.contains("not UTF-8"), "{told:?}");
+        let reported: Vec<_> =
+            batch.bad.iter().map(|bad| (bad.number, bad.documents_before, bad.reason.as_str())).collect();
+        assert!(matches!(reported[..], [(2, 1, _), (3, 1, _), (4, 1, _), (5, 1, _)]), "{reported:?}");
+        assert!(reported[0].2.contains("EOF") && reported[1].2.contains("object is needed"), "{reported:?}");
+        assert!(reported[2].2.contains("not UTF-8"), "{reported:?}");
     }
 
     #[test]
@@ -198,11 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_passed_over_in_bounded_memory() {
+    fn an_endless_line_is_skipped_in_bounded_memory() {
         let endless = io::repeat(b'x').take(MAX_LINE + (3 << 20));
         let input = io::BufReader::new(endless.chain(&b"\n{\"a\": 1}\n"[..]));
         let all: Vec<Batch> = Batches::read(input, 10).map(Result::unwrap).collect();
-        assert_eq!(all[0].bad, [BadLine { number: 1, behind: 0, reason: "longer than 100 MiB".into() }]);
+        assert_eq!(
+            all[0].bad,
+            [BadLine { number: 1, documents_before: 0, reason: "longer than 100 MiB".into() }]
+        );
         assert_eq!(all[1].numbers, [2]);
     }
 }

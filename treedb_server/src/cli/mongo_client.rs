@@ -1,4 +1,4 @@
-//! Commands to a running server over MongoDB's wire protocol: one connection, one command at a time.
+//! A minimal client of MongoDB's wire protocol: one connection, one command at a time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -10,9 +10,9 @@ use super::Failure;
 use crate::mongo::op_msg;
 use crate::mongo::wire::{HEADER_BYTES, Header, OP_MSG};
 
-/// The port of drivers, unless another is said.
+/// MongoDB's default port.
 const PORT: u16 = 27017;
-/// How long a server may take to let somebody in.
+/// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Where a server is: the host and port of a `mongodb://HOST[:PORT][/...]`.
@@ -30,9 +30,7 @@ impl std::str::FromStr for Uri {
         let rest = text.strip_prefix("mongodb://").ok_or_else(form)?;
         let host = rest.split(['/', '?']).next().unwrap_or_default();
         if host.contains('@') {
-            return Err(
-                "this version of the server knows no users: leave out the user and the password".to_owned()
-            );
+            return Err("this version has no authentication: leave out user and password".to_owned());
         }
         if host.contains(',') {
             return Err("name one server, the one whose database is to be copied".to_owned());
@@ -60,30 +58,30 @@ impl std::fmt::Display for Uri {
 }
 
 /// A connection.
-pub(super) struct Wire {
+pub(super) struct MongoClient {
     stream: TcpStream,
     at: Uri,
     sent: i32,
 }
 
-impl Wire {
+impl MongoClient {
     /// Connects.
-    pub(super) fn connect(at: &Uri) -> Result<Wire, Failure> {
+    pub(super) fn connect(at: &Uri) -> Result<MongoClient, Failure> {
         let failed = |error: std::io::Error| {
-            let advice = match error.kind() {
+            let hint = match error.kind() {
                 ErrorKind::ConnectionRefused => {
-                    ": no server listens there: start one with treedb serve, or name its port"
+                    ": no server listens on that port: start one with treedb serve, or use the port of a running one"
                 }
                 _ => "",
             };
-            Failure(format!("{at}: {error}{advice}"))
+            Failure(format!("{at}: {error}{hint}"))
         };
         let mut last = ErrorKind::AddrNotAvailable.into();
         for address in (at.host.as_str(), at.port).to_socket_addrs().map_err(failed)? {
             match TcpStream::connect_timeout(&address, CONNECT) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(failed)?;
-                    return Ok(Wire { stream, at: at.clone(), sent: 0 });
+                    return Ok(MongoClient { stream, at: at.clone(), sent: 0 });
                 }
                 Err(error) => last = error,
             }
@@ -91,14 +89,14 @@ impl Wire {
         Err(failed(last))
     }
 
-    /// Runs a command, which says its database itself (`$db`), and waits for its reply as long as that takes.
+    /// Runs a command, which names its database (`$db`), and waits for its reply without a timeout.
     pub(super) fn run(&mut self, command: &RawDocument) -> Result<RawDocumentBuf, Failure> {
         let reply = self.exchange(command).map_err(|error| Failure(format!("{}: {error}", self.at)))?;
         if reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
             return Ok(reply);
         }
-        let told = reply.get_str("errmsg").unwrap_or("the server did not say what went wrong");
-        Err(Failure(format!("{}: {told}", self.at)))
+        let message = reply.get_str("errmsg").unwrap_or("the server reported an error without a message");
+        Err(Failure(format!("{}: {message}", self.at)))
     }
 
     fn exchange(&mut self, command: &RawDocument) -> std::io::Result<RawDocumentBuf> {
@@ -114,7 +112,9 @@ impl Wire {
             Some((_, document)) if header.opcode == OP_MSG => {
                 RawDocumentBuf::from_bytes(document.to_vec()).map_err(|error| wrong(&error.to_string()))
             }
-            _ => Err(wrong("the answer is not one of MongoDB's protocol: is it the port of drivers?")),
+            _ => Err(wrong(
+                "the answer is not a message of MongoDB's protocol: is it the port for MongoDB drivers?",
+            )),
         }
     }
 }
@@ -133,15 +133,15 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Uri>().unwrap().to_string(), address);
         }
-        for (text, told) in [
+        for (text, message) in [
             ("127.0.0.1:27017", "mongodb://HOST:PORT"),
             ("mongodb://", "mongodb://HOST:PORT"),
             ("mongodb://h:port", "mongodb://HOST:PORT"),
-            ("mongodb://me:secret@h", "no users"),
+            ("mongodb://me:secret@h", "no authentication"),
             ("mongodb://a,b", "one server"),
         ] {
             let error = text.parse::<Uri>().unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 }

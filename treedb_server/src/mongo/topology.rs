@@ -1,9 +1,9 @@
-//! As what drivers see the server: a standalone, or a replica set of one member.
+//! How the server presents itself to drivers: as a standalone, or as a replica set of one member.
 //!
-//! Drivers decide by it what they ask for. Of a standalone they expect no transactions and no memory of writes, and do not
-//! send a write again whose answer was lost. A member of a replica set they look for at the address it gives itself (`me`,
-//! `hosts`) instead of the one they were told, so that a tunnel needs `directConnection=true`; that, and the record of
-//! each write that it costs, is why being one has to be asked for. The server does the same either way.
+//! Drivers use transactions and retryable writes only with replica sets. They connect to a member of a replica set at the
+//! address that it reports (`me`, `hosts`) instead of the one they were configured with, so that a tunnel needs
+//! `directConnection=true`, and retryable writes cost a record each: this is why a replica set is opt-in. The server
+//! executes the same commands either way.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +20,9 @@ use super::error::CommandError;
 /// The election that made the only member primary: it never changes, as the primary does not.
 const ELECTION: [u8; 12] = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// As what drivers see the server.
+/// How the server presents itself to drivers.
 #[derive(Debug)]
-pub(crate) enum Identity {
+pub(crate) enum Topology {
     Standalone,
     Member(Member),
 }
@@ -32,24 +32,24 @@ pub(crate) enum Identity {
 pub(crate) struct Member {
     set: String,
     address: String,
-    /// The greatest time that was told, so that none comes after a greater one.
-    told: AtomicU64,
+    /// The greatest time that was reported: times never decrease.
+    reported: AtomicU64,
 }
 
-impl Identity {
-    /// The member of the replica set `set`, if that is given, that listens on `address`.
+impl Topology {
+    /// The member of the replica set `set` that listens on `address`; a standalone without a set.
     pub(crate) fn new(set: Option<String>, address: SocketAddr) -> Self {
         match set {
             Some(set) => {
-                Identity::Member(Member { set, address: address.to_string(), told: AtomicU64::new(0) })
+                Topology::Member(Member { set, address: address.to_string(), reported: AtomicU64::new(0) })
             }
-            None => Identity::Standalone,
+            None => Topology::Standalone,
         }
     }
 
-    /// What `hello` tells of it.
-    pub(crate) fn greet(&self, reply: &mut RawDocumentBuf) {
-        let Identity::Member(member) = self else { return };
+    /// Adds the fields of a replica set to the reply of `hello`.
+    pub(crate) fn append_to_hello(&self, reply: &mut RawDocumentBuf) {
+        let Topology::Member(member) = self else { return };
         let address = member.address.as_str();
         reply.append(cstr!("setName"), member.set.as_str());
         reply.append(cstr!("setVersion"), 1);
@@ -65,19 +65,18 @@ impl Identity {
         );
     }
 
-    /// Adds to a reply what the time is in the replica set: that of the last change, from which a change stream can be
-    /// begun.
-    pub(crate) fn tell_time(
+    /// Adds the cluster time to a reply: the time of the last change, at which a change stream can start.
+    pub(crate) fn append_cluster_time(
         &self,
         database: &Database,
         reply: &mut RawDocumentBuf,
     ) -> Result<(), CommandError> {
-        let Identity::Member(member) = self else { return Ok(()) };
+        let Topology::Member(member) = self else { return Ok(()) };
         let last = database.operation_time()?.unwrap_or(Timestamp { time: seconds(), increment: 1 });
         let last = u64::from(last.time) << 32 | u64::from(last.increment);
-        let time = last.max(member.told.fetch_max(last, Ordering::Relaxed));
+        let time = last.max(member.reported.fetch_max(last, Ordering::Relaxed));
         let time = Timestamp { time: (time >> 32) as u32, increment: time as u32 };
-        // There is no key to sign it with, and nobody to look at the signature.
+        // There is no key to sign it with, and no member that would verify the signature.
         let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] };
         reply.append(
             cstr!("$clusterTime"),

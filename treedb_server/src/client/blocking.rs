@@ -1,4 +1,4 @@
-//! One call, one answer.
+//! The blocking client: one call, one answer.
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::connection::Connection;
 use super::error::{Error, Result};
-use super::iterate::{Documents, Pairs};
 use super::pipeline::Pipeline;
+use super::results::{Documents, Pairs};
 use crate::native::call::{
     Ack, Bound, Call, Count, Delete, Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, Op, Ping,
     Update, Updated, Welcome,
@@ -76,19 +76,19 @@ impl Client {
         self.call(&Ping { payload: &[] }).map(|_| ())
     }
 
-    /// Inserts a document. Without an `_id` it gets one, which the server does not tell.
+    /// Inserts a document. Without an `_id` it gets one, which the server does not return.
     ///
     /// # Errors
     /// Code 11000 if the `_id`, or the key of a unique index, exists already.
     pub fn insert_one(&mut self, namespace: &str, document: &RawDocument) -> Result<()> {
         let insert = Insert { namespace, documents: vec![document], ordered: true, ack: self.ack };
-        match self.call(&insert)?.faults.into_iter().next() {
-            Some(failed) => Err(Error::Server(failed.fault)),
+        match self.call(&insert)?.errors.into_iter().next() {
+            Some(failed) => Err(Error::Server(failed.error)),
             None => Ok(()),
         }
     }
 
-    /// Inserts documents in one transaction. Documents that are refused are told in the answer; if `ordered`, the
+    /// Inserts documents in one transaction. Refused documents are listed in the answer; if `ordered`, the
     /// first of them ends the insert, and those before it stay.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Where a command works: in a directory of its own, or through a running server.
+//! The database that a command works on: a directory that it opens itself, or a running server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,25 +9,25 @@ use treedb_collections::Database;
 use treedb_collections::{FindRequest, Namespace};
 
 use super::key::KeyArgs;
-use super::{Failure, advice};
+use super::{Failure, error_hints};
 use crate::client::{self, Client};
 
-/// How long a server may keep a command waiting: an import's batch may wait for a large index to be built.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Timeout of requests: a batch of an import may have to wait for a large index build.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where, and what it takes to open it.
+/// The database, and the key that opens it.
 #[derive(Debug, Args)]
-pub(super) struct PlaceArgs {
+pub(super) struct TargetArgs {
     #[command(flatten)]
-    at: At,
+    location: Location,
     #[command(flatten)]
     key: KeyArgs,
 }
 
-/// The two ways to say where.
+/// A directory or a server.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct At {
+struct Location {
     /// Work in this directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -36,13 +36,13 @@ struct At {
     native: Option<String>,
 }
 
-/// A database, here or there.
-pub(super) enum Place {
+/// An open database.
+pub(super) enum Target {
     Directory(Database),
     Server(Box<Client>),
 }
 
-/// A search, as a command line says it.
+/// A search as given on the command line.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     pub(super) filter: RawDocumentBuf,
@@ -52,40 +52,40 @@ pub(super) struct Search {
     pub(super) limit: u64,
 }
 
-/// A document that was not inserted: its place in the request, and why.
+/// A document that was not inserted: its index in the request, and the reason.
 pub(super) type Refused = (usize, String);
 
-impl PlaceArgs {
+impl TargetArgs {
     /// Whether it is a directory.
     #[cfg(feature = "importers")]
     pub(super) fn is_directory(&self) -> bool {
-        self.at.dir.is_some()
+        self.location.dir.is_some()
     }
 
-    /// Opens it. `create` says whether a directory that does not exist is made.
-    pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
-        match (&self.at.dir, &self.at.native) {
+    /// Opens it. A directory that does not exist is created if `create` is set.
+    pub(super) fn open(&self, create: bool) -> Result<Target, Failure> {
+        match (&self.location.dir, &self.location.native) {
             (Some(dir), _) => {
                 if !create {
                     must_exist(dir)?;
                 }
                 let database = Database::open_with(dir, self.key.options()?);
-                let database = database.map_err(|error| advice::directory(dir, &error))?;
-                Ok(Place::Directory(database))
+                let database = database.map_err(|error| error_hints::directory(dir, &error))?;
+                Ok(Target::Directory(database))
             }
-            (None, Some(address)) => match Client::connect_timeout(address.as_str(), PATIENCE) {
-                Ok(client) => Ok(Place::Server(Box::new(client))),
-                Err(error) => Err(advice::connection(address, &error)),
+            (None, Some(address)) => match Client::connect_timeout(address.as_str(), SERVER_TIMEOUT) {
+                Ok(client) => Ok(Target::Server(Box::new(client))),
+                Err(error) => Err(error_hints::connection(address, &error)),
             },
-            // clap asks for one of the two.
-            (None, None) => Err(Failure("say where: --dir DIR or --native HOST:PORT".to_owned())),
+            // clap requires one of the two.
+            (None, None) => Err(Failure("--dir DIR or --native HOST:PORT is required".to_owned())),
         }
     }
 }
 
-impl Place {
-    /// Inserts documents. Returns how many, and which were refused; if `ordered`, there is at most one, and nothing
-    /// behind it was tried.
+impl Target {
+    /// Inserts documents. Returns how many were inserted, and which were refused; if `ordered`, the first refusal ends
+    /// the insert.
     pub(super) fn insert(
         &mut self,
         namespace: &str,
@@ -93,15 +93,15 @@ impl Place {
         ordered: bool,
     ) -> Result<(u64, Vec<Refused>), Failure> {
         match self {
-            Place::Directory(database) => {
+            Target::Directory(database) => {
                 let outcome = database.collection(namespace)?.insert_many(documents, ordered)?;
                 let refused = outcome.errors.into_iter().map(|(at, error)| (at, error.message)).collect();
                 Ok((outcome.inserted, refused))
             }
-            Place::Server(client) => {
+            Target::Server(client) => {
                 let outcome = client.insert_many(namespace, documents, ordered)?;
                 let refused =
-                    outcome.faults.into_iter().map(|failed| (failed.index as usize, failed.fault.message));
+                    outcome.errors.into_iter().map(|failed| (failed.index as usize, failed.error.message));
                 Ok((u64::from(outcome.count), refused.collect()))
             }
         }
@@ -110,10 +110,10 @@ impl Place {
     /// How many documents match.
     pub(super) fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64, Failure> {
         Ok(match self {
-            Place::Directory(database) => {
+            Target::Directory(database) => {
                 database.collection(namespace)?.count(FindRequest::filter(filter.to_owned()))?
             }
-            Place::Server(client) => client.count(namespace, filter)?,
+            Target::Server(client) => client.count(namespace, filter)?,
         })
     }
 
@@ -125,7 +125,7 @@ impl Place {
     ) -> Result<Box<dyn Iterator<Item = Result<RawDocumentBuf, Failure>> + 'p>, Failure> {
         let Search { filter, sort, projection, skip, limit } = search;
         Ok(match self {
-            Place::Directory(database) => {
+            Target::Directory(database) => {
                 let request = FindRequest {
                     filter: Some(filter),
                     sort,
@@ -138,7 +138,7 @@ impl Place {
                     database.collection(namespace)?.find(request)?.map(|found| found.map_err(Failure::from)),
                 )
             }
-            Place::Server(client) => {
+            Target::Server(client) => {
                 let (sort, projection) = (sort.as_deref(), projection.as_deref());
                 let find =
                     client::Find { sort, projection, skip, limit, ..client::Find::new(namespace, &filter) };
@@ -147,26 +147,29 @@ impl Place {
         })
     }
 
-    /// Makes sure that what was written is on the disk.
+    /// Makes sure that everything written is on disk.
     pub(super) fn close(self) -> Result<(), Failure> {
         match self {
-            Place::Directory(database) => Ok(database.close()?),
-            // A server acknowledges what is safe, as it was told to.
-            Place::Server(_) => Ok(()),
+            Target::Directory(database) => Ok(database.close()?),
+            // A server acknowledges writes according to its own durability setting.
+            Target::Server(_) => Ok(()),
         }
     }
 }
 
-/// Refuses a directory without a database: a command that only reads must not make one where a name was misspelt.
+/// Refuses a directory without a database: a command that only reads must not create one for a misspelt name.
 pub(super) fn must_exist(dir: &Path) -> Result<(), Failure> {
     if dir.join("pages").is_file() {
         return Ok(());
     }
-    Err(Failure(format!("{} holds no database: treedb serve or treedb import make one", dir.display())))
+    Err(Failure(format!(
+        "{} contains no database: create one with treedb serve or treedb import",
+        dir.display()
+    )))
 }
 
-/// Every document.
-pub(super) fn everything() -> RawDocumentBuf {
+/// The filter that matches every document.
+pub(super) fn match_all() -> RawDocumentBuf {
     rawdoc! {}
 }
 

@@ -1,4 +1,4 @@
-//! What somebody who has never seen the program runs into: every failure says what to do about it.
+//! The failures that new users run into: each message says what to do.
 
 use std::fs;
 use std::io::Read;
@@ -22,18 +22,18 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
     let full = bench.temp.path().join("letters");
     fs::create_dir(&full).unwrap();
     fs::write(full.join("letter.txt"), "mine").unwrap();
-    for (dir, flags, told, advice) in [
+    for (dir, flags, reason, hint) in [
         (
             bench.dir.as_str(),
             &["--mongo", &taken][..],
             "Address already in use",
-            "name another port with --mongo",
+            "choose another port with --mongo",
         ),
-        (&bench.dir, &["--native", &taken], "Address already in use", "name another port with --native"),
+        (&bench.dir, &["--native", &taken], "Address already in use", "choose another port with --native"),
         (&bench.dir, &["--admin", &taken], &taken, "port 0 lets the system choose"),
-        (&file, &[], &file, "name a directory with --dir"),
-        (&inside, &[], &inside, "name a directory with --dir"),
-        ("/proc/db", &[], "/proc/db", "name another directory with --dir"),
+        (&file, &[], &file, "use another directory with --dir"),
+        (&inside, &[], &inside, "use another directory with --dir"),
+        ("/proc/db", &[], "/proc/db", "use another directory with --dir"),
         (
             full.to_str().unwrap(),
             &[],
@@ -44,9 +44,9 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
         let done = serve(dir, flags);
         assert_eq!((done.status, done.out.as_str()), (Some(1), ""), "{done:?}");
         let last = done.err.lines().last().unwrap();
-        assert!(last.starts_with("treedb: ") && last.contains(told) && last.contains(advice), "{done:?}");
+        assert!(last.starts_with("treedb: ") && last.contains(reason) && last.contains(hint), "{done:?}");
     }
-    // Nothing was put among the files that are somebody else's; what a new file system has is no such file.
+    // Nothing was added to a directory with other files; the lost+found of a new file system does not count as one.
     assert_eq!(fs::read_dir(&full).unwrap().count(), 1);
     let mount = bench.temp.path().join("mount");
     fs::create_dir_all(mount.join("lost+found")).unwrap();
@@ -54,7 +54,7 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_second_server_on_a_directory_is_told_whose_it_is_and_the_first_goes_on() {
+fn a_second_server_on_a_directory_gets_the_process_that_uses_it() {
     let bench = Bench::new();
     let server = Server::start(bench.dir.as_ref());
     let done = serve(&bench.dir, &[]);
@@ -67,14 +67,14 @@ fn a_second_server_on_a_directory_is_told_whose_it_is_and_the_first_goes_on() {
 fn a_wrong_native_address_is_explained() {
     let bench = Bench::new();
     let server = Server::start(bench.dir.as_ref());
-    for (address, advice) in [
-        ("127.0.0.1:1", "no server listens there: start one with treedb serve --native 127.0.0.1:1"),
+    for (address, hint) in [
+        ("127.0.0.1:1", "no server listens on that port: start one with treedb serve --native 127.0.0.1:1"),
         ("nohost", "expected HOST:PORT"),
         (server.2.as_str(), "is it the native port (treedb serve --native)"),
     ] {
         let done = treedb(&["find", "a.b", "--native", address]);
         assert_eq!(done.status, Some(1));
-        assert!(done.err.contains(address) && done.err.contains(advice), "{done:?}");
+        assert!(done.err.contains(address) && done.err.contains(hint), "{done:?}");
     }
 }
 
@@ -120,8 +120,8 @@ fn a_reader_that_stops_early_is_no_failure_and_a_full_disk_is_one() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.contains("cannot write: No space left on device"), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("cannot write: No space left on device"), "{stderr}");
     }
 }
 
@@ -144,13 +144,13 @@ fn a_server_that_is_stopped_during_an_import_keeps_what_the_import_said_and_both
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     let output = import.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(!told.contains('\u{1b}'), "no terminal, no escape sequences: {told:?}");
-    let imported = told.split_once("imported ").unwrap().1.split_once(" documents into a.b").unwrap().0;
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains('\u{1b}'), "no terminal, no escape sequences: {stderr:?}");
+    let imported = stderr.split_once("imported ").unwrap().1.split_once(" documents into a.b").unwrap().0;
     let imported: usize = imported.replace(',', "").parse().unwrap();
-    assert!(told.lines().last().unwrap().starts_with("treedb: "), "{told}");
+    assert!(stderr.lines().last().unwrap().starts_with("treedb: "), "{stderr}");
     let found = treedb(&["find", "a.b", "--projection", r#"{"_id": 1}"#, "--dir", &bench.dir]);
-    // The batch that was on its way may be there: nobody could be told.
+    // The batch in progress may have been stored without being reported.
     let found = found.out.lines().count();
     assert!(found == imported || found == imported + 1000, "{found} found, {imported} acknowledged");
     assert_eq!(treedb(&["check", "--dir", &bench.dir]).status, Some(0));

@@ -1,12 +1,12 @@
-//! Answers that come in batches.
+//! Results that arrive in batches.
 
 use std::ops::Bound;
 use std::vec::IntoIter;
 
 use bson::RawDocumentBuf;
 
+use super::blocking::Client;
 use super::error::Result;
-use super::simple::Client;
 use crate::native::call::{self, Batch, Close, Find, KvRange, Next};
 
 /// The documents of a find. Ends after the first error.
@@ -50,7 +50,7 @@ impl Iterator for Documents<'_> {
 impl Drop for Documents<'_> {
     fn drop(&mut self) {
         if self.cursor != 0 {
-            // Nobody can be told of a failure; the server closes idle cursors itself.
+            // A failure cannot be reported here; the server closes idle cursors itself.
             let connection = &mut self.client.connection;
             if let Ok(id) = connection.submit(&Close { cursor: self.cursor }) {
                 connection.forget(id);

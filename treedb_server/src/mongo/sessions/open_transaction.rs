@@ -1,4 +1,4 @@
-//! A transaction that has begun, and its share of what all of them may take.
+//! An open transaction, and its share of the limits of all open transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use treedb_query::query::ErrorCode;
 use super::SessionId;
 use crate::mongo::error::CommandError;
 
-/// What the open transactions take, all together.
+/// The resources of all open transactions.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     open: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// One transaction's share of it, given back when it is dropped.
+/// One transaction's share of them, returned when dropped.
 #[derive(Debug)]
 struct Share {
     usage: Arc<Usage>,
@@ -51,22 +51,22 @@ impl Drop for Share {
     }
 }
 
-/// A transaction that has begun.
+/// An open transaction.
 #[derive(Debug)]
-pub(crate) struct Open {
-    /// The session it is of, and its number there.
+pub(crate) struct OpenTransaction {
+    /// Its session and number.
     pub(crate) key: (SessionId, i64),
     pub(crate) txn: Transaction,
     /// Cursors that read in it.
     pub(crate) cursors: Vec<i64>,
-    /// A statement failed that is reported within its command's reply.
+    /// A statement has failed, which the command's reply reports.
     pub(crate) failed: bool,
     pub(super) began: Instant,
     share: Share,
 }
 
-impl Open {
-    /// Begins one.
+impl OpenTransaction {
+    /// Starts a transaction.
     ///
     /// # Errors
     /// `ExceededMemoryLimit` if `limit` are open; those of the storage engine.
@@ -78,10 +78,10 @@ impl Open {
     ) -> Result<Self, CommandError> {
         let share = usage.share(limit)?;
         let txn = database.begin()?;
-        Ok(Open { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
+        Ok(OpenTransaction { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
     }
 
-    /// Counts what its changes take now.
+    /// Updates the size of its changes.
     ///
     /// # Errors
     /// `ExceededMemoryLimit` if the changes of all open transactions take more than `limit` bytes and this one has grown.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_given_back() {
+    fn a_share_is_returned() {
         let usage = Arc::new(Usage::default());
         let first = usage.share(1).unwrap();
         assert_eq!(usage.share(1).unwrap_err().code, 146);

@@ -1,4 +1,4 @@
-//! What an error frame says: a code, its name, and words for a person.
+//! The body of an error frame: a code, its name, and a message.
 //!
 //! ```text
 //! i32    code: MongoDB's number
@@ -15,22 +15,22 @@ use super::bytes::{Malformed, Reader, put_bytes, put_text};
 /// Messages are cut to this many bytes: a message may quote what the client sent.
 const MAX_MESSAGE: usize = 16 * 1024;
 
-/// An error as it is told over the wire.
+/// An error as sent over the wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({name}, code {code})")]
-pub struct Fault {
+pub struct ErrorFrame {
     /// MongoDB's number for it: 11000 is a duplicate key.
     pub code: i32,
     /// The code's name.
     pub name: String,
-    /// What is wrong and where.
+    /// The message.
     pub message: String,
 }
 
-impl Fault {
-    /// A fault of `code` saying `message`.
+impl ErrorFrame {
+    /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Fault { code: code.number(), name: code.name().to_owned(), message: message.into() }
+        ErrorFrame { code: code.number(), name: code.name().to_owned(), message: message.into() }
     }
 
     /// Appends the three fields.
@@ -41,10 +41,10 @@ impl Fault {
         put_bytes(out, "message", self.message.get(..cut).unwrap_or_default().as_bytes())
     }
 
-    /// Reads the three fields. A message that is not UTF-8 is shown as well as possible: an error about an error
-    /// helps nobody.
+    /// Reads the three fields. A message that is not UTF-8 is decoded lossily, so that the original error is
+    /// not lost.
     pub fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Fault {
+        Ok(ErrorFrame {
             code: body.i32("code")?,
             name: body.text("code name")?.to_owned(),
             message: String::from_utf8_lossy(body.bytes("message")?).into_owned(),
@@ -52,21 +52,21 @@ impl Fault {
     }
 }
 
-impl From<QueryError> for Fault {
+impl From<QueryError> for ErrorFrame {
     fn from(error: QueryError) -> Self {
-        Fault::new(error.code, error.message)
+        ErrorFrame::new(error.code, error.message)
     }
 }
 
-impl From<treedb_collections::Error> for Fault {
+impl From<treedb_collections::Error> for ErrorFrame {
     fn from(error: treedb_collections::Error) -> Self {
         QueryError::from(error).into()
     }
 }
 
-impl From<Malformed> for Fault {
+impl From<Malformed> for ErrorFrame {
     fn from(error: Malformed) -> Self {
-        Fault::new(ErrorCode::ProtocolError, error.to_string())
+        ErrorFrame::new(ErrorCode::ProtocolError, error.to_string())
     }
 }
 
@@ -75,17 +75,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_comes_back_and_a_long_message_is_cut_between_characters() {
-        let mut fault = Fault::new(ErrorCode::DuplicateKey, "E11000");
+    fn an_error_round_trips_and_a_long_message_is_cut_between_characters() {
+        let mut error = ErrorFrame::new(ErrorCode::DuplicateKey, "E11000");
         for message in ["E11000 duplicate key".to_owned(), format!("x{}", "ø".repeat(20_000))] {
-            fault.message = message;
+            error.message = message;
             let mut out = Vec::new();
-            fault.write(&mut out).unwrap();
+            error.write(&mut out).unwrap();
             let mut reader = Reader::new(&out);
-            let back = Fault::read(&mut reader).unwrap();
+            let back = ErrorFrame::read(&mut reader).unwrap();
             reader.finish().unwrap();
             assert_eq!((back.code, back.name.as_str()), (11000, "DuplicateKey"));
-            assert!(fault.message.starts_with(&back.message) && back.message.len() <= MAX_MESSAGE);
+            assert!(error.message.starts_with(&back.message) && back.message.len() <= MAX_MESSAGE);
         }
     }
 }

@@ -1,0 +1,94 @@
+//! The target of a write statement: a collection, a transaction, or a batch that is committed as one.
+
+use bson::{RawBson, RawDocument};
+use treedb_collections::{
+    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction, UpdateRequest,
+    WriteBatch,
+};
+
+use super::error::CommandError;
+
+type Result<T> = std::result::Result<T, CommandError>;
+
+/// The target of a write statement.
+pub(crate) enum WriteTarget<'t> {
+    /// The collection: each statement commits by itself.
+    Collection(&'t Collection),
+    /// A transaction. The collection provides name and indexes.
+    Transaction(&'t mut Transaction, &'t Collection),
+    /// A batch that is committed as one. The collection provides name and indexes.
+    Batch(&'t mut WriteBatch, &'t Collection),
+}
+
+/// The outcome of a statement.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Outcome {
+    /// Documents found, inserted, upserted or deleted.
+    pub(crate) found: u64,
+    /// Documents that were modified.
+    pub(crate) modified: u64,
+    /// `_id` of the document that an upsert inserted.
+    pub(crate) upserted: Option<RawBson>,
+}
+
+impl WriteTarget<'_> {
+    /// Inserts a document.
+    pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
+        match self {
+            WriteTarget::Collection(collection) => collection.insert_one(document)?,
+            WriteTarget::Transaction(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.insert_one(document)?
+            }
+            WriteTarget::Batch(all, collection) => {
+                all.insert_one(collection.namespace().as_str(), document)?
+            }
+        };
+        Ok(Outcome { found: 1, ..Outcome::default() })
+    }
+
+    /// Updates documents.
+    pub(crate) fn update(&mut self, request: UpdateRequest) -> Result<Outcome> {
+        let done = match self {
+            WriteTarget::Collection(collection) => collection.update(request)?,
+            WriteTarget::Transaction(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.update(request)?
+            }
+            WriteTarget::Batch(all, collection) => all.update(collection.namespace().as_str(), request)?,
+        };
+        let upserted = done.upserted.map(RawBson::try_from).transpose()?;
+        let found = done.matched + u64::from(upserted.is_some());
+        Ok(Outcome { found, modified: done.modified, upserted })
+    }
+
+    /// Deletes documents.
+    pub(crate) fn delete(&mut self, request: DeleteRequest) -> Result<Outcome> {
+        let found = match self {
+            WriteTarget::Collection(collection) => collection.delete(request)?,
+            WriteTarget::Transaction(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.delete(request)?
+            }
+            WriteTarget::Batch(all, collection) => all.delete(collection.namespace().as_str(), request)?,
+        };
+        Ok(Outcome { found, ..Outcome::default() })
+    }
+
+    /// Updates or deletes a document and returns it.
+    pub(crate) fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
+        Ok(match self {
+            WriteTarget::Collection(collection) => collection.find_and_modify(request)?,
+            WriteTarget::Transaction(txn, collection) => {
+                txn.collection(collection.namespace().as_str())?.find_and_modify(request)?
+            }
+            WriteTarget::Batch(all, collection) => {
+                all.find_and_modify(collection.namespace().as_str(), request)?
+            }
+        })
+    }
+}
+
+impl Outcome {
+    /// True if something was written.
+    pub(crate) fn wrote(&self) -> bool {
+        self.found > 0 || self.modified > 0
+    }
+}
