@@ -87,8 +87,8 @@ impl Catalog {
         Ok(Counters::decode(reads.get(&self.table, b"")?).generation)
     }
 
-    /// The collection of this name in a snapshot, or in a write transaction that has not changed the catalog yet:
-    /// what is read here is kept for others, so it must be committed.
+    /// The collection of this name in a snapshot, or in a write transaction that has not changed the catalog: the entry is
+    /// cached for all threads, so it must be committed.
     pub(crate) fn find(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Arc<Meta>>> {
         let generation = self.generation(reads)?;
         {
@@ -111,7 +111,7 @@ impl Catalog {
         Ok(Some(meta))
     }
 
-    /// The collection of this name as a transaction has it, its own changes included.
+    /// The collection of this name in a transaction, with its own changes.
     pub(crate) fn read(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Meta>> {
         match reads.get(&self.table, namespace.as_str().as_bytes())? {
             Some(bytes) => Ok(Some(Meta::decode(namespace.clone(), bytes, reads)?)),
@@ -119,7 +119,7 @@ impl Catalog {
         }
     }
 
-    /// Every namespace whose name starts with `prefix`, in order.
+    /// All namespaces that start with `prefix`, in order.
     pub(crate) fn list(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<Namespace>> {
         let mut found = Vec::new();
         for entry in reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))? {
@@ -194,7 +194,7 @@ impl Catalog {
         self.next_generation(txn)
     }
 
-    /// Drops a collection and its indexes and returns what it was; `None` if there is none of that name. The table of
+    /// Drops a collection and its indexes and returns its entry; `None` if there is none of that name. The table of
     /// its rows is left to the caller.
     pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Option<Meta>> {
         let Some(meta) = self.read(txn, namespace)? else { return Ok(None) };

@@ -79,9 +79,9 @@ fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
         }
         AsOf::Time(time) => {
             let seq = log.at_time(reads, time.timestamp_millis())?;
-            let known = seq >= min_seq
+            let is_kept = seq >= min_seq
                 || (min_seq == log.settings.from && time.timestamp_millis() >= log.settings.since);
-            if known {
+            if is_kept {
                 Ok(seq)
             } else {
                 Err(snapshot_too_old(format!("as of {time}: changes are not kept that long")))

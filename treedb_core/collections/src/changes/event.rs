@@ -59,9 +59,9 @@ impl<R: Reads> EventBuilder<'_, R> {
             change.seq,
         )? {
             Version::Document(document) => Ok(document),
-            Version::Absent => Err(damaged("a change of a row that is not there")),
+            Version::Absent => Err(damaged("a change of a missing row")),
             Version::Discarded => {
-                Err(history_lost(&format!("{namespace} was dropped, and its documents are not kept")))
+                Err(history_lost(&format!("{namespace} was dropped, and its documents are no longer kept")))
             }
         };
         let (kind, old, new, update) = match &change.operation {

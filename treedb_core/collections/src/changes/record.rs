@@ -126,7 +126,7 @@ pub(crate) fn key(seq: u64) -> [u8; 8] {
 impl<'a> Record<'a> {
     /// Reads an entry of the table.
     pub(crate) fn parse(key: &[u8], value: &'a [u8]) -> Result<Record<'a>> {
-        Self::read(key, value).ok_or_else(|| damaged("the head of a record"))
+        Self::read(key, value).ok_or_else(|| damaged("the header of a record"))
     }
 
     fn read(key: &[u8], value: &'a [u8]) -> Option<Record<'a>> {

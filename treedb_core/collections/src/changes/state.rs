@@ -250,8 +250,8 @@ impl Database {
         let log = Log::find(&reads)?.ok_or_else(unavailable)?;
         let last = log.end(&reads)?.next.saturating_sub(1);
         // The increment is the lower half of the change's sequence number.
-        let behind = (last as u32).wrapping_sub(time.increment);
-        let seq = last.checked_sub(u64::from(behind)).ok_or_else(unavailable)?;
+        let distance = (last as u32).wrapping_sub(time.increment);
+        let seq = last.checked_sub(u64::from(distance)).ok_or_else(unavailable)?;
         Ok(AsOf::Change(seq))
     }
 

@@ -342,7 +342,7 @@ fn opening_fails_and_changes_nothing_if_a_unique_index_cannot_be_rebuilt() {
     for _ in 0..2 {
         let error = open(&disk).err().unwrap();
         assert_eq!(error.code, ErrorCode::DuplicateKey);
-        assert!(error.message.contains("t.words: the index '_id_' must be rebuilt"), "{error}");
+        assert!(error.message.contains("t.words: the index '_id_' has to be rebuilt"), "{error}");
         let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
         let reads = store.begin_read().unwrap();
         let catalog = reads.table("catalog").unwrap().unwrap();
