@@ -32,7 +32,7 @@ fn read<'a>(
     args: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
     collection: Option<&Collection>,
 ) -> std::result::Result<Arguments, CommandError> {
-    let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
+    let (mut stages, mut batch, mut hint_arg, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
     let mut collation = None;
     for arg in args {
@@ -40,7 +40,7 @@ fn read<'a>(
         match arg.name {
             "pipeline" => stages = Some(arg.array()?),
             "cursor" => batch = batch_size(arg.document()?, batch)?,
-            "hint" => by = Some(arg),
+            "hint" => hint_arg = Some(arg),
             "maxTimeMS" => until = Deadline::after(arg.count()?),
             "collation" => collation = arg.some_document()?,
             "let" => variables = arg.some_document()?,
@@ -62,7 +62,7 @@ fn read<'a>(
     pipeline.collation = collation;
     pipeline.until = until.instant();
     pipeline.durability = durability;
-    if let (Some(arg), Some(collection)) = (by, collection) {
+    if let (Some(arg), Some(collection)) = (hint_arg, collection) {
         pipeline.hint = hint(collection, &arg)?;
     }
     Ok(Arguments { pipeline, batch, until, explain })
@@ -70,8 +70,8 @@ fn read<'a>(
 
 /// Explains the pipeline of `command`, an `aggregate` of `collection`, and also executes it if `execute` is set.
 pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
-    let asked = read(args("aggregate", command).skip(1), Some(collection))?;
-    explain_pipeline(collection, &asked.pipeline, command, execute)
+    let parsed = read(args("aggregate", command).skip(1), Some(collection))?;
+    explain_pipeline(collection, &parsed.pipeline, command, execute)
 }
 
 /// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there are no others.
@@ -128,8 +128,8 @@ fn explain_pipeline(
 pub(super) fn run(request: &Request<'_>) -> Result {
     let named = request.subject()?.as_str().map(|_| request.collection()).transpose()?;
     let Arguments { mut pipeline, batch, until, explain } = read(request.args(), named.as_ref())?;
-    if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
-        return watch(request, asked, batch);
+    if let Some(parsed) = WatchRequest::read(&pipeline.pipeline)? {
+        return watch(request, parsed, batch);
     }
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
