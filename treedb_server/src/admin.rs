@@ -83,8 +83,8 @@ async fn answer(
 
 /// Performs a read on the threads that commands use: a database without a free one is not ready.
 async fn ready(context: &Arc<Context>) -> Result<(), String> {
-    let asked = Arc::clone(context);
-    let read = tokio::task::spawn_blocking(move || asked.ready());
+    let reader = Arc::clone(context);
+    let read = tokio::task::spawn_blocking(move || reader.ready());
     match tokio::time::timeout(READY, read).await {
         Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(error))) => Err(error.to_string()),

@@ -79,14 +79,14 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
              and distinct do"
         ));
     }
-    let asked = match time {
+    let requested = match time {
         Some(time) => time,
         None => match database.operation_time()? {
             Some(now) => now,
             None => return Ok(None),
         },
     };
-    Ok(Some(ReadAt { moment: database.at_operation_time(asked)?, time: asked }))
+    Ok(Some(ReadAt { moment: database.at_operation_time(requested)?, time: requested }))
 }
 
 impl ReadAt {

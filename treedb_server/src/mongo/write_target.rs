@@ -39,8 +39,8 @@ impl WriteTarget<'_> {
             WriteTarget::Transaction(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.insert_one(document)?
             }
-            WriteTarget::Batch(all, collection) => {
-                all.insert_one(collection.namespace().as_str(), document)?
+            WriteTarget::Batch(batch, collection) => {
+                batch.insert_one(collection.namespace().as_str(), document)?
             }
         };
         Ok(Outcome { found: 1, ..Outcome::default() })
@@ -53,7 +53,9 @@ impl WriteTarget<'_> {
             WriteTarget::Transaction(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.update(request)?
             }
-            WriteTarget::Batch(all, collection) => all.update(collection.namespace().as_str(), request)?,
+            WriteTarget::Batch(batch, collection) => {
+                batch.update(collection.namespace().as_str(), request)?
+            }
         };
         let upserted = done.upserted.map(RawBson::try_from).transpose()?;
         let found = done.matched + u64::from(upserted.is_some());
@@ -67,7 +69,9 @@ impl WriteTarget<'_> {
             WriteTarget::Transaction(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.delete(request)?
             }
-            WriteTarget::Batch(all, collection) => all.delete(collection.namespace().as_str(), request)?,
+            WriteTarget::Batch(batch, collection) => {
+                batch.delete(collection.namespace().as_str(), request)?
+            }
         };
         Ok(Outcome { found, ..Outcome::default() })
     }
@@ -79,8 +83,8 @@ impl WriteTarget<'_> {
             WriteTarget::Transaction(txn, collection) => {
                 txn.collection(collection.namespace().as_str())?.find_and_modify(request)?
             }
-            WriteTarget::Batch(all, collection) => {
-                all.find_and_modify(collection.namespace().as_str(), request)?
+            WriteTarget::Batch(batch, collection) => {
+                batch.find_and_modify(collection.namespace().as_str(), request)?
             }
         })
     }

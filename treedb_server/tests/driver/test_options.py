@@ -66,10 +66,11 @@ def test_every_listed_option_is_accepted(server, db, where, option):
     db.c.insert_one({"a": 1})
     names = ["client", "compression", "saslSupportedMechs", "whatDriversWillSend"] if option == "all others" else [option]
     for name in names:
+        command = PLACES[where]({name: VALUES.get(name, True)})
+        command.setdefault("$db", db.name)
         with Wire(server) as wire:
-            reply = wire.command({**PLACES[where]({name: VALUES.get(name, True)}), "$db": db.name} if "$db" not in
-                                 PLACES[where]({}) else PLACES[where]({name: VALUES.get(name, True)}))
-            assert reply["ok"] == 1 and "writeErrors" not in reply, reply
+            reply = wire.command(command)
+        assert reply["ok"] == 1 and "writeErrors" not in reply, reply
 
 
 @pytest.mark.parametrize("option", [option for where, option in listed() if where == "any command"])

@@ -31,7 +31,7 @@ struct Arguments {
 fn read<'a>(
     args: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
 ) -> std::result::Result<Arguments, CommandError> {
-    let (mut stages, mut batch, mut by, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
+    let (mut stages, mut batch, mut index_hint, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
     let mut collation = None;
     for arg in args {
@@ -39,7 +39,7 @@ fn read<'a>(
         match arg.name {
             "pipeline" => stages = Some(arg.array()?),
             "cursor" => batch = batch_size(arg.document()?, batch)?,
-            "hint" => by = hint(&arg)?,
+            "hint" => index_hint = hint(&arg)?,
             "maxTimeMS" => until = Deadline::after(arg.count()?),
             "collation" => collation = arg.some_document()?,
             "let" => variables = arg.some_document()?,
@@ -61,14 +61,14 @@ fn read<'a>(
     pipeline.collation = collation;
     pipeline.until = until.instant();
     pipeline.durability = durability;
-    pipeline.hint = by;
+    pipeline.hint = index_hint;
     Ok(Arguments { pipeline, batch, until, explain })
 }
 
 /// Explains the pipeline of `command`, an `aggregate` of `collection`, and also executes it if `execute` is set.
 pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
-    let asked = read(args("aggregate", command).skip(1))?;
-    explain_pipeline(collection, &asked.pipeline, command, execute)
+    let parsed = read(args("aggregate", command).skip(1))?;
+    explain_pipeline(collection, &parsed.pipeline, command, execute)
 }
 
 /// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there are no others.
@@ -124,8 +124,8 @@ fn explain_pipeline(
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let Arguments { mut pipeline, batch, until, explain } = read(request.args())?;
-    if let Some(asked) = WatchRequest::read(&pipeline.pipeline)? {
-        return watch(request, asked, batch);
+    if let Some(parsed) = WatchRequest::read(&pipeline.pipeline)? {
+        return watch(request, parsed, batch);
     }
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;

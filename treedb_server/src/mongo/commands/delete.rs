@@ -14,9 +14,9 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let tally = each_statement(request, "deletes", &mut |_, statement, target| {
-        let asked = parse(statement)?;
-        not_many(request, asked.limit == 0)?;
-        target.delete(asked)
+        let parsed = parse(statement)?;
+        not_many(request, parsed.limit == 0)?;
+        target.delete(parsed)
     })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), tally.found);
@@ -26,13 +26,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 
 fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
     check_statement(statement)?;
-    let (mut filter, mut limit, mut by, mut collation) = (None, None, None, None);
+    let (mut filter, mut limit, mut index_hint, mut collation) = (None, None, None, None);
     for arg in args("delete.deletes", statement) {
         let arg = arg?;
         match arg.name {
             "q" => filter = Some(arg.document()?.to_owned()),
             "limit" => limit = Some(arg.integer()?),
-            "hint" => by = hint(&arg)?,
+            "hint" => index_hint = hint(&arg)?,
             "collation" => collation = arg.some_document()?,
             _ => arg.nested_ignored_or_unknown()?,
         }
@@ -53,5 +53,5 @@ fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
             ));
         }
     };
-    Ok(DeleteRequest { filter: filter.ok_or_else(|| missing("q"))?, limit, hint: by, collation })
+    Ok(DeleteRequest { filter: filter.ok_or_else(|| missing("q"))?, limit, hint: index_hint, collation })
 }

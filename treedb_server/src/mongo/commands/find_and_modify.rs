@@ -53,23 +53,23 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Err(CommandError::new(ErrorCode::FailedToParse, message));
     }
     let collection = options.acknowledge(collection);
-    let asked = FindAndModifyRequest { find, update, array_filters, upsert, after };
+    let modify = FindAndModifyRequest { find, update, array_filters, upsert, after };
     match request.scope {
-        CommandScope::Standalone => execute(&mut WriteTarget::Collection(&collection), asked),
+        CommandScope::Standalone => execute(&mut WriteTarget::Collection(&collection), modify),
         CommandScope::Transaction(open) => {
-            execute(&mut WriteTarget::Transaction(&mut open.borrow_mut().txn, &collection), asked)
+            execute(&mut WriteTarget::Transaction(&mut open.borrow_mut().txn, &collection), modify)
         }
         CommandScope::Retryable(retries) => {
             let durability = options.promised(request);
-            retries.borrow_mut().once(durability, &collection, &mut |target| execute(target, asked.clone()))
+            retries.borrow_mut().once(durability, &collection, &mut |target| execute(target, modify.clone()))
         }
     }
 }
 
 /// Executes the request and builds the reply.
-fn execute(target: &mut WriteTarget<'_>, asked: FindAndModifyRequest) -> Result {
-    let remove = asked.update.is_none();
-    let done = target.find_and_modify(asked)?;
+fn execute(target: &mut WriteTarget<'_>, modify: FindAndModifyRequest) -> Result {
+    let remove = modify.update.is_none();
+    let done = target.find_and_modify(modify)?;
     let mut last = rawdoc! { "n": i32::from(done.matched || done.upserted.is_some()) };
     if !remove {
         last.append(cstr!("updatedExisting"), done.matched);

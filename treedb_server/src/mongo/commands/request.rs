@@ -33,7 +33,7 @@ impl<'a> Request<'a> {
     pub(crate) fn run(&self) -> Result {
         match TransactionNumber::read(self.body())? {
             None => self.execute(),
-            Some(numbered) => self.context.sessions.run(self, numbered),
+            Some(txn_number) => self.context.sessions.run(self, txn_number),
         }
     }
 

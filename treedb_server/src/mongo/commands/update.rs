@@ -14,9 +14,9 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let tally = each_statement(request, "updates", &mut |_, statement, target| {
-        let asked = parse(statement)?;
-        not_many(request, asked.multi)?;
-        target.update(asked)
+        let parsed = parse(statement)?;
+        not_many(request, parsed.multi)?;
+        target.update(parsed)
     })?;
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), tally.found);
@@ -30,7 +30,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 
 fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
     check_statement(statement)?;
-    let (mut filter, mut update, mut multi, mut upsert, mut by) = (None, None, false, false, None);
+    let (mut filter, mut update, mut multi, mut upsert, mut index_hint) = (None, None, false, false, None);
     let (mut array_filters, mut collation) = (Vec::new(), None);
     for arg in args("update.updates", statement) {
         let arg = arg?;
@@ -41,7 +41,7 @@ fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
             }
             "multi" => multi = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
-            "hint" => by = hint(&arg)?,
+            "hint" => index_hint = hint(&arg)?,
             "collation" => collation = arg.some_document()?,
             "arrayFilters" => array_filters = arg.documents()?,
             "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
@@ -68,7 +68,7 @@ fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
             "multi update is not supported for replacement-style update",
         ));
     }
-    Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: by, collation })
+    Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: index_hint, collation })
 }
 
 /// The update in an argument: a document, or the stages of a pipeline.

@@ -165,8 +165,8 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
 }
 
 /// Makes a change of the catalog, which is committed as the server's default says, as durable as its write concern asks.
-pub(super) fn flush_catalog_change(request: &Request<'_>, asked: Option<Durability>) -> Result<()> {
-    if asked == Some(Durability::Durable) && request.context.durability != Durability::Durable {
+pub(super) fn flush_catalog_change(request: &Request<'_>, requested: Option<Durability>) -> Result<()> {
+    if requested == Some(Durability::Durable) && request.context.durability != Durability::Durable {
         request.context.flush()?;
     }
     Ok(())
@@ -241,7 +241,7 @@ pub(super) fn each_statement(
             let promised = options.promised(request);
             let between = if promised == Durability::Durable { Durability::Relaxed } else { promised };
             let statements = Statements {
-                all: &statements,
+                statements: &statements,
                 number: &|at| options.number(at),
                 ordered: options.ordered,
                 inserts: name == "documents",

@@ -53,16 +53,16 @@ impl Sessions {
     ///
     /// # Errors
     /// Those of the command, with the label of transactions that may be retried; those of invalid numbers.
-    pub(crate) fn run(&self, request: &Request<'_>, numbered: TransactionNumber) -> Result<RawDocumentBuf> {
-        self.check(request, numbered.kind)?;
+    pub(crate) fn run(&self, request: &Request<'_>, txn_number: TransactionNumber) -> Result<RawDocumentBuf> {
+        self.check(request, txn_number.kind)?;
         let context = request.context;
         let database = &context.database;
-        let slot = self.slot(numbered.session)?;
+        let slot = self.slot(txn_number.session)?;
         let mut session = locked(&slot);
         session.used = Instant::now();
         session.load(database)?;
-        let number = numbered.number;
-        if numbered.kind == Kind::Retryable {
+        let number = txn_number.number;
+        if txn_number.kind == Kind::Retryable {
             let (retries, before) = session.write(number, database)?;
             before.into_iter().for_each(|open| close(open, &context.cursors));
             let retries = RefCell::new(retries);
@@ -73,7 +73,7 @@ impl Sessions {
         if request.transaction_support() == TransactionSupport::Commit && session.has_committed(number) {
             return Ok(RawDocumentBuf::new());
         }
-        if numbered.kind == Kind::Begin {
+        if txn_number.kind == Kind::Begin {
             let Limits { transactions, .. } = context.limits;
             let before = session.begin(number, database, &self.usage, transactions)?;
             before.into_iter().for_each(|open| close(open, &context.cursors));
@@ -82,10 +82,11 @@ impl Sessions {
         match request.transaction_support() {
             TransactionSupport::Commit => {
                 let concern = request.body().get("writeConcern")?.and_then(|value| value.as_document());
-                let asked = concern.map(write_concern).transpose();
+                let requested = concern.map(write_concern).transpose();
                 open.cursors.iter().for_each(|&id| context.cursors.close(id));
-                let done = asked
-                    .and_then(|asked| session.commit(open, asked.flatten().unwrap_or(context.durability)));
+                let done = requested.and_then(|requested| {
+                    session.commit(open, requested.flatten().unwrap_or(context.durability))
+                });
                 done.map(|()| RawDocumentBuf::new()).map_err(CommandError::of_transaction)
             }
             TransactionSupport::Abort => {

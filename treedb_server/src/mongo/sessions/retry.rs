@@ -37,7 +37,7 @@ pub(crate) struct Retries {
 
 /// The statements of a command.
 pub(crate) struct Statements<'s> {
-    pub(crate) all: &'s [&'s RawDocument],
+    pub(crate) statements: &'s [&'s RawDocument],
     /// The number of each, by its index.
     pub(crate) number: &'s dyn Fn(usize) -> i32,
     /// Whether to stop at the first that fails.
@@ -100,7 +100,7 @@ impl Retries {
         report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<bool> {
         let done = self.done()?;
-        let total = statements.all.len();
+        let total = statements.statements.len();
         if statements.inserts && !(0..total).any(|at| done.get((statements.number)(at)).is_some()) {
             self.insert(statements, collection, report)?;
             return Ok(false);
@@ -156,9 +156,9 @@ impl Retries {
         if let Some(reply) = self.done()?.reply()? {
             return Ok(reply);
         }
-        let mut all = self.database.write_batch()?;
-        let reply = apply(&mut WriteTarget::Batch(&mut all, collection))?;
-        self.commit(all, durability, || record::reply(&reply))?;
+        let mut batch = self.database.write_batch()?;
+        let reply = apply(&mut WriteTarget::Batch(&mut batch, collection))?;
+        self.commit(batch, durability, || record::reply(&reply))?;
         Ok(reply)
     }
 
@@ -169,17 +169,18 @@ impl Retries {
         collection: &Collection,
         report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<()> {
-        let mut all = self.database.write_batch()?;
-        let done = all.insert_many(collection.namespace().as_str(), statements.all, statements.ordered)?;
+        let mut batch = self.database.write_batch()?;
+        let done =
+            batch.insert_many(collection.namespace().as_str(), statements.statements, statements.ordered)?;
         let inserted = Outcome { found: 1, ..Outcome::default() };
         let total = match done.errors.first() {
             Some((at, _)) if statements.ordered => at + 1,
-            _ => statements.all.len(),
+            _ => statements.statements.len(),
         };
         let refused: BTreeSet<usize> = done.errors.iter().map(|(at, _)| *at).collect();
         let here = (0..total).filter(|at| !refused.contains(at));
         let numbers = || here.map(|at| ((statements.number)(at), &inserted));
-        self.commit(all, statements.durability.0, || record::statements(numbers()))?;
+        self.commit(batch, statements.durability.0, || record::statements(numbers()))?;
         let mut errors = done.errors.into_iter().peekable();
         for at in 0..total {
             match errors.next_if(|(refused, _)| *refused == at) {
@@ -199,18 +200,20 @@ impl Retries {
         each: &mut ApplyStatement<'_>,
     ) -> std::result::Result<Vec<Outcome>, Failed> {
         let alone = range.len() == 1;
-        let last = range.end == statements.all.len();
+        let last = range.end == statements.statements.len();
         let durability = if last { statements.durability.0 } else { statements.durability.1 };
-        let mut all = self.database.write_batch().map_err(|error| Failed::At(range.start, error.into()))?;
+        let mut batch = self.database.write_batch().map_err(|error| Failed::At(range.start, error.into()))?;
         let mut outcomes = Vec::with_capacity(range.len());
-        for (at, statement) in (range.start..).zip(statements.all.get(range.clone()).unwrap_or_default()) {
-            match each(at, statement, &mut WriteTarget::Batch(&mut all, collection)) {
+        for (at, statement) in
+            (range.start..).zip(statements.statements.get(range.clone()).unwrap_or_default())
+        {
+            match each(at, statement, &mut WriteTarget::Batch(&mut batch, collection)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => return Err(Failed::At(at, error)),
             }
         }
         let numbered = || (range.start..).map(statements.number).zip(&outcomes);
-        match self.commit(all, durability, || record::statements(numbered())) {
+        match self.commit(batch, durability, || record::statements(numbered())) {
             Ok(()) => Ok(outcomes),
             Err(error) if alone => Err(Failed::At(range.start, error)),
             Err(_) => Err(Failed::WriteBatch),
@@ -220,11 +223,11 @@ impl Retries {
     /// Commits changes together with their record, if there are any changes.
     fn commit(
         &mut self,
-        mut all: WriteBatch,
+        mut batch: WriteBatch,
         durability: Durability,
         parts: impl FnOnce() -> Vec<RawDocumentBuf>,
     ) -> Result<()> {
-        if all.changes() == 0 {
+        if batch.changes() == 0 {
             return Ok(());
         }
         let parts = parts();
@@ -232,8 +235,8 @@ impl Retries {
         let continues = old > 0 && number == self.key.1;
         let from = if continues { old } else { 0 };
         let many = from.saturating_add(i32::try_from(parts.len()).unwrap_or(i32::MAX));
-        record::write(&mut all, self.key, from, old, parts)?;
-        all.commit_with(durability)?;
+        record::write(&mut batch, self.key, from, old, parts)?;
+        batch.commit_with(durability)?;
         self.written = RecordState { number: self.key.1, parts: many };
         Ok(())
     }
