@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # With the attribute before it: doctests are compiled in the repository only.
-INCLUDE = re.compile(r"(?P<doctest>#\[cfg\(doctest\)\]\s*#\[doc = )?include(?:_str|_bytes)?!\(\"(?P<path>[^\"]+)\"\)")
+INCLUDE = re.compile(r"(?P<doctest>#\[cfg\((?:doctest|all\(doctest, [^\]]*)\)\]\s*#\[doc = )?include(?:_str|_bytes)?!\(\"(?P<path>[^\"]+)\"\)")
 
 
 def cargo(*arguments):
