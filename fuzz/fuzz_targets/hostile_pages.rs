@@ -6,7 +6,7 @@ use std::ops::Bound;
 use libfuzzer_sys::fuzz_target;
 use treedb_storage::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
 use treedb_storage::page::{PAYLOAD, PageId, PageSink, PageSource};
-use treedb_collections::{Error, Result};
+use treedb_storage::{Error, Result};
 
 /// Pages in memory, changed in place. Page 0 is none.
 #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../treedb_core/tests/model/ops.rs"]
+#[path = "../../treedb_core/storage/tests/model/ops.rs"]
 mod ops;
 
 fuzz_target!(|data: &[u8]| {

@@ -13,7 +13,9 @@ use treedb_storage::wal::{Log, LogOptions, Lsn, Sync};
 const DIR: &str = "/log";
 
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 4096, max_buffered: 1024, ..LogOptions::default() }
+    let mut options = LogOptions::default();
+    (options.segment_bytes, options.max_buffered) = (4096, 1024);
+    options
 }
 
 fn payload(n: u64) -> Vec<u8> {
@@ -60,7 +62,8 @@ fuzz_target!(|data: &[u8]| {
         }
         disk.overwrite(&path, bytes);
     }
-    let options = LogOptions { applied: Lsn(u64::from(applied % 50)), ..options() };
+    let mut options = options();
+    options.applied = Lsn(u64::from(applied % 50));
     let Ok((log, mut recovery)) = Log::open(Arc::new(disk), Path::new(DIR), options) else { return };
     loop {
         match recovery.next() {
