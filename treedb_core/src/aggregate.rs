@@ -68,9 +68,11 @@ impl<'c, T> Aggregate<'c, T> {
 
     fn ready(self) -> Result<(&'c Target, AggregateRequest)> {
         self.deferred.check()?;
-        let AggregateRequest { variables, hint, allow_disk_use, until, collation, .. } = self.request;
-        let request = AggregateRequest::new(self.stages?);
-        Ok((self.target, AggregateRequest { variables, hint, allow_disk_use, until, collation, ..request }))
+        let mut request = self.request;
+        for stage in self.stages? {
+            request.pipeline.push(stage);
+        }
+        Ok((self.target, request))
     }
 
     /// Runs the pipeline over a snapshot of all collections that it reads.

@@ -38,7 +38,7 @@ pub enum Error {
     /// Some documents of an `insert_many` were refused; the others are inserted.
     #[error("{} of {} documents were not inserted; the first, number {}: {}",
         .0.errors.len(), .0.errors.len() + .0.inserted_ids.len() + .0.not_tried,
-        .0.errors.first().map_or(0, |(at, _)| *at), .0.errors.first().map_or("", |(_, error)| error.message()))]
+        .0.errors.first().map_or(0, |(at, _)| *at), .0.errors.first().map_or_else(String::new, |(_, error)| error.to_string()))]
     InsertMany(Box<InsertManyError>),
     /// The request is not valid, or cannot be carried out.
     #[error("{message}")]
@@ -80,16 +80,6 @@ impl Error {
             Error::Command { code, .. } => *code,
             Error::Bson(_) => ErrorCode::InvalidBSON,
             Error::Storage(error) => QueryError::code_of(error),
-        }
-    }
-
-    fn message(&self) -> &str {
-        match self {
-            Error::DuplicateKey { message, .. }
-            | Error::Validation { message, .. }
-            | Error::WriteConflict { message }
-            | Error::Command { message, .. } => message,
-            Error::InsertMany(_) | Error::Bson(_) | Error::Storage(_) => "see its source",
         }
     }
 

@@ -1,7 +1,7 @@
 //! Inserting documents.
 
-use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::borrow::{Borrow, Cow};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bson::{Bson, RawDocumentBuf};
 use serde::Serialize;
@@ -75,9 +75,10 @@ impl<'c> InsertMany<'c> {
             Some((at, _)) if self.ordered => *at,
             _ => documents.len(),
         };
+        let refused: BTreeSet<usize> = outcome.errors.iter().map(|(at, _)| *at).collect();
         let mut inserted_ids = BTreeMap::new();
         for (at, document) in documents.iter().enumerate().take(stopped) {
-            if outcome.errors.iter().all(|(refused, _)| *refused != at) {
+            if !refused.contains(&at) {
                 inserted_ids
                     .insert(at, document.get("_id")?.map(Bson::try_from).transpose()?.unwrap_or(Bson::Null));
             }
@@ -106,5 +107,11 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<RawDocumentBuf> {
 
 /// A value as a document that has an `_id`, in the first place.
 fn encode_with_id(value: &impl Serialize) -> Result<RawDocumentBuf> {
-    Ok(treedb_query::doc::with_id(&encode(value)?)?.into_owned())
+    let document = encode(value)?;
+    // Owned if an `_id` was added or moved; otherwise the document is what it was and need not be copied.
+    let changed = match treedb_query::doc::with_id(&document)? {
+        Cow::Owned(changed) => Some(changed),
+        Cow::Borrowed(_) => None,
+    };
+    Ok(changed.unwrap_or(document))
 }

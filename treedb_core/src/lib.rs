@@ -39,8 +39,8 @@
 //! | handle errors | [`Error`], [`ErrorCode`] |
 //!
 //! An action (`find`, `insert_one` ..) is put together by its methods and carried out by `run()`. Documents are given as
-//! `doc!`, `rawdoc!`, values of your own types, owned or borrowed. Calls block the thread: from async code, see the page
-//! on [using it from async code](https://docs.rs/treedb_core).
+//! `doc!`, `rawdoc!`, values of your own types, owned or borrowed. Calls block the thread: from async code, run them
+//! with `spawn_blocking`, as the guide `docs/library.md` in the repository shows.
 //!
 //! Below this package: `treedb_collections` (catalog, rows, indexes, change log; raw documents), `treedb_query`
 //! (filters, updates, plans, pipelines), `treedb_storage` (the key/value store), `treedb_formats`.
