@@ -105,13 +105,14 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<RawDocumentBuf> {
     Ok(bson::serialize_to_raw_document_buf(value)?)
 }
 
-/// A value as a document that has an `_id`, in the first place.
+/// A value as a document whose `_id` is known and in the first place.
 fn encode_with_id(value: &impl Serialize) -> Result<RawDocumentBuf> {
     let document = encode(value)?;
-    // Owned if an `_id` was added or moved; otherwise the document is what it was and need not be copied.
-    let changed = match treedb_query::doc::with_id(&document)? {
-        Cow::Owned(changed) => Some(changed),
-        Cow::Borrowed(_) => None,
+    // Owned if an `_id` was added or moved; otherwise the document is what it was and need not be copied. One that is not
+    // valid stays as it is, for the insert to refuse it by its position.
+    let changed = match treedb_query::doc::with_id(&document) {
+        Ok(Cow::Owned(changed)) => Some(changed),
+        Ok(Cow::Borrowed(_)) | Err(_) => None,
     };
     Ok(changed.unwrap_or(document))
 }

@@ -345,6 +345,18 @@ fn refused_documents_are_reported_and_the_others_are_inserted() {
 }
 
 #[test]
+fn a_document_with_an_invalid_id_is_refused_by_its_position() {
+    let db = Database::in_memory().unwrap();
+    let things: Collection = db.collection("things");
+    let error =
+        things.insert_many([doc! { "_id": 1 }, doc! { "_id": [1] }, doc! { "_id": 2 }]).ordered(false).run();
+    let Err(Error::InsertMany(done)) = error else { panic!("{error:?}") };
+    assert_eq!((done.errors[0].0, done.errors[0].1.code()), (1, ErrorCode::InvalidIdField));
+    assert_eq!(done.inserted_ids.keys().copied().collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(things.estimated_document_count().unwrap(), 2);
+}
+
+#[test]
 fn errors_say_which_case_they_are() {
     let (db, films) = films();
     let Err(Error::DuplicateKey { key, message }) = films.insert_one(film(1, "x", 1)).run() else { panic!() };
