@@ -161,7 +161,7 @@ impl Collection {
 
     /// The distinct values of a field in all documents, if an index has them; `None` if the documents have to be read.
     /// Values that compare equal are one; a missing field has none.
-    pub fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
+    pub(crate) fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
         match self.snapshot()? {
             Some((_, meta)) if !meta.collation.is_simple() => Ok(None),
             Some((reads, meta)) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
