@@ -97,9 +97,9 @@ impl<'a> Cursor<'a> {
 
     /// Key and value it is on, for longer than the cursor; see [`Cursor::keep_value`].
     pub(crate) fn keep(&mut self, arena: Option<&'a Arena>) -> Result<Option<(Vec<u8>, &'a [u8])>> {
-        let Some(key) = self.tree.key()? else { return Ok(None) };
-        let key = key.to_vec();
-        Ok(self.keep_value(arena)?.map(|value| (key, value)))
+        let (pager, values) = (self.pager, self.values);
+        let Some((key, cell)) = self.tree.entry()? else { return Ok(None) };
+        Ok(Some((key.to_vec(), resolve_for_txn(pager, values, cell, arena)?)))
     }
 }
 

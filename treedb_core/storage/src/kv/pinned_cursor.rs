@@ -132,6 +132,12 @@ impl<'a> PinnedCursor<'a> {
         self.tree.value()
     }
 
+    /// The key and the cell it is on; see [`PinnedCursor::value`].
+    #[inline]
+    pub(super) fn entry(&mut self) -> Result<Option<(&[u8], Value<'a>)>> {
+        self.tree.entry()
+    }
+
     /// The value it is on.
     #[inline]
     pub(super) fn lend<'v>(&'v mut self, values: &'v ValueLog) -> Result<Option<&'v [u8]>> {
