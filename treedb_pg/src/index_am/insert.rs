@@ -15,7 +15,7 @@ use pgrx::check_for_interrupts;
 use treedb_formats::append_area::{appended_header, appended_size};
 use treedb_formats::node::{Branch, BranchMut};
 
-use super::boundary::{Boundary, Side};
+use super::boundary::Side;
 use super::leaf::LeafView;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;

@@ -233,22 +233,6 @@ impl<'a> LeafView<'a> {
         })
     }
 
-    /// Where the entry with this key is.
-    pub(super) fn find(&self, schema: &Schema, key: &[u8]) -> Result<Option<Place>, Damage> {
-        for entry in self.area.entries() {
-            let entry = entry?;
-            if entry.key == key {
-                return Ok(Some(Place::Appended(entry.at)));
-            }
-        }
-        let i = self.sorted_before(schema, &schema.before_key(key))?;
-        let mut there = Vec::new();
-        if i < self.sorted_count() {
-            self.key_into(Place::Sorted(i), &mut there)?;
-        }
-        Ok((there == key).then_some(Place::Sorted(i)))
-    }
-
     /// Checks the sorted part and the append area.
     pub(super) fn validate(&self) -> Result<(), Damage> {
         match &self.sorted {

@@ -40,12 +40,27 @@ pub(super) struct LeafPage {
     entries: Selection,
     /// Number of the range they are of.
     range: usize,
-    /// Where the leaf's keys begin; `None` at the left end of the index, or if nobody asked for it.
-    lower_bound: Option<Vec<u8>>,
+    /// Where the leaf's keys begin, if a scan backward read it.
+    lower_bound: LowerBound,
     /// Where the leaf ends for this scan, if not at its own bound: a scan backward comes from there.
     until: Option<Vec<u8>>,
     /// The right neighbour when the leaf was read, if the leaf counts up to its own bound.
     next: Option<u32>,
+}
+
+/// What is known of where a leaf's keys begin.
+#[derive(Clone)]
+enum LowerBound {
+    Unknown,
+    /// At the left end of the index.
+    Open,
+    At(Vec<u8>),
+}
+
+impl LowerBound {
+    fn found(bound: Option<Vec<u8>>) -> Self {
+        bound.map_or(LowerBound::Open, LowerBound::At)
+    }
 }
 
 impl LeafPage {
@@ -288,12 +303,12 @@ impl EntryReader<'_> {
     /// is a page whose memory may be used again.
     fn load(
         &self,
-        reached: Reached<Shared>,
+        page: Page<Shared>,
+        lower_bound: LowerBound,
         range: usize,
         until: Option<Vec<u8>>,
         spare: Option<Arc<LeafPage>>,
     ) -> Option<Cursor> {
-        let Reached { page, lower_bound } = reached;
         let block = page.block();
         snapshot::expect_not_too_old(self.snapshot, self.tree.index, &page);
         let bounds = self.conditions.ranges.get(range)?;
@@ -327,11 +342,18 @@ impl EntryReader<'_> {
     /// The leaf where range number `range` begins (forward) or ends.
     fn first(&self, range: usize, direction: Direction, spare: Option<Arc<LeafPage>>) -> Option<Cursor> {
         let bounds = self.conditions.ranges.get(range)?;
-        let (boundary, side, backward) = match direction {
-            Direction::Forward => (&bounds.low, Side::After, false),
-            Direction::Backward => (&bounds.high, Side::Before, true),
+        let (page, lower_bound) = match direction {
+            Direction::Forward => {
+                let reached = self.tree.descend(&bounds.low, Side::After, 0, None, false);
+                (reached.page, LowerBound::Unknown)
+            }
+            Direction::Backward => {
+                let Reached { page, lower_bound } =
+                    self.tree.descend(&bounds.high, Side::Before, 0, None, true);
+                (page, LowerBound::found(lower_bound))
+            }
         };
-        self.load(self.tree.descend(boundary, side, 0, None, backward), range, None, spare)
+        self.load(page, lower_bound, range, None, spare)
     }
 
     /// The leaf after or before a leaf, if its range goes on there.
@@ -348,13 +370,11 @@ impl EntryReader<'_> {
                 let boundary = schema.before_key(bound);
                 let reached = match page.next {
                     Some(next) => {
-                        let page = self.tree.read(next);
-                        let page = self.tree.move_right(page, &boundary, Side::After, false, None);
-                        Reached { page, lower_bound: None }
+                        self.tree.move_right(self.tree.read(next), &boundary, Side::After, false, None)
                     }
-                    None => self.tree.descend(&boundary, Side::After, 0, None, false),
+                    None => self.tree.descend(&boundary, Side::After, 0, None, false).page,
                 };
-                self.load(reached, range, None, Some(page))
+                self.load(reached, LowerBound::Unknown, range, None, Some(page))
             }
             Direction::Backward => {
                 let lower_bound = self.lower_bound(&page)?;
@@ -363,15 +383,18 @@ impl EntryReader<'_> {
                 }
                 let boundary = schema.before_key(&lower_bound);
                 let reached = self.tree.descend(&boundary, Side::Before, 0, None, true);
-                self.load(reached, range, Some(lower_bound), Some(page))
+                let below = LowerBound::found(reached.lower_bound);
+                self.load(reached.page, below, range, Some(lower_bound), Some(page))
             }
         }
     }
 
     /// Where the keys of a leaf begin; `None` at the left end of the index.
     fn lower_bound(&self, page: &LeafPage) -> Option<Vec<u8>> {
-        if page.lower_bound.is_some() {
-            return page.lower_bound.clone();
+        match &page.lower_bound {
+            LowerBound::At(bound) => return Some(bound.clone()),
+            LowerBound::Open => return None,
+            LowerBound::Unknown => {}
         }
         // A scan that turns round, having read the page forward: its first key will do.
         let (tree, leaf) = (&self.tree, page.leaf(&self.tree));
