@@ -12,7 +12,7 @@
 //! Latches are taken from the bottom up and from left to right.
 
 use pgrx::check_for_interrupts;
-use treedb_formats::append_area::{appended_header, appended_size};
+use treedb_formats::append_area::{appended_header, appended_size, write_appended};
 use treedb_formats::node::{Branch, BranchMut};
 
 use super::boundary::Side;
@@ -35,11 +35,14 @@ use crate::shim::{error, fault};
 const MAX_PARENT_RETRIES: u32 = 20;
 /// The append area is merged into the sorted part when it has as many entries as a part of that, but at least and at
 /// most so many: a merge logs about 10 bytes for each sorted entry, a search looks at each appended entry.
-const MERGE_PART: usize = 3;
+const MERGE_PART: usize = 2;
 const MIN_MERGE: usize = 32;
-const MAX_MERGE: usize = 128;
+const MAX_MERGE: usize = 160;
 /// A leaf that has room for fewer entries than this after a merge is split instead.
 const MIN_ROOM: usize = 4;
+
+/// Appended entries up to this size are put together without allocating.
+const SHORT: usize = 128;
 
 /// What an insert knows of its row.
 #[derive(Clone, Copy)]
@@ -137,13 +140,18 @@ impl Tree<'_> {
             return Some(page);
         }
         let upper = HEADER + self.checked(block, view.hole()).end - size;
-        let header = appended_header(key, value);
-        let (key_at, end) = (upper + header.len(), (upper as u16).to_le_bytes());
-        patch(
-            self.index,
-            &mut page,
-            [(UPPER, &end[..]), (upper, &header), (key_at, key), (key_at + key.len(), value)],
-        );
+        let (mut short, long);
+        let record = match size {
+            ..=SHORT => {
+                short = [0; SHORT];
+                write_appended(key, value, &mut short)
+            }
+            _ => {
+                long = [&appended_header(key, value)[..], key, value].concat();
+                long.as_slice()
+            }
+        };
+        patch(self.index, &mut page, [(UPPER, &(upper as u16).to_le_bytes()), (upper, record)]);
         None
     }
 
