@@ -52,6 +52,19 @@ SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT count(*) FILTER (WHERE k::text = '-0') AS negative, count(*) FROM f WHERE k = 0;
 RESET enable_seqscan; RESET enable_bitmapscan;
 SELECT treedb.check('f');
+-- An entry with a value among very many packed ones, whose leaf would fill more than two pages of nodes.
+CREATE TABLE z (k float8);
+CREATE INDEX z_k ON z USING treedb_btree (k);
+INSERT INTO z SELECT 0 FROM generate_series(1, 5000);
+REINDEX INDEX z_k;
+INSERT INTO z SELECT CASE n % 50 WHEN 0 THEN '-0'::float8 ELSE 0 END FROM generate_series(1, 2000) n;
+DELETE FROM z WHERE ctid IN (SELECT ctid FROM z TABLESAMPLE SYSTEM (20) REPEATABLE (1));
+VACUUM z;
+INSERT INTO z SELECT CASE n % 50 WHEN 0 THEN '-0'::float8 ELSE 0 END FROM generate_series(1, 2000) n;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT count(*) = (SELECT count(*) FROM z) AS k, count(*) FILTER (WHERE k::text = '-0') > 40 AS negative FROM z WHERE k = 0;
+RESET enable_seqscan; RESET enable_bitmapscan;
+SELECT treedb.check('z');
 
 -- Values of up to the longest key: few entries in a page.
 CREATE TABLE l (t text COLLATE "C");

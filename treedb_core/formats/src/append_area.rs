@@ -132,7 +132,8 @@ mod tests {
         let mut area = Vec::new();
         let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for _ in 0..100 {
-            let mut bytes = |len: usize| (0..rng.below(len)).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
+            let mut bytes =
+                |len: usize| (0..rng.below(len)).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
             let (key, value) = (bytes(40), bytes(9));
             let entry = [&appended_header(&key, &value)[..], &key, &value].concat();
             assert_eq!(entry.len(), appended_size(key.len(), value.len()));

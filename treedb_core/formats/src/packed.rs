@@ -56,7 +56,11 @@ impl<'a> PackedLeaf<'a> {
     #[inline]
     pub fn open(payload: &'a [u8]) -> Result<PackedLeaf<'a>, NodeDamage> {
         let Some((&[kind, _, c0, c1, p0, p1, w0, w1], rest)) = payload.split_first_chunk::<HEADER>() else {
-            return Err(NodeDamage::new(0, "a payload longer than the header of a packed leaf", payload.len()));
+            return Err(NodeDamage::new(
+                0,
+                "a payload longer than the header of a packed leaf",
+                payload.len(),
+            ));
         };
         if kind != PACKED {
             return Err(NodeDamage::new(0, "kind 5, a packed leaf", kind.into()));
@@ -167,7 +171,11 @@ impl<'a> PackedLeaf<'a> {
         for i in 0..self.count {
             let suffix = self.suffix(i)?;
             if last.is_some_and(|last| last >= suffix) {
-                return Err(NodeDamage::new(HEADER + self.prefix.len() + i * self.width, "ascending keys", i));
+                return Err(NodeDamage::new(
+                    HEADER + self.prefix.len() + i * self.width,
+                    "ascending keys",
+                    i,
+                ));
             }
             last = Some(suffix);
         }
@@ -180,7 +188,9 @@ impl<'a> PackedLeaf<'a> {
 fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(word) => u64::from_be_bytes(*word),
-        None => bytes.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - bytes.len()) % 64),
+        None => {
+            bytes.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - bytes.len()) % 64)
+        }
     }
 }
 
@@ -250,7 +260,11 @@ mod tests {
 
     fn leaf_of(keys: &BTreeSet<Vec<u8>>, payload: &mut [u8]) -> Option<usize> {
         let (first, last) = (keys.first()?, keys.last()?);
-        write_packed(payload, common(first, last), Vec::from_iter(keys).iter().map(|key| (key.as_slice(), false)))
+        write_packed(
+            payload,
+            common(first, last),
+            Vec::from_iter(keys).iter().map(|key| (key.as_slice(), false)),
+        )
     }
 
     #[test]
@@ -261,7 +275,8 @@ mod tests {
             let letters = if round % 2 == 0 { 256 } else { 3 };
             let mut key = |len: usize| (0..len).map(|_| rng.below(letters) as u8).collect::<Vec<u8>>();
             let keys: BTreeSet<Vec<u8>> = (0..100).map(|_| key(len)).collect();
-            let probes: Vec<Vec<u8>> = (0..200).map(|n| key(n % (len + 3))).chain(keys.iter().cloned()).collect();
+            let probes: Vec<Vec<u8>> =
+                (0..200).map(|n| key(n % (len + 3))).chain(keys.iter().cloned()).collect();
             let mut payload = vec![0xAA; 8192];
             let end = leaf_of(&keys, &mut payload).unwrap();
             let leaf = PackedLeaf::open(&payload).unwrap();

@@ -126,10 +126,14 @@ impl<'s> Loader<'s> {
         }
         // All but this entry, or fewer, if these are too long beside their bound.
         let last = self.entries.len() - 1;
-        let Some(at) = (1..=last).rev().find(|at| {
-            self.entries.size(0..*at) + self.entries.separator(*at).len() <= ROOM
-        }) else {
-            error::corrupted(&self.tree.name(), self.leaf, "expected entries that a page can hold, found longer ones");
+        let Some(at) =
+            (1..=last).rev().find(|at| self.entries.size(0..*at) + self.entries.separator(*at).len() <= ROOM)
+        else {
+            error::corrupted(
+                &self.tree.name(),
+                self.leaf,
+                "expected entries that a page can hold, found longer ones",
+            );
         };
         let (block, new_block, bound) = (self.leaf, self.extend(), self.entries.separator(at).to_vec());
         self.write(block, 0, 0, Some((new_block, &bound)), |page| self.entries.write(0..at, page));

@@ -85,7 +85,9 @@ impl Structure<'_> {
             check_for_interrupts!();
             if !self.seen.contains(&block) {
                 let page: Page<Shared> = Page::read(self.tree.index, block);
-                if !is_unused(page.bytes()) && !View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED)) {
+                if !is_unused(page.bytes())
+                    && !View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED))
+                {
                     self.problems.report(|| format!("block {block} is in use, but no page leads to it"));
                 }
             }

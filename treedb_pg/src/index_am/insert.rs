@@ -84,8 +84,7 @@ impl Tree<'_> {
         loop {
             check_for_interrupts!();
             let mut stack = Stack::default();
-            let page: Page<Exclusive> =
-                self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
+            let page: Page<Exclusive> = self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
             let view = self.view(&page);
             if view.has(flag::INCOMPLETE) {
                 self.finish_split(page, &mut stack, MAX_PARENT_RETRIES);
@@ -176,9 +175,7 @@ impl Tree<'_> {
         let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
         let fits = |entries: &LeafEntries| entries.size(0..entries.len()) + spare <= room;
         let place = entries.insert(self.schema, key, value);
-        if !fits(&entries)
-            && (!self.remove_dead(block, &mut entries, place, inserted) || !fits(&entries))
-        {
+        if !fits(&entries) && (!self.remove_dead(block, &mut entries, place, inserted) || !fits(&entries)) {
             return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
         let mut change = Change::begin(self.index);
@@ -247,8 +244,19 @@ impl Tree<'_> {
             entries = self.checked(block, LeafEntries::of(leaf, self.schema));
             at = entries.split_point(entries.middle(), room);
         }
+        let merged = at.is_some();
+        if !merged {
+            // One entry may keep a leaf of very many from being packed, and then its half does not fit a page: the
+            // append area stays as it is.
+            entries = self.checked(block, LeafEntries::sorted_of(leaf, self.schema));
+            at = (entries.len() > 1).then(|| entries.middle().clamp(1, entries.len() - 1));
+        }
         let Some(at) = at else {
-            error::corrupted(&self.name(), block, "expected entries that two pages can hold, found longer ones");
+            error::corrupted(
+                &self.name(),
+                block,
+                "expected entries that two pages can hold, found longer ones",
+            );
         };
         let bound = entries.separator(at);
         let mut right = allocate(self.index);
@@ -256,11 +264,18 @@ impl Tree<'_> {
         let mut change = Change::begin(self.index);
         let [left_copy, right_copy] =
             change.pages([(&mut page, Content::Edited), (&mut right, Content::Replaced)]);
-        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(view));
-        self.checked(block, entries.write(at..entries.len(), &mut right_copy));
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
+        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(view));
         let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, bound)));
-        self.checked(block, entries.write(0..at, &mut left_copy));
+        let (left, right_half) = (0..at, at..entries.len());
+        if merged {
+            self.checked(block, entries.write(left, &mut left_copy));
+            self.checked(block, entries.write(right_half, &mut right_copy));
+        } else {
+            let is_left = |key: &[u8]| self.schema.compare(key, bound) == std::cmp::Ordering::Less;
+            self.checked(block, entries.write_beside(left, leaf, is_left, &mut left_copy));
+            self.checked(block, entries.write_beside(right_half, leaf, |key| !is_left(key), &mut right_copy));
+        }
         change.commit();
         drop(right);
         fault::point("leaf_split");

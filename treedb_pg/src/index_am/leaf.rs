@@ -156,13 +156,20 @@ impl<'a> LeafView<'a> {
     }
 
     /// The entries between two boundaries.
-    pub(super) fn select(&self, schema: &Schema, low: &Boundary, high: &Boundary) -> Result<Selection, Damage> {
+    pub(super) fn select(
+        &self,
+        schema: &Schema,
+        low: &Boundary,
+        high: &Boundary,
+    ) -> Result<Selection, Damage> {
         let from = self.sorted_before(schema, low)?;
         let to = self.sorted_before(schema, high)?.max(from);
         let mut recent: Vec<Appended<'a>> = Vec::new();
         for entry in self.area.entries() {
             let entry = entry?;
-            if schema.order(entry.key, low) != Ordering::Less && schema.order(entry.key, high) == Ordering::Less {
+            if schema.order(entry.key, low) != Ordering::Less
+                && schema.order(entry.key, high) == Ordering::Less
+            {
                 recent.push(entry);
             }
         }

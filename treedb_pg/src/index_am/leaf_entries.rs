@@ -4,10 +4,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use treedb_formats::append_area::{appended_header, mark_appended};
 use treedb_formats::node::{Keys, LeafMut, NODE_HEADER, Value, common};
 use treedb_formats::packed::{packed_size, write_packed};
 
-use super::leaf::LeafView;
+use super::leaf::{LeafView, Place};
 use super::schema::Schema;
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 
@@ -51,6 +52,17 @@ impl LeafEntries {
             if entries.last_key() != Some(key.as_slice()) {
                 entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
             }
+        }
+        Ok(entries)
+    }
+
+    /// The entries of a leaf's sorted part.
+    pub(super) fn sorted_of(leaf: &LeafView<'_>, schema: &Schema) -> Result<Self, Damage> {
+        let mut entries = LeafEntries::new(schema.keys);
+        let mut key = Vec::new();
+        for place in (0..leaf.sorted_count()).map(Place::Sorted) {
+            leaf.key_into(place, &mut key)?;
+            entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
         }
         Ok(entries)
     }
@@ -164,8 +176,8 @@ impl LeafEntries {
     /// The length of the prefix if a part can be a packed leaf.
     fn packed(&self, part: &[Item]) -> Option<usize> {
         let first = part.first()?;
-        let alike = self.keys == Keys::Bytewise
-            && part.iter().all(|item| item.key == first.key && item.value == 0);
+        let alike =
+            self.keys == Keys::Bytewise && part.iter().all(|item| item.key == first.key && item.value == 0);
         alike.then(|| self.shared(part))
     }
 
@@ -210,7 +222,8 @@ impl LeafEntries {
         page.set_flags(if marked { flag::MARKED } else { 0 }, flag::MARKED);
         let payload = page.payload();
         payload.fill(0);
-        let too_long = || Damage::new("entries that fit the page", format!("{} entries that do not", part.len()));
+        let too_long =
+            || Damage::new("entries that fit the page", format!("{} entries that do not", part.len()));
         let hole = if let Some(prefix) = self.packed(part) {
             let keys = part.iter().map(|item| (self.key_of(item), item.marked));
             write_packed(payload, prefix, keys).ok_or_else(too_long)?..payload.len()
@@ -231,6 +244,57 @@ impl LeafEntries {
         };
         page.set_hole(hole);
         Ok(())
+    }
+
+    /// Writes what is left of `old`, a copy of the page, without the entries whose keys are `gone`, which are in order.
+    pub(super) fn write_without(
+        old: &LeafView<'_>,
+        schema: &Schema,
+        gone: &[Vec<u8>],
+        page: &mut ViewMut<'_>,
+    ) -> Result<(), Damage> {
+        let is_gone = |key: &[u8]| gone.binary_search_by(|one| schema.compare(one, key)).is_ok();
+        let keep = |mut entries: LeafEntries| {
+            let left: Vec<bool> = (0..entries.len()).map(|i| !is_gone(entries.key(i))).collect();
+            entries.retain(|i| left.get(i).copied().unwrap_or(true));
+            entries
+        };
+        let merged = keep(LeafEntries::of(old, schema)?);
+        let room = page.payload().len();
+        if merged.size(0..merged.len()) <= room {
+            return merged.write(0..merged.len(), page);
+        }
+        // An entry takes less in the append area than in a node: a leaf may be too full for a merge.
+        let sorted = keep(LeafEntries::sorted_of(old, schema)?);
+        sorted.write_beside(0..sorted.len(), old, |key| !is_gone(key), page)
+    }
+
+    /// Writes the entries `range` as the sorted part of a leaf, and those of the append area of `old` for which `keep`
+    /// is true as its append area.
+    pub(super) fn write_beside(
+        &self,
+        range: Range<usize>,
+        old: &LeafView<'_>,
+        keep: impl Fn(&[u8]) -> bool,
+        page: &mut ViewMut<'_>,
+    ) -> Result<(), Damage> {
+        let (mut area, mut marked): (Vec<u8>, bool) = (Vec::new(), false);
+        for entry in old.appended() {
+            let entry = entry?;
+            if keep(entry.key) {
+                let at = area.len();
+                area.extend([&appended_header(entry.key, entry.value)[..], entry.key, entry.value].concat());
+                if entry.marked {
+                    mark_appended(&mut area, at)?;
+                    marked = true;
+                }
+            }
+        }
+        self.write(range, page)?;
+        if marked {
+            page.set_flags(flag::MARKED, 0);
+        }
+        page.put_area(&area)
     }
 
     /// Where to split the entries into two leaves: the left half has [`ROOM`] bytes for itself and its bound, the

@@ -23,12 +23,12 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
+use crate::shim::catalog;
+use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::index_method::{Capabilities, Handler, IndexMethod, handler};
 use crate::shim::index_scan::{Bitmap, Scan};
-use crate::shim::catalog;
-use crate::shim::error::{SqlState, fail};
 use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
 use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;

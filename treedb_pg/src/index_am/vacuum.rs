@@ -142,18 +142,20 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sy
         let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
         let selection = tree.checked(block, leaf.all(&schema));
         let (count, mut gone) = (selection.len(), Vec::new());
-        for (i, place) in (0..count).filter_map(|i| selection.place(i)).enumerate() {
+        for place in (0..count).filter_map(|i| selection.place(i)) {
             if is_gone(tree.checked(block, leaf.row(place, &mut key))) {
-                gone.push(i);
+                tree.checked(block, leaf.key_into(place, &mut key));
+                gone.push(key.clone());
             }
         }
         if !gone.is_empty() {
-            let mut entries = tree.checked(block, LeafEntries::of(&leaf, &schema));
-            entries.retain(|i| gone.binary_search(&i).is_err());
+            let old = page.bytes().to_vec();
+            let view = tree.checked(block, View::open(&old));
+            let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
             let mut change = Change::begin(index);
             let [copy] = change.pages([(&mut page, Content::Edited)]);
             let mut copy = tree.checked(block, ViewMut::open(copy));
-            tree.checked(block, entries.write(0..entries.len(), &mut copy));
+            tree.checked(block, LeafEntries::write_without(&leaf, &schema, &gone, &mut copy));
             change.commit();
         }
         vacuum.stats.tuples_removed += gone.len() as f64;

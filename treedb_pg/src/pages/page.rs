@@ -238,6 +238,17 @@ impl<'a> ViewMut<'a> {
         Ok(())
     }
 
+    /// Puts bytes at the end of the hole, which they make shorter.
+    pub(crate) fn put_area(&mut self, bytes: &[u8]) -> Result<(), Damage> {
+        let hole = self.view()?.hole()?;
+        let Some(start) = hole.end.checked_sub(bytes.len()).filter(|start| *start >= hole.start) else {
+            return Err(Damage::new(&format!("a hole of {} bytes or more", bytes.len()), hole.len()));
+        };
+        self.put(HEADER + start, bytes);
+        self.put(UPPER, &((HEADER + start) as u16).to_le_bytes());
+        Ok(())
+    }
+
     /// Declares a part of the payload unused and fills it with zeros. To be called after every change of the payload.
     pub(crate) fn set_hole(&mut self, hole: Range<usize>) {
         self.put(12, &((HEADER + hole.start) as u16).to_le_bytes());

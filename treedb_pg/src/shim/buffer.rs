@@ -170,9 +170,7 @@ impl Page<Exclusive> {
     pub(crate) fn overwrite(index: Index<'_>, block: u32) -> Page<Exclusive> {
         let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
         // SAFETY: as `read`; this mode locks the buffer exclusively.
-        unsafe {
-            Page::of(buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut()))
-        }
+        unsafe { Page::of(buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut())) }
     }
 
     /// A new block at the end of `fork`, zero-filled and locked. Only for an index that nobody else adds blocks to.

@@ -299,7 +299,8 @@ impl<'r> Index<'r> {
     pub(crate) fn set_target_block(self, block: Option<u32>) {
         // SAFETY: as above.
         unsafe {
-            (*pg_sys::RelationGetSmgr(self.raw())).smgr_targblock = block.unwrap_or(pg_sys::InvalidBlockNumber);
+            (*pg_sys::RelationGetSmgr(self.raw())).smgr_targblock =
+                block.unwrap_or(pg_sys::InvalidBlockNumber);
         }
     }
 

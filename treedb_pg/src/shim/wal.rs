@@ -28,9 +28,8 @@ pub(crate) fn patch<const N: usize>(
         super::error::corrupted(&index.shown(), page.block(), "a change reaches beyond the page");
     }
     // Redo reads them in the byte order of the machine.
-    let heads: [[u16; 2]; N] = std::array::from_fn(|i| {
-        parts.get(i).map_or([0; 2], |(at, bytes)| [*at as u16, bytes.len() as u16])
-    });
+    let heads: [[u16; 2]; N] =
+        std::array::from_fn(|i| parts.get(i).map_or([0; 2], |(at, bytes)| [*at as u16, bytes.len() as u16]));
     let logged = index.needs_wal();
     let buffer = page.buffer();
     // SAFETY: the page is pinned, and locked exclusively by `page`, which is borrowed exclusively; all parts lie in it.
