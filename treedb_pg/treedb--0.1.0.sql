@@ -83,6 +83,19 @@ CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING treedb_
 -- A keyword of SQL: it needs its schema in front.
 CREATE FUNCTION treedb.check(relation regclass) RETURNS SETOF text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_check';
+CREATE FUNCTION treedb.index_page_objects(index regclass) RETURNS SETOF text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_index_page_objects';
+COMMENT ON FUNCTION treedb.index_page_objects(regclass) IS
+    'the pages of a treedb_btree index as JSON objects; see treedb.index_pages';
+CREATE FUNCTION treedb.index_pages(index regclass, OUT block bigint, OUT kind text, OUT level int, OUT entries int,
+        OUT appended int, OUT dead int, OUT free_bytes int, OUT next bigint) RETURNS SETOF record
+    LANGUAGE sql STRICT AS $$
+        SELECT page.* FROM treedb.index_page_objects(index) object,
+            jsonb_to_record(object::jsonb) AS page(block bigint, kind text, level int, entries int, appended int,
+                dead int, free_bytes int, next bigint)
+    $$;
+COMMENT ON FUNCTION treedb.index_pages(regclass) IS
+    'what each page of a treedb_btree index holds: entries, those of them in the append area, those marked as dead';
 COMMENT ON FUNCTION treedb.check(regclass) IS
     'what is wrong with a treedb_btree index, or with those of a table; no rows: nothing';
 

@@ -27,6 +27,7 @@ pub(crate) use pgrx::pg_sys::ffi;
 
 mod collection;
 mod index_am;
+mod pages;
 #[allow(unsafe_code)]
 mod shim;
 mod table_am;

@@ -27,6 +27,13 @@ BEGIN
     EXECUTE statement;
     RETURN nanos(since) || '|0';
 END $$;
+-- Runs a statement; returns the bytes of WAL it wrote and a checksum of 0.
+CREATE FUNCTION logged(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE before pg_lsn := pg_current_wal_insert_lsn();
+BEGIN
+    EXECUTE statement;
+    RETURN pg_wal_lsn_diff(pg_current_wal_insert_lsn(), before) || '|0';
+END $$;
 CREATE FUNCTION shuffled(n bigint) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT ((n * 2654435761) % 2147483647)::int $$;
 ";
 
@@ -40,6 +47,13 @@ CREATE TABLE {}n (k int, v int) USING heap;
 CREATE INDEX {}n_k ON {}n USING AM (k);
 CREATE TABLE {}m (k text COLLATE \"C\", v int) USING heap;
 CREATE INDEX {}m_k ON {}m USING AM (k);
+CREATE TABLE {}u (k uuid, v int) USING heap;
+CREATE INDEX {}u_k ON {}u USING AM (k);
+CREATE TABLE {}f (k int, v int) USING heap;
+INSERT INTO {}f SELECT shuffled(n) % 100, n FROM generate_series(1, SIZE) n;
+CREATE TABLE {}d (k int, v int) USING heap;
+INSERT INTO {}d SELECT shuffled(n), n FROM generate_series(1, SIZE / 10) n;
+CREATE INDEX {}d_k ON {}d USING AM (k);
 VACUUM ANALYZE;
 CREATE FUNCTION {}points(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got int; step bigint := round * 7919;
@@ -60,6 +74,30 @@ BEGIN
         total := total + got;
     END LOOP;
     RETURN nanos(since) || '|' || total;
+END $$;
+CREATE FUNCTION {}lists(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got bigint; step bigint := round * 7919;
+BEGIN
+    FOR i IN 1..n LOOP
+        step := (step * 48271 + 11) % (SIZE - 20);
+        SELECT sum(v) INTO got FROM {}i WHERE k = ANY (ARRAY(SELECT shuffled(step + m) FROM generate_series(1, 20) m));
+        total := total + got;
+    END LOOP;
+    RETURN nanos(since) || '|' || total;
+END $$;
+-- Reads the whole index in order.
+CREATE FUNCTION {}whole(way text) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE since timestamptz := clock_timestamp(); got bigint;
+BEGIN
+    EXECUTE 'SELECT sum(k::bigint) FROM (SELECT k FROM {}i ORDER BY k ' || way || ' OFFSET 0) x' INTO got;
+    RETURN nanos(since) || '|' || got;
+END $$;
+CREATE FUNCTION {}joined() RETURNS text LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_nestloop = off SET enable_material = off AS $$
+DECLARE since timestamptz := clock_timestamp(); got bigint;
+BEGIN
+    SELECT count(*) INTO got FROM {}i a JOIN {}d b ON a.k = b.k;
+    RETURN nanos(since) || '|' || got;
 END $$;
 CREATE FUNCTION {}ranges(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got bigint; step bigint := round * 7919;
@@ -132,24 +170,38 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         scale.of(10_000),
         "SELECT {}ranges($N, $ROUND);",
     )?;
+    add("20 keys in a list, int4", time, scale.of(5_000), "SELECT {}lists($N, $ROUND);")?;
+    add("whole index in order, int4, index-only scan", time, size, "SELECT {}whole('asc');")?;
+    add("whole index backward, int4, index-only scan", time, size, "SELECT {}whole('desc');")?;
+    add("merge join of two indexes, int4", time, size, "SELECT {}joined();")?;
+    let (table, created) = ("DROP INDEX IF EXISTS {}f_k; CHECKPOINT; ", "create index {}f_k on {}f using $AM (k)");
+    add("index build, int4, 100 different values", time, size, &format!("{table}SELECT timed('{created}');"))?;
+    let bytes = Unit::BytesPerDocument;
+    add("size of a built index, int4, 100 different values", bytes, size, "SELECT pg_relation_size('{}f_k') || '|0';")?;
     let rows = scale.of(100_000);
+    for (what, table, value) in [
+        ("int4 in random order", "n", "shuffled(n)"),
+        ("int4 in ascending order", "n", "n"),
+        ("int4 of 100 different values", "n", "shuffled(n) % 100"),
+        ("uuid", "u", "md5(n::text)::uuid"),
+        ("text", "m", "md5(n::text)"),
+    ] {
+        let insert = format!("insert into {{}}{table} select {value}, n from generate_series(1, $N) n");
+        let empty = format!("TRUNCATE {{}}{table}; CHECKPOINT; ");
+        add(&format!("insert into a table with an index, {what}"), time, rows, &format!("{empty}SELECT timed('{insert}');"))?;
+        add(&format!("WAL of such inserts, {what}"), bytes, rows, &format!("{empty}SELECT logged('{insert}');"))?;
+        add(&format!("size of an index filled by such inserts, {what}"), bytes, rows, &format!("SELECT pg_relation_size('{{}}{table}_k') || '|0';"))?;
+    }
+    // Updates that change another column of an index: each row gets a new entry here too.
+    let update = "update {}d set v = v + 1";
+    pg.run("CREATE INDEX td_v ON td USING treedb_btree (v); CREATE INDEX bd_v ON bd USING btree (v);")?;
+    let updated = scale.of(1_000_000) / 10;
+    add("update of every row, two indexes", time, updated, &format!("SELECT timed('{update}');"))?;
     add(
-        "insert into a table with an index, int4",
+        "vacuum after an update of every row, two indexes",
         time,
-        rows,
-        "TRUNCATE {}n; SELECT timed('insert into {}n select shuffled(n), n from generate_series(1, $N) n');",
-    )?;
-    add(
-        "insert into a table with an index, text",
-        time,
-        rows,
-        "TRUNCATE {}m; SELECT timed('insert into {}m select md5(n::text), n from generate_series(1, $N) n');",
-    )?;
-    add(
-        "size of an index filled by inserts, text",
-        Unit::BytesPerDocument,
-        rows,
-        "SELECT pg_relation_size('{}m_k') || '|0';",
+        updated,
+        &format!("{update}; SELECT clock_timestamp() AS since \\gset\nVACUUM {{}}d; SELECT nanos(:'since') || '|0';"),
     )?;
     Ok(out)
 }

@@ -5,11 +5,15 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`node`] | leaves and branches of a B+tree: format, search, change, split, join |
+//! | [`packed`] | leaves of keys of one length, without values |
+//! | [`append_area`] | entries of a leaf that have not been merged into its sorted part yet |
 //! | [`key`] | prefixes of keys that are compared bytewise |
 //! | [`error`] | the error of a store, which the query layer wraps |
 
+pub mod append_area;
 pub mod error;
 pub mod key;
 pub mod node;
+pub mod packed;
 
 pub use error::{Corruption, Error, Result};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use treedb_formats::node::{Branch, Keys, Leaf, NodeDamage};
+use treedb_formats::node::{Branch, Keys, NodeDamage};
 
 use super::schema::Schema;
 
@@ -42,6 +42,16 @@ fn after_prefix_of(mut bytes: Vec<u8>) -> Boundary {
     Boundary::End
 }
 
+impl Boundary {
+    /// The key that the boundary is before or after, if it is one.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Boundary::Bytes(key) | Boundary::Key { key, .. } | Boundary::Columns { key, .. } => Some(key),
+            Boundary::Start | Boundary::End => None,
+        }
+    }
+}
+
 impl Schema {
     /// Before every key whose first `columns` columns are these; the columns are encoded one after the other.
     pub(super) fn before(&self, key: Vec<u8>, columns: usize) -> Boundary {
@@ -61,9 +71,14 @@ impl Schema {
 
     /// Before this key, which has its address.
     pub(super) fn before_key(&self, key: &[u8]) -> Boundary {
+        self.before_owned_key(key.to_vec())
+    }
+
+    /// The same, for a key that is not needed elsewhere.
+    pub(super) fn before_owned_key(&self, key: Vec<u8>) -> Boundary {
         match self.keys {
-            Keys::Bytewise => Boundary::Bytes(key.to_vec()),
-            Keys::Custom => Boundary::Key { key: key.to_vec(), after: false },
+            Keys::Bytewise => Boundary::Bytes(key),
+            Keys::Custom => Boundary::Key { key, after: false },
         }
     }
 
@@ -99,20 +114,6 @@ impl Schema {
                 }
             }
         }
-    }
-
-    /// How many entries of a leaf lie before a boundary.
-    pub(super) fn position(&self, leaf: &Leaf<'_>, boundary: &Boundary) -> Result<usize, NodeDamage> {
-        let found = match boundary {
-            Boundary::Start => return Ok(0),
-            Boundary::End => return Ok(leaf.count()),
-            Boundary::Bytes(bytes) => leaf.search(bytes)?,
-            _ => {
-                let mut buffer = Vec::new();
-                leaf.search_by(&mut buffer, |key| self.order(key, boundary))?
-            }
-        };
-        Ok(found.unwrap_or_else(|position| position))
     }
 
     /// The child of a branch to go to for a boundary.

@@ -1,12 +1,14 @@
 //! Building an index: all entries sorted, pages filled from left to right and logged as a whole.
 
-use treedb_formats::node::{Branch, BranchMut, Keys, Leaf, LeafMut, NodeDamage, Value};
+use treedb_formats::node::{Branch, BranchMut, Keys, common};
+use treedb_formats::packed::packed_size;
 
+use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::page::{ROOM, ViewMut, flag};
 use super::schema::Schema;
 use super::sorter::Sorter;
 use super::tree::Tree;
+use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Fork, Page};
 use crate::shim::index_build::{Build, maintenance_memory, report_phase};
 use crate::shim::relation::Index;
@@ -21,34 +23,74 @@ pub(super) mod phase {
     pub(crate) const SORT: i64 = 3;
 }
 
-/// A page being filled, one for each level: its node has all the room there is, and is written anew beside its
+/// An upper limit of the bytes that the entries of a leaf take, kept while entries are added.
+#[derive(Clone, Copy, Default)]
+struct LeafSize {
+    count: usize,
+    /// Bytes that all keys begin with.
+    prefix: usize,
+    /// Length of the shortest and of the longest key.
+    shortest: usize,
+    longest: usize,
+    /// Bytes of all keys and of all values.
+    keys: usize,
+    values: usize,
+}
+
+impl LeafSize {
+    /// The size with one more entry, which comes after `first` and all others.
+    fn with(self, order: Keys, first: &[u8], key: &[u8], value: &[u8]) -> LeafSize {
+        let alone = self.count == 0;
+        let prefix = match order {
+            Keys::Custom => 0,
+            Keys::Bytewise if alone => key.len(),
+            Keys::Bytewise => common(first.get(..self.prefix).unwrap_or(first), key),
+        };
+        LeafSize {
+            count: self.count + 1,
+            prefix,
+            shortest: if alone { key.len() } else { self.shortest.min(key.len()) },
+            longest: self.longest.max(key.len()),
+            keys: self.keys + key.len(),
+            values: self.values + value.len(),
+        }
+    }
+
+    fn bytes(self, order: Keys) -> usize {
+        if order == Keys::Bytewise && self.values == 0 && self.shortest == self.longest {
+            return packed_size(self.count, self.prefix, self.longest - self.prefix);
+        }
+        LeafEntries::node_size_limit(self.count, self.keys + self.values, self.prefix, self.shortest)
+    }
+}
+
+/// The branch of a level that is being filled: its node has all the room there is, and is written anew beside its
 /// bound when the next page's first key is known.
-struct Open {
+struct OpenBranch {
     block: u32,
     payload: Vec<u8>,
     count: usize,
-    /// How many entries there were when the node last took the prefix they share.
-    compacted: usize,
 }
 
 /// Fills pages of a new index from sorted entries.
 pub(super) struct Loader<'s> {
     tree: Tree<'s>,
-    levels: Vec<Open>,
-    entries: u64,
+    /// The leaf that is being filled, its entries and their size.
+    leaf: u32,
+    entries: LeafEntries,
+    size: LeafSize,
+    /// From level 1 up.
+    branches: Vec<OpenBranch>,
+    count: u64,
 }
 
 impl<'s> Loader<'s> {
     /// Begins in an empty relation, whose first block becomes the meta page.
     pub(super) fn new(tree: Tree<'s>) -> Self {
         drop(Page::extend(tree.index, Fork::Main));
-        let mut loader = Loader { tree, levels: Vec::new(), entries: 0 };
-        let mut payload = vec![0; ROOM];
-        let made = LeafMut::init(&mut payload, tree.schema.keys).map(|_| ());
-        loader.tree.checked_node(1, made);
-        let block = loader.extend();
-        loader.levels.push(Open { block, payload, count: 0, compacted: 0 });
-        loader
+        let leaf = Page::extend(tree.index, Fork::Main).block();
+        let entries = LeafEntries::new(tree.schema.keys);
+        Loader { tree, leaf, entries, size: LeafSize::default(), branches: Vec::new(), count: 0 }
     }
 
     fn extend(&self) -> u32 {
@@ -59,90 +101,63 @@ impl<'s> Loader<'s> {
         self.tree.schema.keys
     }
 
-    /// Writes the page of a level, its node already beside its bound.
+    /// Writes the page of a level.
     fn write(
         &self,
         block: u32,
         level: u16,
         flags: u16,
         next: Option<(u32, &[u8])>,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), NodeDamage>,
+        fill: impl FnOnce(&mut ViewMut<'_>) -> Result<(), Damage>,
     ) {
         let mut page = Page::overwrite(self.tree.index, block);
         let mut view = ViewMut::init(page.bytes_mut(), level, flags, next);
-        self.tree.checked_node(block, fill(view.payload()));
-        self.tree.checked(block, view.finish());
+        self.tree.checked(block, fill(&mut view));
     }
 
     /// Adds the next entry.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
-        self.entries += 1;
-        let value = Value::inline(value);
-        loop {
-            let mut bound = Vec::new();
-            {
-                let Some(open) = self.levels.first_mut() else { return };
-                let block = open.block;
-                let mut leaf = match LeafMut::open(&mut open.payload) {
-                    Ok(leaf) => leaf,
-                    Err(damage) => error::corrupted(&self.tree.name(), block, damage),
-                };
-                let (count, compacted) = (open.count, open.compacted);
-                let mut crowded = || {
-                    let crowded = |leaf: &LeafMut<'_>| Ok(leaf.view()?.free()? < SPARE + key.len());
-                    // Taking the prefix that the entries share makes room, if there are new ones.
-                    if crowded(&leaf)? && count > compacted + compacted / 4 {
-                        open.compacted = count;
-                        leaf.compact()?;
-                    }
-                    crowded(&leaf)
-                };
-                let inserted = match crowded() {
-                    Ok(true) if count > 0 => Ok(false),
-                    Ok(_) => leaf.insert(count, key, value),
-                    Err(damage) => Err(damage),
-                };
-                if self.tree.checked_node(block, inserted) {
-                    open.count += 1;
-                    return;
-                }
-            }
-            let new_block = self.extend();
-            let Some(open) = self.levels.first() else { return };
-            let (block, old) = (open.block, open.payload.clone());
-            let leaf = self.tree.checked_node(block, Leaf::open(&old));
-            let mut plan = self.tree.checked_node(block, leaf.split(open.count, false, key, value));
-            let whole = self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
-            if !whole {
-                plan = self.tree.checked_node(block, leaf.divide());
-                self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
-            }
-            self.tree.checked_node(block, plan.separator(&mut bound));
-            self.write(block, 0, 0, Some((new_block, &bound)), |payload| plan.left(payload));
-            let mut payload = vec![0; ROOM];
-            self.tree.checked_node(block, plan.right(&mut payload));
-            let count = self.tree.checked_node(block, Leaf::open(&payload).map(|leaf| leaf.count()));
-            if let Some(open) = self.levels.first_mut() {
-                *open = Open { block: new_block, payload, count, compacted: count };
-            }
-            self.add_child(1, block, &bound, new_block);
-            if whole {
-                return;
-            }
+        self.count += 1;
+        let size = self.size.with(self.keys(), self.entries.key(0), key, value);
+        self.entries.push(key, value);
+        self.size = size;
+        if size.count == 1 || size.bytes(self.keys()) + SPARE <= ROOM {
+            return;
         }
+        // All but this entry, or fewer, if these are too long beside their bound.
+        let last = self.entries.len() - 1;
+        let Some(at) =
+            (1..=last).rev().find(|at| self.entries.size(0..*at) + self.entries.separator(*at).len() <= ROOM)
+        else {
+            error::corrupted(
+                &self.tree.name(),
+                self.leaf,
+                "expected entries that a page can hold, found longer ones",
+            );
+        };
+        let (block, new_block, bound) = (self.leaf, self.extend(), self.entries.separator(at).to_vec());
+        self.write(block, 0, 0, Some((new_block, &bound)), |page| self.entries.write(0..at, page));
+        let rest = self.entries.split_off(at);
+        (self.leaf, self.entries, self.size) = (new_block, rest, LeafSize::default());
+        for i in 0..self.entries.len() {
+            let (first, key, value) = (self.entries.key(0), self.entries.key(i), self.entries.value(i));
+            self.size = self.size.with(self.keys(), first, key, value);
+        }
+        self.add_child(1, block, &bound, new_block);
     }
 
     /// Adds `right` to level `level`, after `left` and with `separator` between them.
     fn add_child(&mut self, level: usize, left: u32, separator: &[u8], right: u32) {
-        if self.levels.len() == level {
+        let number = level - 1;
+        if self.branches.len() == number {
             let mut payload = vec![0; ROOM];
             let made = BranchMut::init(&mut payload, self.keys(), left).map(|_| ());
             self.tree.checked_node(left, made);
             let block = self.extend();
-            self.levels.push(Open { block, payload, count: 0, compacted: 0 });
+            self.branches.push(OpenBranch { block, payload, count: 0 });
         }
         loop {
-            let Some(open) = self.levels.get_mut(level) else { return };
+            let Some(open) = self.branches.get_mut(number) else { return };
             let (block, count) = (open.block, open.count);
             let inserted = BranchMut::open(&mut open.payload).and_then(|mut branch| {
                 // Room for the bound that a page gets beside it.
@@ -152,13 +167,11 @@ impl<'s> Loader<'s> {
                 branch.insert(count, separator, right)
             });
             if self.tree.checked_node(block, inserted) {
-                if let Some(open) = self.levels.get_mut(level) {
-                    open.count += 1;
-                }
+                open.count += 1;
                 return;
             }
             let new_block = self.extend();
-            let Some(open) = self.levels.get(level) else { return };
+            let Some(open) = self.branches.get(number) else { return };
             let old = open.payload.clone();
             let branch = self.tree.checked_node(block, Branch::open(&old));
             let mut plan = self.tree.checked_node(block, branch.split(count, separator, right));
@@ -169,12 +182,15 @@ impl<'s> Loader<'s> {
             }
             let mut bound = Vec::new();
             self.tree.checked_node(block, plan.separator(&mut bound));
-            self.write(block, level as u16, 0, Some((new_block, &bound)), |payload| plan.left(payload));
+            self.write(block, level as u16, 0, Some((new_block, &bound)), |page| {
+                plan.left(page.payload())?;
+                page.finish_branch()
+            });
             let mut payload = vec![0; ROOM];
             self.tree.checked_node(block, plan.right(&mut payload));
             let count = self.tree.checked_node(block, Branch::open(&payload).map(|branch| branch.count()));
-            if let Some(open) = self.levels.get_mut(level) {
-                *open = Open { block: new_block, payload, count, compacted: count };
+            if let Some(open) = self.branches.get_mut(number) {
+                *open = OpenBranch { block: new_block, payload, count };
             }
             self.add_child(level + 1, block, &bound, new_block);
             if whole {
@@ -185,24 +201,23 @@ impl<'s> Loader<'s> {
 
     /// Writes the last page of every level and the meta page, and logs it all. Returns the number of entries.
     pub(super) fn finish(self, facts: u32) -> u64 {
-        let top = self.levels.len() - 1;
-        for (level, open) in self.levels.iter().enumerate() {
-            let flags = if level == top { flag::ROOT } else { 0 };
-            self.write(open.block, level as u16, flags, None, |payload| {
-                payload.copy_from_slice(&open.payload);
-                if level == 0 {
-                    LeafMut::open(payload)?.compact()
-                } else {
-                    BranchMut::open(payload)?.compact()
-                }
+        let top = self.branches.len();
+        let flags = |level: usize| if level == top { flag::ROOT } else { 0 };
+        self.write(self.leaf, 0, flags(0), None, |page| self.entries.write(0..self.entries.len(), page));
+        for (number, open) in self.branches.iter().enumerate() {
+            let level = number + 1;
+            self.write(open.block, level as u16, flags(level), None, |page| {
+                page.payload().copy_from_slice(&open.payload);
+                BranchMut::open(page.payload())?.compact()?;
+                page.finish_branch()
             });
         }
-        let root = self.levels.last().map_or(1, |open| open.block);
+        let root = self.branches.last().map_or(self.leaf, |open| open.block);
         let mut page = Page::overwrite(self.tree.index, 0);
         Meta { root, level: top as u16, facts, deleted: 0 }.init(page.bytes_mut());
         drop(page);
         wal::log_pages(self.tree.index);
-        self.entries
+        self.count
     }
 }
 
@@ -231,8 +246,7 @@ pub(super) fn build_empty(index: Index<'_>) {
     Meta { root: 1, level: 0, facts: 0, deleted: 0 }.init(meta.bytes_mut());
     let mut root: Page<Exclusive> = Page::extend(index, Fork::Init);
     let mut view = ViewMut::init(root.bytes_mut(), 0, flag::ROOT, None);
-    tree.checked_node(1, LeafMut::init(view.payload(), schema.keys).map(|_| ()));
-    tree.checked(1, view.finish());
+    tree.checked(1, LeafEntries::new(schema.keys).write(0..0, &mut view));
     meta.log();
     root.log();
 }

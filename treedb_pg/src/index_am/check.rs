@@ -7,16 +7,18 @@
 use std::collections::HashSet;
 
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_formats::node::{Branch, Leaf};
+use treedb_formats::node::Branch;
 
 use super::boundary::{Boundary, Side};
+use super::leaf::{LeafView, Selection};
 use super::meta::Meta;
-use super::page::{Damage, View, flag};
 use super::schema::{Entry, Schema, row_of};
 use super::sorter::Sorter;
 use super::tree::Tree;
+use super::{expect_own_index, is_own_index};
+use crate::pages::allocate::is_unused;
+use crate::pages::page::{Damage, View, flag};
 use crate::shim::buffer::{Page, Shared};
-use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{maintenance_memory, scan_table};
 use crate::shim::relation::{LockMode, OpenIndex, OpenRelation, OpenTable};
@@ -83,8 +85,9 @@ impl Structure<'_> {
             check_for_interrupts!();
             if !self.seen.contains(&block) {
                 let page: Page<Shared> = Page::read(self.tree.index, block);
-                let unused = page.bytes().get(14..16) == Some(&[0, 0]);
-                if !unused && !View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED)) {
+                if !is_unused(page.bytes())
+                    && !View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED))
+                {
                     self.problems.report(|| format!("block {block} is in use, but no page leads to it"));
                 }
             }
@@ -157,12 +160,12 @@ impl Structure<'_> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut key = Vec::new();
         if level == 0 {
-            view.leaf(schema.keys)?;
-            let leaf = Leaf::open(view.payload())?;
+            let leaf = LeafView::open(&view, schema.keys)?;
             leaf.validate()?;
-            for i in 0..leaf.count() {
-                leaf.key_into(i, &mut key)?;
-                leaf.value(i)?;
+            let all = leaf.all(schema)?;
+            for place in (0..all.len()).filter_map(|i| all.place(i)) {
+                leaf.key_into(place, &mut key)?;
+                leaf.value(place)?;
                 keys.push(key.clone());
             }
         } else {
@@ -234,6 +237,8 @@ struct EntryCursor<'t> {
     tree: Tree<'t>,
     bytes: Vec<u8>,
     block: u32,
+    /// The entries of the page in order.
+    all: Selection,
     at: usize,
     key: Vec<u8>,
 }
@@ -242,9 +247,20 @@ impl<'t> EntryCursor<'t> {
     fn new(tree: Tree<'t>) -> Self {
         let page: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
         let (bytes, block) = (page.bytes().to_vec(), page.block());
-        let mut cursor = EntryCursor { tree, bytes, block, at: 0, key: Vec::new() };
+        let mut cursor =
+            EntryCursor { tree, bytes, block, all: Selection::default(), at: 0, key: Vec::new() };
+        cursor.open();
         cursor.read();
         cursor
+    }
+
+    /// Puts the entries of a new page in order.
+    fn open(&mut self) {
+        let view = self.tree.checked(self.block, View::open(&self.bytes));
+        let schema = self.tree.schema;
+        let all = LeafView::open(&view, schema.keys).and_then(|leaf| leaf.all(schema));
+        self.all = self.tree.checked(self.block, all);
+        self.at = 0;
     }
 
     /// Puts the entry at the current place into `key`, going on to the next page where the current one ends; leaves
@@ -255,9 +271,9 @@ impl<'t> EntryCursor<'t> {
             self.key.clear();
             let next = {
                 let view = self.tree.checked(self.block, View::open(&self.bytes));
-                let leaf = self.tree.checked(self.block, view.leaf(self.tree.schema.keys));
-                if self.at < leaf.count() {
-                    self.tree.checked_node(self.block, leaf.key_into(self.at, &mut self.key));
+                let leaf = self.tree.checked(self.block, LeafView::open(&view, self.tree.schema.keys));
+                if let Some(place) = self.all.place(self.at) {
+                    self.tree.checked(self.block, leaf.key_into(place, &mut self.key));
                     return;
                 }
                 view.next()
@@ -266,7 +282,8 @@ impl<'t> EntryCursor<'t> {
             let page: Page<Shared> = self.tree.read(next);
             self.bytes = page.bytes().to_vec();
             self.block = next;
-            self.at = 0;
+            drop(page);
+            self.open();
         }
     }
 
@@ -369,23 +386,13 @@ fn check_index(index_oid: pg_sys::Oid, problems: &mut Vec<String>) {
 
 /// The indexes of a relation that are ours: itself, or all those of a table.
 fn indexes_of(relation: pg_sys::Oid) -> Vec<pg_sys::Oid> {
-    let is_own = |oid: pg_sys::Oid| {
-        let index = OpenRelation::open(oid, LockMode::AccessShare);
-        Some(index.get().access_method()) == catalog::index_access_method(c"treedb_btree")
-    };
     let open = OpenRelation::open(relation, LockMode::AccessShare);
     if open.get().kind() != pg_sys::RELKIND_INDEX {
         let mut indexes = open.get().indexes();
-        indexes.retain(|oid| is_own(*oid));
+        indexes.retain(|oid| is_own_index(*oid));
         return indexes;
     }
-    if !is_own(relation) {
-        fail(
-            SqlState::ERRCODE_WRONG_OBJECT_TYPE,
-            "not an index of treedb_btree",
-            "treedb.check() checks indexes created USING treedb_btree, or all of a table's.",
-        );
-    }
+    expect_own_index(relation);
     vec![relation]
 }
 

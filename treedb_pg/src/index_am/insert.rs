@@ -1,5 +1,8 @@
 //! Inserting entries, and splitting pages that are full.
 //!
+//! An entry goes to the append area of its leaf ([`super::leaf`]). When that has many entries, or the page is full, they
+//! are merged into the sorted part. If the page is full then, entries of dead rows are removed, or it is split.
+//!
 //! A split is two WAL records: one divides the page and marks the left half [`flag::INCOMPLETE`], the other inserts the
 //! right half into the parent (or makes a new root) and clears the mark. A crash in between leaves a tree in which
 //! every search still finds everything by moving right; the next insert that finds the mark does the second part.
@@ -9,119 +12,270 @@
 //! Latches are taken from the bottom up and from left to right.
 
 use pgrx::check_for_interrupts;
-use treedb_formats::node::{Branch, BranchMut, Leaf, LeafMut, Value};
+use treedb_formats::append_area::{appended_header, appended_size, write_appended};
+use treedb_formats::node::{Branch, BranchMut};
 
 use super::boundary::Side;
+use super::leaf::LeafView;
+use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::page::{ROOM, View, ViewMut, flag};
-use super::schema::{Entry, Schema};
-use super::tree::{MAX_MOVES, Tree};
-use crate::shim::buffer::{Exclusive, Page, free_space};
+use super::schema::{Entry, Schema, row_of};
+use super::tree::{MAX_MOVES, Stack, Tree};
+use crate::pages::allocate::allocate;
+use crate::pages::page::{HEADER, ROOM, UPPER, View, ViewMut, flag};
+use crate::shim::buffer::{self, Exclusive, Page};
 use crate::shim::index_build::IndexRow;
-use crate::shim::relation::Index;
-use crate::shim::wal::{Change, Content};
-use crate::shim::{error, fault, snapshot};
+use crate::shim::index_delete::{Candidate, Search, dead_rows};
+use crate::shim::relation::{Index, Table};
+use crate::shim::wal::{Change, Content, patch};
+use crate::shim::{error, fault};
 
 /// How often the parent of a page is searched for again because other backends split pages to its left meanwhile. More
 /// is damage.
 const MAX_PARENT_RETRIES: u32 = 20;
+/// The append area is merged into the sorted part when it has as many entries as a part of that, but at least and at
+/// most so many: a merge logs about 10 bytes for each sorted entry, a search looks at each appended entry.
+const MERGE_PART: usize = 2;
+const MIN_MERGE: usize = 32;
+const MAX_MERGE: usize = 160;
+/// A leaf that has room for fewer entries than this after a merge is split instead.
+const MIN_ROOM: usize = 4;
+
+/// Appended entries up to this size are put together without allocating.
+const SHORT: usize = 128;
+
+/// What an insert knows of its row.
+#[derive(Clone, Copy)]
+pub(super) struct Inserted<'t> {
+    /// The table of the index.
+    pub(super) table: Table<'t>,
+    /// The row is a new version of one whose values in the index are the same: there are probably dead versions.
+    pub(super) unchanged: bool,
+}
 
 /// Inserts the entries of a row.
-pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>) {
+pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>, inserted: Inserted<'_>) {
     let tree = Tree::new(index, schema);
-    let mut entries: Vec<Entry> = Vec::with_capacity(1);
-    let facts = schema.entries(row, |entry| entries.push(entry));
-    if facts != 0 {
-        tree.record_facts(facts);
-    }
-    for entry in &entries {
-        tree.insert(entry);
+    if schema.is_multikey() {
+        let mut entries: Vec<Entry> = Vec::new();
+        let facts = schema.entries(row, |entry| entries.push(entry));
+        if facts != 0 {
+            tree.record_facts(facts);
+        }
+        for entry in entries {
+            tree.insert(entry, inserted);
+        }
+    } else {
+        schema.entries(row, |entry| tree.insert(entry, inserted));
     }
 }
 
 impl Tree<'_> {
-    /// Inserts an entry. One that is there already stays.
-    pub(super) fn insert(&self, entry: &Entry) {
-        let boundary = self.schema.before_key(&entry.key);
+    /// Inserts an entry.
+    fn insert(&self, entry: Entry, inserted: Inserted<'_>) {
+        if let Some(page) = self.rightmost(&entry)
+            && self.append(page, &entry).is_none()
+        {
+            return;
+        }
+        let Entry { key, value } = entry;
+        let boundary = self.schema.before_owned_key(key);
+        let Some(key) = boundary.key() else { return };
         loop {
             check_for_interrupts!();
-            let mut stack = Vec::new();
-            let mut page: Page<Exclusive> =
-                self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
-            let block = page.block();
+            let mut stack = Stack::default();
+            let page: Page<Exclusive> = self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
             let view = self.view(&page);
             if view.has(flag::INCOMPLETE) {
                 self.finish_split(page, &mut stack, MAX_PARENT_RETRIES);
                 continue;
             }
-            let leaf = self.checked(block, view.leaf(self.schema.keys));
-            let place = self.checked_node(block, self.schema.position(&leaf, &boundary));
-            if place < leaf.count() {
-                let mut there = Vec::new();
-                self.checked_node(block, leaf.key_into(place, &mut there));
-                if there == entry.key {
-                    return;
+            let target = (view.next().is_none() && !view.has(flag::ROOT)).then_some(page.block());
+            let Some(page) = self.append_key(page, key, &value) else {
+                if target.is_some() {
+                    self.index.set_target_block(target);
                 }
-            }
-            let value = Value::inline(&entry.value);
-            let mut change = Change::begin(self.index);
-            let [copy] = change.pages([(&mut page, Content::Edited)]);
-            let mut copy = self.checked(block, ViewMut::open(copy));
-            let fits =
-                LeafMut::open(copy.payload()).and_then(|mut leaf| leaf.insert(place, &entry.key, value));
-            if self.checked_node(block, fits) {
-                self.checked(block, copy.finish());
-                change.commit();
                 return;
-            }
-            drop(change);
-            if self.split_leaf(page, place, entry, &mut stack) {
+            };
+            if self.merge(page, key, &value, inserted, &mut stack) {
                 return;
             }
         }
     }
 
-    /// Splits a full leaf into which an entry goes at `place`. False if the leaf had to be parted without the entry
-    /// (a key that shares nothing with a long common prefix): then there is room for it now.
-    fn split_leaf(
+    /// The rightmost leaf, latched, if the last insert of this backend went there and the entry belongs there.
+    fn rightmost(&self, entry: &Entry) -> Option<Page<Exclusive>> {
+        let block = self.index.target_block()?;
+        let page = buffer::has_block(*self.index, block).then(|| Page::try_read(self.index, block))??;
+        let belongs = View::open(page.bytes()).is_ok_and(|view| {
+            let is_last = view.level() == 0
+                && view.next().is_none()
+                && !view.has(flag::DELETED | flag::INCOMPLETE | flag::META);
+            is_last
+                && LeafView::open(&view, self.schema.keys)
+                    .and_then(|leaf| leaf.sorted_before(self.schema, &self.schema.after_key(&entry.key)))
+                    .is_ok_and(|before| before > 0)
+        });
+        if belongs {
+            return Some(page);
+        }
+        self.index.set_target_block(None);
+        None
+    }
+
+    fn append(&self, page: Page<Exclusive>, entry: &Entry) -> Option<Page<Exclusive>> {
+        self.append_key(page, &entry.key, &entry.value)
+    }
+
+    /// Adds an entry to the append area of the leaf where it belongs. The page is returned if the area must be merged
+    /// first.
+    fn append_key(&self, mut page: Page<Exclusive>, key: &[u8], value: &[u8]) -> Option<Page<Exclusive>> {
+        let block = page.block();
+        let view = self.view(&page);
+        let leaf = self.checked(block, LeafView::open(&view, self.schema.keys));
+        let size = appended_size(key.len(), value.len());
+        let limit = (leaf.sorted_count() / MERGE_PART).clamp(MIN_MERGE, MAX_MERGE) * size;
+        if size > leaf.free() || leaf.area_len() + size > limit {
+            return Some(page);
+        }
+        let upper = HEADER + self.checked(block, view.hole()).end - size;
+        let (mut short, long);
+        let record = match size {
+            ..=SHORT => {
+                short = [0; SHORT];
+                write_appended(key, value, &mut short)
+            }
+            _ => {
+                long = [&appended_header(key, value)[..], key, value].concat();
+                long.as_slice()
+            }
+        };
+        patch(self.index, &mut page, [(UPPER, &(upper as u16).to_le_bytes()), (upper, record)]);
+        None
+    }
+
+    /// Merges the append area of a leaf, and a new entry, into the sorted part; removes entries of dead rows or splits
+    /// the leaf if it is full. False if it was split without the entry: then there is room for it now.
+    fn merge(
         &self,
         mut page: Page<Exclusive>,
-        place: usize,
-        entry: &Entry,
-        stack: &mut Vec<u32>,
+        key: &[u8],
+        value: &[u8],
+        inserted: Inserted<'_>,
+        stack: &mut Stack,
     ) -> bool {
         let block = page.block();
         let old = page.bytes().to_vec();
         let view = self.checked(block, View::open(&old));
+        let leaf = self.checked(block, LeafView::open(&view, self.schema.keys));
+        let mut entries = self.checked(block, LeafEntries::of(&leaf, self.schema));
         let room = view.payload().len();
-        let leaf = self.checked_node(block, Leaf::open(view.payload()));
-        let value = Value::inline(&entry.value);
-        let mut plan = self.checked_node(block, leaf.split(place, false, &entry.key, value));
-        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
-        if !whole {
-            plan = self.checked_node(block, leaf.divide());
-            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
-                error::corrupted(
-                    &self.name(),
-                    block,
-                    "expected entries that two pages can hold, found longer ones",
-                );
-            }
+        // Not for the sake of a few long entries, of which a page cannot have many.
+        let many = leaf.sorted_count() > 8 * MIN_ROOM;
+        let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
+        let fits = |entries: &LeafEntries| entries.size(0..entries.len()) + spare <= room;
+        let place = entries.insert(self.schema, key, value);
+        if !fits(&entries) && (!self.remove_dead(block, &mut entries, place, inserted) || !fits(&entries)) {
+            return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
-        let mut bound = Vec::new();
-        self.checked_node(block, plan.separator(&mut bound));
-        let mut right = self.allocate();
+        let mut change = Change::begin(self.index);
+        let [copy] = change.pages([(&mut page, Content::Edited)]);
+        let mut copy = self.checked(block, ViewMut::open(copy));
+        self.checked(block, entries.write(0..entries.len(), &mut copy));
+        change.commit();
+        fault::point("leaf_merge");
+        true
+    }
+
+    /// Removes entries of rows that are dead to every transaction from the list of a full leaf: those that scans have
+    /// marked, or else, if that is likely to find any, those that the table finds. False if there are none. The entry
+    /// at `new` is the one that is being inserted.
+    fn remove_dead(&self, block: u32, entries: &mut LeafEntries, new: usize, inserted: Inserted<'_>) -> bool {
+        let marked = (0..entries.len()).any(|i| entries.is_marked(i));
+        if !marked && !inserted.unchanged {
+            return false;
+        }
+        let mut candidates = Vec::with_capacity(entries.len());
+        let columns = |i: usize| entries.key(i).len().checked_sub(super::schema::ADDRESS);
+        let same = |a: usize, b: usize| {
+            let (Some(x), Some(y)) = (columns(a), columns(b)) else { return false };
+            entries.key(a).get(..x) == entries.key(b).get(..y)
+        };
+        let mut numbers = Vec::with_capacity(entries.len());
+        for i in (0..entries.len()).filter(|i| *i != new) {
+            let Some(row) = row_of(entries.key(i)) else { continue };
+            let duplicate = i > 0 && same(i - 1, i) || i + 1 < entries.len() && same(i, i + 1);
+            if marked && !entries.is_marked(i) {
+                continue;
+            }
+            candidates.push(Candidate {
+                row,
+                known_dead: entries.is_marked(i),
+                promising: duplicate,
+                size: entries.entry_len(i),
+            });
+            numbers.push(i);
+        }
+        let search = if marked { Search::Known } else { Search::BottomUp(ROOM / 16) };
+        let dead = dead_rows(inserted.table, self.index, block, &candidates, search);
+        let gone: Vec<usize> =
+            numbers.into_iter().zip(dead).filter(|(_, dead)| *dead).map(|(i, _)| i).collect();
+        entries.retain(|i| gone.binary_search(&i).is_err());
+        !gone.is_empty()
+    }
+
+    /// Splits a full leaf whose entries, with a new one, are `entries`. False if it had to be split without the new
+    /// entry (a key that shares nothing with a long common prefix): then there is room for it now.
+    fn split_leaf(
+        &self,
+        mut page: Page<Exclusive>,
+        view: &View<'_>,
+        leaf: &LeafView<'_>,
+        mut entries: LeafEntries,
+        new: (&[u8], &[u8]),
+        stack: &mut Stack,
+    ) -> bool {
+        let block = page.block();
+        let room = view.payload().len();
+        let wanted = self.wanted_split(view, leaf, &entries, new.0);
+        let mut at = entries.split_point(wanted, room);
+        let whole = at.is_some();
+        if !whole {
+            entries = self.checked(block, LeafEntries::of(leaf, self.schema));
+            at = entries.split_point(entries.middle(), room);
+        }
+        let merged = at.is_some();
+        if !merged {
+            // One entry may keep a leaf of very many from being packed, and then its half does not fit a page: the
+            // append area stays as it is.
+            entries = self.checked(block, LeafEntries::sorted_of(leaf, self.schema));
+            at = (entries.len() > 1).then(|| entries.middle().clamp(1, entries.len() - 1));
+        }
+        let Some(at) = at else {
+            error::corrupted(
+                &self.name(),
+                block,
+                "expected entries that two pages can hold, found longer ones",
+            );
+        };
+        let bound = entries.separator(at);
+        let mut right = allocate(self.index);
         let right_block = right.block();
         let mut change = Change::begin(self.index);
         let [left_copy, right_copy] =
             change.pages([(&mut page, Content::Edited), (&mut right, Content::Replaced)]);
-        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(&view));
-        self.checked_node(block, plan.right(right_copy.payload()));
-        self.checked(block, right_copy.finish());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, &bound)));
-        self.checked_node(block, plan.left(left_copy.payload()));
-        self.checked(block, left_copy.finish());
+        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(view));
+        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, bound)));
+        let (left, right_half) = (0..at, at..entries.len());
+        if merged {
+            self.checked(block, entries.write(left, &mut left_copy));
+            self.checked(block, entries.write(right_half, &mut right_copy));
+        } else {
+            let is_left = |key: &[u8]| self.schema.compare(key, bound) == std::cmp::Ordering::Less;
+            self.checked(block, entries.write_beside(left, leaf, is_left, &mut left_copy));
+            self.checked(block, entries.write_beside(right_half, leaf, |key| !is_left(key), &mut right_copy));
+        }
         change.commit();
         drop(right);
         fault::point("leaf_split");
@@ -129,9 +283,25 @@ impl Tree<'_> {
         whole
     }
 
+    /// Where to split a leaf: in the middle, but after the entries that were inserted last if these came in a row, so
+    /// that ascending inserts fill their pages.
+    fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
+        let recent: Vec<&[u8]> = leaf.appended().flatten().map(|entry| entry.key).chain([new]).collect();
+        let least = recent.iter().min_by(|a, b| self.schema.compare(a, b));
+        let greatest = recent.iter().max_by(|a, b| self.schema.compare(a, b));
+        let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(self.schema, key));
+        let (first, last) = (place(least), place(greatest));
+        let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
+        match in_a_row {
+            true if last + 1 == entries.len() && view.next().is_none() => entries.len(),
+            true if last + 1 < entries.len() => last + 1,
+            _ => entries.middle(),
+        }
+    }
+
     /// Inserts the right neighbour of `page`, which is marked incomplete, into the parent. `stack` has the blocks
     /// above the page, the parent last, or is empty.
-    fn finish_split(&self, mut page: Page<Exclusive>, stack: &mut Vec<u32>, retries: u32) {
+    fn finish_split(&self, mut page: Page<Exclusive>, stack: &mut Stack, retries: u32) {
         let block = page.block();
         let (right, bound, level, is_root) = {
             let view = self.view(&page);
@@ -189,7 +359,7 @@ impl Tree<'_> {
             let fits =
                 BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
             if self.checked_node(parent_block, fits) {
-                self.checked(parent_block, parent_copy.finish());
+                self.checked(parent_block, parent_copy.finish_branch());
                 self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
                 change.commit();
                 return;
@@ -218,7 +388,7 @@ impl Tree<'_> {
             }
             // Another backend may have finished it already.
             if view.has(flag::INCOMPLETE) {
-                self.finish_split(page, &mut Vec::new(), retries);
+                self.finish_split(page, &mut Stack::default(), retries);
             }
             match next {
                 _ if at == to => return,
@@ -231,7 +401,7 @@ impl Tree<'_> {
 
     /// The page of the level above `level` where `bound` belongs, latched exclusively; or the root, if it is of
     /// `level` itself.
-    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Vec<u32>) -> Result<Page<Exclusive>, u32> {
+    fn parent_of(&self, bound: &[u8], level: u16, stack: &mut Stack) -> Result<Page<Exclusive>, u32> {
         let boundary = self.schema.before_key(bound);
         // Branches are never deleted, so the block is still one of that level.
         if let Some(block) = stack.pop() {
@@ -254,7 +424,7 @@ impl Tree<'_> {
         place: usize,
         separator: &[u8],
         right_child: u32,
-        stack: &mut Vec<u32>,
+        stack: &mut Stack,
     ) -> bool {
         let block = page.block();
         let old = page.bytes().to_vec();
@@ -275,7 +445,7 @@ impl Tree<'_> {
         }
         let mut bound = Vec::new();
         self.checked_node(block, plan.separator(&mut bound));
-        let mut right = self.allocate();
+        let mut right = allocate(self.index);
         let (right_block, child_block) = (right.block(), child.block());
         let mut change = Change::begin(self.index);
         let [left_copy, right_copy, child_copy] = change.pages([
@@ -285,11 +455,11 @@ impl Tree<'_> {
         ]);
         let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
         self.checked_node(block, plan.right(right_copy.payload()));
-        self.checked(block, right_copy.finish());
+        self.checked(block, right_copy.finish_branch());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
         let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right_block, &bound)));
         self.checked_node(block, plan.left(left_copy.payload()));
-        self.checked(block, left_copy.finish());
+        self.checked(block, left_copy.finish_branch());
         if whole {
             self.checked(child_block, ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
         }
@@ -308,7 +478,7 @@ impl Tree<'_> {
         if meta.root != block || meta.level != level {
             error::corrupted(&self.name(), 0, format!("expected root {block}, found {}", meta.root));
         }
-        let mut root = self.allocate();
+        let mut root = allocate(self.index);
         let root_block = root.block();
         let mut change = Change::begin(self.index);
         let [meta_copy, root_copy, page_copy] = change.pages([
@@ -326,7 +496,7 @@ impl Tree<'_> {
                 "expected a bound that fits a new root, found a longer one",
             );
         }
-        self.checked(root_block, root_copy.finish());
+        self.checked(root_block, root_copy.finish_branch());
         self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
         let meta = Meta { root: root_block, level: level + 1, ..meta };
         meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
@@ -345,36 +515,9 @@ impl Tree<'_> {
         Meta { facts: meta.facts | facts, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
         change.commit();
     }
-
-    /// A page to be written over: one that was deleted long enough ago, or a new one at the end of the relation.
-    pub(super) fn allocate(&self) -> Page<Exclusive> {
-        loop {
-            let Some(block) = free_space::take(self.index) else {
-                return Page::extend_shared(self.index);
-            };
-            // The free space map is only a hint: it may name a page that is in use. A latched page
-            // is in use; waiting for it could be a deadlock with ourselves.
-            if let Some(page) = Page::try_read(self.index, block)
-                && reusable(page.bytes())
-            {
-                return page;
-            }
-        }
-    }
 }
 
 /// Right neighbour and bound of a page that is split: the right half takes them over.
 fn next_of<'a>(view: &View<'a>) -> Option<(u32, &'a [u8])> {
     view.next().zip(view.bound())
-}
-
-/// True if no backend can be on its way to this page any more: it was never used, or was deleted before every running
-/// transaction began.
-pub(super) fn reusable(page: &[u8]) -> bool {
-    // A page that the server has added but that was never written has no upper limit of its free space.
-    if page.get(14..16) == Some(&[0, 0]) {
-        return true;
-    }
-    let Ok(view) = View::open(page) else { return false };
-    view.has(flag::DELETED) && snapshot::is_before_every_snapshot(view.deleted_at())
 }

@@ -12,10 +12,10 @@ use super::boundary::Boundary;
 use super::meta::fact;
 use super::range::{Conditions, Range};
 use super::scan::EntryReader;
-use super::schema::{ADDRESS, Schema, append_address, shortened};
+use super::schema::{ADDRESS, Schema, append_address, row_of, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
-use crate::shim::snapshot::Snapshot;
+use crate::shim::snapshot::{self, Snapshot};
 
 /// Called for each entry with its row and key (shortened if it was too long to be stored).
 pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
@@ -60,20 +60,23 @@ pub(crate) fn scan<E>(
     let reader = EntryReader {
         tree: Tree::new(index, &schema),
         conditions: &conditions,
-        keys: true,
         pin: false,
         snapshot: Some(snapshot),
+        skip_dead: !snapshot::began_in_recovery(),
     };
-    let mut cursor = reader.next(None, direction);
+    let mut buffer = Vec::new();
+    let mut cursor = reader.next(None, direction, &mut buffer);
     while let Some(here) = cursor {
-        if let Some(item) = here.leaf.items.get(here.at) {
-            let entry = here.leaf.bytes.get(item.key.0 as usize..item.key.1 as usize).unwrap_or(&[]);
-            let key = entry.get(..entry.len().saturating_sub(ADDRESS)).unwrap_or(&[]);
-            if visit(item.row, key)?.is_break() {
+        if here.entry(&reader.tree, &mut buffer).is_some()
+            && let Some(row) = row_of(&buffer)
+        {
+            let key = buffer.get(..buffer.len() - ADDRESS).unwrap_or(&[]);
+            if visit(row, key)?.is_break() {
+                here.leave(None);
                 return Ok(());
             }
         }
-        cursor = reader.next(Some(here), direction);
+        cursor = reader.next(Some(here), direction, &mut buffer);
     }
     Ok(())
 }

@@ -3,18 +3,18 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 1 |
+//! | 4 | 2 | version, 2 |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
 //! | 16 | 4 | pages deleted and not yet reused, as the last vacuum counted them |
 
-use super::page::{Damage, ROOM, View, ViewMut, flag};
+use crate::pages::page::{Damage, ROOM, View, ViewMut, flag};
 
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBt");
 /// Version of the page format.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -51,7 +51,7 @@ impl Meta {
             return Err(Damage::new("a meta page", int(0)));
         }
         if int(4) as u16 != VERSION {
-            return Err(Damage::new("version 1 of the index format", int(4) as u16));
+            return Err(Damage::new("version 2 of the index format (REINDEX the index)", int(4) as u16));
         }
         Ok(Meta { root: int(8), level: (int(4) >> 16) as u16, facts: int(12), deleted: int(16) })
     }
@@ -60,7 +60,7 @@ impl Meta {
     pub(super) fn init(&self, page: &mut [u8]) {
         let mut page = ViewMut::init(page, 0, flag::META, None);
         self.write(&mut page);
-        page.frame(BYTES..ROOM);
+        page.set_hole(BYTES..ROOM);
     }
 
     /// Writes over the numbers of a meta page.

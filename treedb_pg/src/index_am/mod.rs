@@ -2,7 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`page`], [`meta`] | the bytes of a page around the node, and of block 0 |
+//! | [`meta`] | block 0: where the tree begins |
+//! | [`leaf`], [`leaf_entries`] | leaves: a sorted part and recent inserts; how they are written |
 //! | [`column`], [`schema`] | values as bytes that order, entries, comparison |
 //! | [`boundary`] | positions between entries, found in nodes |
 //! | [`tree`] | descending and moving right under latches |
@@ -12,8 +13,9 @@
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
+//! | [`inspect`] | `treedb.index_pages`: what each page holds |
 //!
-//! Nodes are the engine's own ([`treedb_formats::node`]). Strategies are numbered as btree's, so that the planner
+//! Branches are nodes of the engine's own format ([`treedb_formats::node`]); pages are those of [`crate::pages`]. Strategies are numbered as btree's, so that the planner
 //! takes the order of a scan for that of the type. Unique indexes are the server's own btree's business.
 
 use std::ffi::CStr;
@@ -21,11 +23,13 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
+use crate::shim::catalog;
+use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::index_method::{Capabilities, Handler, IndexMethod, handler};
 use crate::shim::index_scan::{Bitmap, Scan};
-use crate::shim::relation::Index;
+use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
 use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;
 
@@ -34,9 +38,11 @@ mod build;
 mod check;
 mod column;
 mod insert;
+mod inspect;
 pub(crate) mod keyset_scan;
+mod leaf;
+mod leaf_entries;
 mod meta;
-mod page;
 mod range;
 mod scan;
 mod schema;
@@ -51,6 +57,23 @@ pg_function! {
     fn treedb_btree_handler(args: [Internal]) -> Handler {
         handler::<Btree>()
     }
+}
+
+/// Raises an error if a relation is not an index of this access method.
+fn expect_own_index(relation: pg_sys::Oid) {
+    if !is_own_index(relation) {
+        fail(
+            SqlState::ERRCODE_WRONG_OBJECT_TYPE,
+            "not an index of treedb_btree",
+            "Name an index created USING treedb_btree.",
+        );
+    }
+}
+
+/// Whether a relation is an index of this access method.
+fn is_own_index(relation: pg_sys::Oid) -> bool {
+    let open = OpenRelation::open(relation, LockMode::AccessShare);
+    Some(open.get().access_method()) == catalog::index_access_method(c"treedb_btree")
 }
 
 /// The access method.
@@ -94,8 +117,8 @@ impl IndexMethod for Btree {
         Schema::of(index)
     }
 
-    fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>) {
-        insert::insert(schema, index, row)
+    fn insert(schema: &Schema, table: Table<'_>, index: Index<'_>, row: &IndexRow<'_>, unchanged: bool) {
+        insert::insert(schema, index, row, insert::Inserted { table, unchanged })
     }
 
     fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool) {
@@ -137,8 +160,8 @@ impl IndexMethod for Btree {
         scan::State::begin(index)
     }
 
-    fn rescan(state: &mut scan::State) {
-        state.end();
+    fn rescan(state: &mut scan::State, index: Index<'_>) {
+        state.end(index);
     }
 
     fn next(state: &mut scan::State, scan: &mut Scan<'_>, direction: Direction) -> bool {
@@ -149,8 +172,8 @@ impl IndexMethod for Btree {
         state.bitmap(scan, bitmap)
     }
 
-    fn end_scan(state: &mut scan::State) {
-        state.end();
+    fn end_scan(state: &mut scan::State, index: Index<'_>) {
+        state.end(index);
     }
 
     fn mark(state: &mut scan::State) {

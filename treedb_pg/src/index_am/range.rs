@@ -68,6 +68,11 @@ impl Conditions {
         plan(schema, tests)
     }
 
+    /// Whether the ranges express all conditions.
+    pub(super) fn are_ranges(&self) -> bool {
+        self.tests.is_empty()
+    }
+
     /// Whether an entry in a range fulfils the conditions that the ranges do not express.
     pub(super) fn matches(&self, schema: &Schema, key: &[u8]) -> bool {
         if self.tests.is_empty() {

@@ -1,6 +1,6 @@
 //! Reading an index in order.
 //!
-//! A scan copies a leaf's matching entries at once and returns them one by one. Forward it continues at the page's
+//! A scan copies a leaf's bytes at once and returns its matching entries one by one. Forward it continues at the page's
 //! right neighbour, backward by a new descent to the position before the page. Either way it remembers the keys at
 //! which the page began and ended, so that it can continue whatever happened to the page in between: entries move only
 //! to the right, and only within those limits.
@@ -8,66 +8,152 @@
 //! While entries of a page are returned to a scan that does not check the rows' visibility with an MVCC snapshot
 //! (or does not read the rows at all), the page stays pinned: a vacuum that would remove the entries waits for the pin
 //! before it lets the table reuse the addresses.
+//!
+//! Entries whose rows the executor found dead to every transaction are marked when the scan leaves their page, if the
+//! page has not changed meanwhile: an address in it could be another row's otherwise.
 
 use std::sync::Arc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_query::access::Direction;
 
-use super::boundary::Side;
+use super::boundary::{Boundary, Side};
+use super::leaf::{self, LeafView, Place, Selection};
 use super::range::Conditions;
-use super::schema::{Schema, row_of};
+use super::schema::Schema;
 use super::tree::{Reached, Tree};
-use crate::shim::buffer::{self, Pin, Shared};
+use crate::pages::page::{View, ViewMut, flag};
+use crate::shim::buffer::{self, Exclusive, PAGE_SIZE, Page, Pin, Shared};
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::relation::{Index, Relation};
 use crate::shim::snapshot::{self, Snapshot};
+use crate::shim::wal::{Change, Content};
 use crate::shim::{error, heap};
 
-/// An entry to be returned.
-pub(super) struct Item {
-    pub(super) row: pg_sys::ItemPointerData,
-    /// Where its key and value are in the page's `bytes`; empty unless the reader returns keys.
-    pub(super) key: (u32, u32),
-    value: (u32, u32),
-}
-
-/// The matching entries of one leaf.
-pub(super) struct LeafEntries {
-    /// The leaf's block, for messages.
+/// A leaf as a scan found it, and which of its entries are in the scan's range.
+pub(super) struct LeafPage {
     block: u32,
-    pub(super) items: Vec<Item>,
-    pub(super) bytes: Vec<u8>,
+    bytes: Box<[u8; PAGE_SIZE]>,
+    wal_position: u64,
+    /// Whether entries may be marked.
+    marked: bool,
+    entries: Selection,
     /// Number of the range they are of.
     range: usize,
-    /// Where the leaf's keys begin; `None` at the left end of the index.
-    lower_bound: Option<Vec<u8>>,
-    /// Where they end; `None` at the right end.
-    bound: Option<Vec<u8>>,
-    /// The right neighbour when the leaf was read, if `bound` is the leaf's own.
+    /// Where the leaf's keys begin, if a scan backward read it.
+    lower_bound: LowerBound,
+    /// Where the leaf ends for this scan, if not at its own bound: a scan backward comes from there.
+    until: Option<Vec<u8>>,
+    /// The right neighbour when the leaf was read, if the leaf counts up to its own bound.
     next: Option<u32>,
+}
+
+/// What is known of where a leaf's keys begin.
+#[derive(Clone)]
+enum LowerBound {
+    Unknown,
+    /// At the left end of the index.
+    Open,
+    At(Vec<u8>),
+}
+
+impl LowerBound {
+    fn found(bound: Option<Vec<u8>>) -> Self {
+        bound.map_or(LowerBound::Open, LowerBound::At)
+    }
+}
+
+impl LeafPage {
+    fn view(&self, tree: &Tree<'_>) -> View<'_> {
+        tree.checked(self.block, View::open(&self.bytes[..]))
+    }
+
+    fn leaf(&self, tree: &Tree<'_>) -> LeafView<'_> {
+        tree.checked(self.block, LeafView::open(&self.view(tree), tree.schema.keys))
+    }
 }
 
 /// A scan's position. Its pin is not released when this is dropped, see [`Cursor::leave`].
 pub(super) struct Cursor {
-    pub(super) leaf: Arc<LeafEntries>,
-    /// The item returned last.
-    pub(super) at: usize,
+    page: Arc<LeafPage>,
+    /// The entry returned last.
+    at: usize,
     /// Keeps a vacuum from the page.
     pin: Option<Pin>,
+    /// The entries of the page whose rows are dead to every transaction.
+    dead: Vec<usize>,
 }
 
 impl Cursor {
     /// The same cursor, pinned once more.
     fn again(&self) -> Cursor {
-        Cursor { leaf: Arc::clone(&self.leaf), at: self.at, pin: self.pin.as_ref().map(Pin::again) }
+        Cursor {
+            page: Arc::clone(&self.page),
+            at: self.at,
+            pin: self.pin.as_ref().map(Pin::again),
+            dead: Vec::new(),
+        }
     }
 
-    /// Releases the pin.
-    fn leave(self) {
+    /// Marks the entries of dead rows and releases the pin.
+    pub(super) fn leave(self, tree: Option<&Tree<'_>>) {
+        if let Some(tree) = tree
+            && !self.dead.is_empty()
+        {
+            tree.mark_dead(&self.page, &self.dead, self.pin.is_some());
+        }
         if let Some(pin) = self.pin {
             pin.release();
         }
+    }
+
+    /// Where in the page the entry is.
+    fn place(&self) -> Option<Place> {
+        self.page.entries.place(self.at)
+    }
+
+    /// The row of the entry; `buffer` may be used for its key.
+    pub(super) fn row(&self, tree: &Tree<'_>, buffer: &mut Vec<u8>) -> Option<pg_sys::ItemPointerData> {
+        let place = self.place()?;
+        Some(tree.checked(self.page.block, self.page.leaf(tree).row(place, buffer)))
+    }
+
+    /// Writes the key of the entry to `out`, replacing what is there, and returns its value.
+    pub(super) fn entry(&self, tree: &Tree<'_>, out: &mut Vec<u8>) -> Option<&[u8]> {
+        let (place, leaf) = (self.place()?, self.page.leaf(tree));
+        tree.checked(self.page.block, leaf.key_into(place, out));
+        Some(tree.checked(self.page.block, leaf.value(place)))
+    }
+}
+
+impl Tree<'_> {
+    /// Marks entries of a leaf that a scan has read, unless it has changed since. `pinned` tells that the scan has kept
+    /// the page pinned: then no address in it can have become another row's.
+    fn mark_dead(&self, page: &LeafPage, dead: &[usize], pinned: bool) {
+        let logged = self.index.is_logged();
+        if !pinned && !logged {
+            return;
+        }
+        let Some(mut now) = Page::<Exclusive>::try_read(self.index, page.block) else { return };
+        if logged && now.wal_position() != page.wal_position || !logged && now.bytes() != &page.bytes[..] {
+            return;
+        }
+        let leaf = page.leaf(self);
+        let places: Vec<Place> = dead
+            .iter()
+            .filter_map(|i| page.entries.place(*i))
+            .filter(|place| !self.checked(page.block, leaf.is_marked(*place)))
+            .collect();
+        if places.is_empty() {
+            return;
+        }
+        let mut change = Change::begin(self.index);
+        let [copy] = change.pages([(&mut now, Content::Edited)]);
+        let mut copy = self.checked(page.block, ViewMut::open(copy));
+        for place in places {
+            self.checked(page.block, leaf::mark(&mut copy, place));
+        }
+        change.commit();
     }
 }
 
@@ -78,18 +164,21 @@ pub(super) struct State {
     conditions: Option<Conditions>,
     cursor: Option<Cursor>,
     marked: Option<Cursor>,
+    /// For the key of an entry.
+    key: Vec<u8>,
 }
 
 impl State {
     /// Begins a scan.
     pub(super) fn begin(index: Index<'_>) -> State {
-        State { schema: Schema::of(index), conditions: None, cursor: None, marked: None }
+        State { schema: Schema::of(index), conditions: None, cursor: None, marked: None, key: Vec::new() }
     }
 
     /// Ends a scan, or makes it ready for other keys.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, index: Index<'_>) {
+        let tree = Tree::new(index, &self.schema);
         for cursor in [self.cursor.take(), self.marked.take()].into_iter().flatten() {
-            cursor.leave();
+            cursor.leave(Some(&tree));
         }
         self.conditions = None;
     }
@@ -105,26 +194,31 @@ impl State {
     /// Goes to the next entry.
     pub(super) fn next(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
         self.prepare(scan);
-        let State { schema, conditions: Some(conditions), cursor, .. } = self else { return false };
+        let State { schema, conditions: Some(conditions), cursor, key, .. } = self else { return false };
+        if scan.prior_is_dead()
+            && let Some(cursor) = cursor
+            && !cursor.dead.contains(&cursor.at)
+        {
+            cursor.dead.push(cursor.at);
+        }
         let keys = scan.wants_entry();
         let snapshot = scan.snapshot();
         let reader = EntryReader {
             tree: Tree::new(scan.index(), schema),
             conditions,
-            keys,
             // An MVCC snapshot is not deceived by an address that was reused.
             pin: keys || !snapshot.is_some_and(Snapshot::is_mvcc),
             snapshot,
+            skip_dead: scan.skips_dead(),
         };
-        *cursor = reader.next(cursor.take(), direction);
+        *cursor = reader.next(cursor.take(), direction, key);
         let Some(cursor) = cursor else { return false };
-        let Some(item) = cursor.leaf.items.get(cursor.at) else { return false };
-        expect_row(scan.table(), &reader.tree, cursor.leaf.block, item.row);
-        scan.found(item.row);
+        let tree = &reader.tree;
+        let Some(row) = cursor.row(tree, key) else { return false };
+        expect_row(scan.table(), tree, cursor.page.block, row);
+        scan.found(row);
         if keys {
-            let part =
-                |(from, to): (u32, u32)| cursor.leaf.bytes.get(from as usize..to as usize).unwrap_or(&[]);
-            let (key, value) = (part(item.key), part(item.value));
+            let value = cursor.entry(tree, key).unwrap_or(&[]);
             let columns = schema.columns.iter().zip(schema.split(key)).enumerate();
             scan.found_entry(columns.map(|(number, (column, bytes))| {
                 if value.contains(&(number as u8)) {
@@ -140,30 +234,35 @@ impl State {
     /// Puts all rows into a bitmap; returns how many.
     pub(super) fn bitmap(&mut self, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64 {
         self.prepare(scan);
-        let State { schema, conditions: Some(conditions), .. } = self else { return 0 };
+        let State { schema, conditions: Some(conditions), key, .. } = self else { return 0 };
         let reader = EntryReader {
             tree: Tree::new(scan.index(), schema),
             conditions,
-            keys: false,
             pin: false,
             snapshot: scan.snapshot(),
+            skip_dead: scan.skips_dead(),
         };
-        let mut found = 0;
-        let mut cursor = reader.next(None, Direction::Forward);
-        while let Some(mut here) = cursor {
-            let rows: Vec<pg_sys::ItemPointerData> = here.leaf.items.iter().map(|item| item.row).collect();
-            bitmap.add(&rows);
-            found += rows.len() as i64;
-            here.at = rows.len();
-            cursor = reader.next(Some(here), Direction::Forward);
+        let mut rows: Vec<pg_sys::ItemPointerData> = Vec::new();
+        let (mut found, mut block) = (0, None);
+        let mut cursor = reader.next(None, Direction::Forward, key);
+        while let Some(here) = cursor {
+            // A page at a time.
+            if block.replace(here.page.block) != Some(here.page.block) {
+                bitmap.add(&rows);
+                rows.clear();
+            }
+            rows.extend(here.row(&reader.tree, key));
+            found += 1;
+            cursor = reader.next(Some(here), Direction::Forward, key);
         }
+        bitmap.add(&rows);
         found
     }
 
     /// Remembers the entry that the scan is at.
     pub(super) fn mark(&mut self) {
         if let Some(marked) = self.marked.take() {
-            marked.leave();
+            marked.leave(None);
         }
         self.marked = self.cursor.as_ref().map(Cursor::again);
     }
@@ -171,7 +270,7 @@ impl State {
     /// Goes back to the entry remembered.
     pub(super) fn restore(&mut self) {
         if let Some(cursor) = self.cursor.take() {
-            cursor.leave();
+            cursor.leave(None);
         }
         self.cursor = self.marked.as_ref().map(Cursor::again);
     }
@@ -191,165 +290,212 @@ fn expect_row(table: Option<Relation<'_>>, tree: &Tree<'_>, leaf: u32, row: pg_s
 pub(super) struct EntryReader<'s> {
     pub(super) tree: Tree<'s>,
     pub(super) conditions: &'s Conditions,
-    /// Keys and values are returned, not only rows.
-    pub(super) keys: bool,
     /// Keep the page pinned.
     pub(super) pin: bool,
     /// Whose entries these are; `None` if that is decided elsewhere.
     pub(super) snapshot: Option<Snapshot<'s>>,
+    /// Leave entries out that are marked as dead.
+    pub(super) skip_dead: bool,
 }
 
 impl EntryReader<'_> {
-    /// Reads the entries of range number `range` from a leaf. With `until`, the leaf counts only up to there.
-    fn load(&self, reached: Reached<Shared>, range: usize, until: Option<Vec<u8>>) -> Option<Cursor> {
-        let Reached { page, lower_bound } = reached;
+    /// Copies a leaf with the entries of range number `range`. With `until`, the leaf counts only up to there. `spare`
+    /// is a page whose memory may be used again.
+    fn load(
+        &self,
+        page: Page<Shared>,
+        lower_bound: LowerBound,
+        range: usize,
+        until: Option<Vec<u8>>,
+        spare: Option<Arc<LeafPage>>,
+    ) -> Option<Cursor> {
         let block = page.block();
         snapshot::expect_not_too_old(self.snapshot, self.tree.index, &page);
-        let standby = snapshot::in_recovery();
         let bounds = self.conditions.ranges.get(range)?;
-        let schema = self.tree.schema;
-        let (leaf, kept) = {
-            let view = self.tree.view(&page);
-            let leaf = self.tree.checked(block, view.leaf(schema.keys));
-            let from = self.tree.checked_node(block, schema.position(&leaf, &bounds.low));
-            let mut to = self.tree.checked_node(block, schema.position(&leaf, &bounds.high));
-            // On a standby the neighbour may be reused as soon as the latch is released.
-            let mut next = view.next().filter(|_| !standby);
-            let mut bound = view.bound().map(<[u8]>::to_vec);
-            if let Some(until) = until {
-                let boundary = schema.before_key(&until);
-                to = to.min(self.tree.checked_node(block, schema.position(&leaf, &boundary)));
-                bound = Some(until);
-                next = None;
+        let (tree, schema) = (&self.tree, self.tree.schema);
+        let view = tree.view(&page);
+        let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
+        let before_until;
+        let high = match &until {
+            // Whichever is lower.
+            Some(until) if schema.order(until, &bounds.high) == std::cmp::Ordering::Less => {
+                before_until = schema.before_key(until);
+                &before_until
             }
-            let mut items = Vec::with_capacity(to.saturating_sub(from));
-            let mut bytes = Vec::new();
-            let mut key = Vec::new();
-            for i in from..to {
-                self.tree.checked_node(block, leaf.key_into(i, &mut key));
-                if !self.conditions.matches(schema, &key) {
-                    continue;
-                }
-                let Some(row) = row_of(&key) else {
-                    error::corrupted(
-                        &self.tree.name(),
-                        block,
-                        "expected an entry with a row's address, found a shorter one",
-                    );
-                };
-                let mut item = Item { row, key: (0, 0), value: (0, 0) };
-                if self.keys {
-                    let value = self.tree.checked_node(block, leaf.value(i)).bytes;
-                    let start = bytes.len() as u32;
-                    bytes.extend_from_slice(&key);
-                    let middle = bytes.len() as u32;
-                    bytes.extend_from_slice(value);
-                    item.key = (start, middle);
-                    item.value = (middle, bytes.len() as u32);
-                }
-                items.push(item);
-            }
-            let kept = self.pin && !items.is_empty();
-            (LeafEntries { block, items, bytes, range, lower_bound, bound, next }, kept)
+            _ => &bounds.high,
         };
+        let entries = tree.checked(block, leaf.select(schema, &bounds.low, high));
+        // On a standby the neighbour may be reused as soon as the latch is released.
+        let next = view.next().filter(|_| until.is_none() && !snapshot::in_recovery());
+        let mut bytes = match spare.and_then(Arc::into_inner) {
+            Some(spare) => spare.bytes,
+            None => Box::new([0; PAGE_SIZE]),
+        };
+        bytes.copy_from_slice(page.bytes());
+        let (wal_position, marked) = (page.wal_position(), view.has(flag::MARKED));
+        let kept = self.pin && entries.len() > 0;
+        let copy = LeafPage { block, bytes, wal_position, marked, entries, range, lower_bound, until, next };
         let pin = kept.then(|| page.into_pin());
-        Some(Cursor { leaf: Arc::new(leaf), at: 0, pin })
+        Some(Cursor { page: Arc::new(copy), at: 0, pin, dead: Vec::new() })
     }
 
     /// The leaf where range number `range` begins (forward) or ends.
-    fn first(&self, range: usize, direction: Direction) -> Option<Cursor> {
+    fn first(&self, range: usize, direction: Direction, spare: Option<Arc<LeafPage>>) -> Option<Cursor> {
         let bounds = self.conditions.ranges.get(range)?;
-        let (boundary, side) = match direction {
-            Direction::Forward => (&bounds.low, Side::After),
-            Direction::Backward => (&bounds.high, Side::Before),
+        let (page, lower_bound) = match direction {
+            Direction::Forward => {
+                let reached = self.tree.descend(&bounds.low, Side::After, 0, None, false);
+                (reached.page, LowerBound::Unknown)
+            }
+            Direction::Backward => {
+                let Reached { page, lower_bound } =
+                    self.tree.descend(&bounds.high, Side::Before, 0, None, true);
+                (page, LowerBound::found(lower_bound))
+            }
         };
-        self.load(self.tree.descend(boundary, side, 0, None, true), range, None)
+        self.load(page, lower_bound, range, None, spare)
     }
 
-    /// The leaf after or before the leaf one, if its range goes on there.
-    fn step(&self, leaf: &LeafEntries, direction: Direction) -> Option<Cursor> {
-        let bounds = self.conditions.ranges.get(leaf.range)?;
+    /// The leaf after or before a leaf, if its range goes on there.
+    fn step(&self, page: Arc<LeafPage>, direction: Direction) -> Option<Cursor> {
+        let bounds = self.conditions.ranges.get(page.range)?;
         let schema = self.tree.schema;
+        let range = page.range;
         match direction {
             Direction::Forward => {
-                let bound = leaf.bound.as_deref()?;
+                let bound = page.until.as_deref().or_else(|| page.view(&self.tree).bound())?;
                 if schema.order(bound, &bounds.high) != std::cmp::Ordering::Less {
                     return None;
                 }
                 let boundary = schema.before_key(bound);
-                let reached = match leaf.next {
+                let reached = match page.next {
                     Some(next) => {
-                        let page = self.tree.read(next);
-                        let mut lower_bound = Some(bound.to_vec());
-                        let page =
-                            self.tree.move_right(page, &boundary, Side::After, false, Some(&mut lower_bound));
-                        Reached { page, lower_bound }
+                        self.tree.move_right(self.tree.read(next), &boundary, Side::After, false, None)
                     }
-                    None => self.tree.descend(&boundary, Side::After, 0, None, true),
+                    None => self.tree.descend(&boundary, Side::After, 0, None, false).page,
                 };
-                self.load(reached, leaf.range, None)
+                self.load(reached, LowerBound::Unknown, range, None, Some(page))
             }
             Direction::Backward => {
-                let lower_bound = leaf.lower_bound.as_deref()?;
-                if schema.order(lower_bound, &bounds.low) != std::cmp::Ordering::Greater {
+                let lower_bound = self.lower_bound(&page)?;
+                if schema.order(&lower_bound, &bounds.low) != std::cmp::Ordering::Greater {
                     return None;
                 }
-                let boundary = schema.before_key(lower_bound);
+                let boundary = schema.before_key(&lower_bound);
                 let reached = self.tree.descend(&boundary, Side::Before, 0, None, true);
-                self.load(reached, leaf.range, Some(lower_bound.to_vec()))
+                let below = LowerBound::found(reached.lower_bound);
+                self.load(reached.page, below, range, Some(lower_bound), Some(page))
             }
         }
     }
 
-    /// The next entry from `cursor` (or from the beginning), on whatever page it is.
-    pub(super) fn next(&self, cursor: Option<Cursor>, direction: Direction) -> Option<Cursor> {
-        let mut range = match direction {
-            Direction::Forward => 0,
-            Direction::Backward => self.conditions.ranges.len().checked_sub(1)?,
-        };
-        let mut cursor = match cursor {
-            Some(mut cursor) => {
-                let next = match direction {
-                    Direction::Forward => cursor.at.checked_add(1),
+    /// Where the keys of a leaf begin; `None` at the left end of the index.
+    fn lower_bound(&self, page: &LeafPage) -> Option<Vec<u8>> {
+        match &page.lower_bound {
+            LowerBound::At(bound) => return Some(bound.clone()),
+            LowerBound::Open => return None,
+            LowerBound::Unknown => {}
+        }
+        // A scan that turns round, having read the page forward: its first key will do.
+        let (tree, leaf) = (&self.tree, page.leaf(&self.tree));
+        let all = tree.checked(page.block, leaf.select(tree.schema, &Boundary::Start, &Boundary::End));
+        let mut key = Vec::new();
+        tree.checked(page.block, leaf.key_into(all.place(0)?, &mut key));
+        Some(key)
+    }
+
+    /// Whether the cursor is at an entry that matches all conditions; `key` is for its key.
+    fn matches(&self, cursor: &Cursor, key: &mut Vec<u8>) -> bool {
+        let Some(place) = cursor.place() else { return false };
+        let skip_dead = self.skip_dead && cursor.page.marked;
+        if !skip_dead && self.conditions.are_ranges() {
+            return true;
+        }
+        let (tree, block, leaf) = (&self.tree, cursor.page.block, cursor.page.leaf(&self.tree));
+        if skip_dead && tree.checked(block, leaf.is_marked(place)) {
+            return false;
+        }
+        if self.conditions.are_ranges() {
+            return true;
+        }
+        tree.checked(block, leaf.key_into(place, key));
+        self.conditions.matches(tree.schema, key)
+    }
+
+    /// The next entry from `cursor` (or from the beginning), on whatever page it is. `key` is for keys of entries.
+    pub(super) fn next(
+        &self,
+        cursor: Option<Cursor>,
+        direction: Direction,
+        key: &mut Vec<u8>,
+    ) -> Option<Cursor> {
+        // Where to go on in the cursor's page.
+        let (mut cursor, mut at) = match cursor {
+            Some(cursor) => {
+                let at = match direction {
+                    Direction::Forward => Some(cursor.at + 1),
                     Direction::Backward => cursor.at.checked_sub(1),
                 };
-                if let Some(at) = next
-                    && at < cursor.leaf.items.len()
-                {
-                    cursor.at = at;
-                    return Some(cursor);
-                }
-                let Cursor { leaf, pin, .. } = cursor;
-                if let Some(pin) = pin {
-                    pin.release();
-                }
-                range = leaf.range;
-                self.step(&leaf, direction)
+                (cursor, at)
             }
-            None => self.first(range, direction),
+            None => self.enter(self.first_range(direction)?, direction, None)?,
         };
         loop {
-            check_for_interrupts!();
-            match cursor {
-                Some(mut found) if !found.leaf.items.is_empty() => {
-                    found.at = match direction {
-                        Direction::Forward => 0,
-                        Direction::Backward => found.leaf.items.len() - 1,
-                    };
-                    return Some(found);
+            while let Some(place) = at.filter(|at| *at < cursor.page.entries.len()) {
+                cursor.at = place;
+                if self.matches(&cursor, key) {
+                    return Some(cursor);
                 }
-                Some(empty) => cursor = self.step(&empty.leaf, direction),
-                None => {
-                    range = match direction {
-                        Direction::Forward => range + 1,
-                        Direction::Backward => range.checked_sub(1)?,
-                    };
-                    if range >= self.conditions.ranges.len() {
-                        return None;
-                    }
-                    cursor = self.first(range, direction);
-                }
+                at = match direction {
+                    Direction::Forward => Some(place + 1),
+                    Direction::Backward => place.checked_sub(1),
+                };
             }
+            check_for_interrupts!();
+            let page = Arc::clone(&cursor.page);
+            cursor.leave(Some(&self.tree));
+            let range = page.range;
+            (cursor, at) = match self.step(page, direction) {
+                Some(next) => Self::begin(next, direction),
+                None => self.enter(self.range_after(range, direction)?, direction, None)?,
+            };
+        }
+    }
+
+    /// A cursor on a new page, and its first entry.
+    fn begin(cursor: Cursor, direction: Direction) -> (Cursor, Option<usize>) {
+        let at = match direction {
+            Direction::Forward => Some(0),
+            Direction::Backward => cursor.page.entries.len().checked_sub(1),
+        };
+        (cursor, at)
+    }
+
+    /// The beginning of the first range from number `range` on that has a page.
+    fn enter(
+        &self,
+        mut range: usize,
+        direction: Direction,
+        spare: Option<Arc<LeafPage>>,
+    ) -> Option<(Cursor, Option<usize>)> {
+        let mut spare = spare;
+        loop {
+            if let Some(cursor) = self.first(range, direction, spare.take()) {
+                return Some(Self::begin(cursor, direction));
+            }
+            range = self.range_after(range, direction)?;
+        }
+    }
+
+    fn first_range(&self, direction: Direction) -> Option<usize> {
+        let last = self.conditions.ranges.len().checked_sub(1)?;
+        Some(if direction == Direction::Forward { 0 } else { last })
+    }
+
+    fn range_after(&self, range: usize, direction: Direction) -> Option<usize> {
+        match direction {
+            Direction::Forward => Some(range + 1).filter(|range| *range < self.conditions.ranges.len()),
+            Direction::Backward => range.checked_sub(1),
         }
     }
 }

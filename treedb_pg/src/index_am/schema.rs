@@ -179,7 +179,11 @@ pub(super) fn address(key: &[u8]) -> &[u8] {
 
 /// The row a key is of; `None` if the key is too short to have one.
 pub(super) fn row_of(key: &[u8]) -> Option<pg_sys::ItemPointerData> {
-    let bytes: &[u8; ADDRESS] = key.last_chunk()?;
-    let [a, b, c, d, e, f] = *bytes;
-    Some(heap::tid(u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f])))
+    key.last_chunk().map(|address| row_of_address(*address))
+}
+
+/// The row whose address this is.
+#[inline]
+pub(super) fn row_of_address([a, b, c, d, e, f]: [u8; ADDRESS]) -> pg_sys::ItemPointerData {
+    heap::tid(u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]))
 }

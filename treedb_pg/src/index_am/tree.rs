@@ -13,9 +13,10 @@ use pgrx::check_for_interrupts;
 use treedb_formats::node::NodeDamage;
 
 use super::boundary::{Boundary, Side};
+use super::leaf::LeafView;
 use super::meta::Meta;
-use super::page::{Damage, View, flag};
 use super::schema::Schema;
+use crate::pages::page::{Damage, View, flag};
 use crate::shim::buffer::{self, LockMode, Page, Shared};
 use crate::shim::relation::Index;
 use crate::shim::{error, snapshot};
@@ -28,6 +29,34 @@ pub(super) const MAX_MOVES: u32 = 1_000_000;
 pub(super) struct Tree<'s> {
     pub(super) index: Index<'s>,
     pub(super) schema: &'s Schema,
+}
+
+/// Most levels of a tree: a branch has at least two children, and there are fewer than 2^32 pages.
+const MAX_LEVELS: usize = 32;
+
+/// The blocks of the branches that a descent went through.
+#[derive(Default)]
+pub(super) struct Stack {
+    blocks: [u32; MAX_LEVELS],
+    len: usize,
+}
+
+impl Stack {
+    pub(super) fn push(&mut self, block: u32) {
+        if let Some(place) = self.blocks.get_mut(self.len) {
+            *place = block;
+            self.len += 1;
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        self.len = self.len.checked_sub(1)?;
+        self.blocks.get(self.len).copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
 }
 
 /// Where a descent ended.
@@ -78,6 +107,11 @@ impl<'s> Tree<'s> {
         }
     }
 
+    /// A latched leaf for reading.
+    pub(super) fn leaf<'p, L: LockMode>(&self, page: &'p Page<L>) -> LeafView<'p> {
+        self.checked(page.block(), LeafView::open(&self.view(page), self.schema.keys))
+    }
+
     /// A latched page for reading.
     pub(super) fn view<'p, L: LockMode>(&self, page: &'p Page<L>) -> View<'p> {
         self.checked(page.block(), View::open(page.bytes()))
@@ -97,23 +131,21 @@ impl<'s> Tree<'s> {
         boundary: &Boundary,
         side: Side,
         level: u16,
-        mut stack: Option<&mut Vec<u32>>,
+        mut stack: Option<&mut Stack>,
         want_lower_bound: bool,
     ) -> Reached<L> {
         let standby = snapshot::in_recovery();
-        let meta_page: Page<Shared> = Page::read(self.index, 0);
-        let meta = self.checked(0, Meta::read(meta_page.bytes()));
-        if meta.level < level {
-            error::corrupted(
-                &self.name(),
-                0,
-                format!("expected a root of level {level} or more, found {}", meta.level),
-            );
-        }
         let mut lower_bound: Option<Vec<u8>> = None;
-        let (mut at, mut block, mut above) = (meta.level, meta.root, meta_page);
+        // `first` is the page to begin with, if it is latched already, or else `above` is the page above it.
+        let (mut block, mut at, mut first, mut above) = match self.cached_root(level, standby) {
+            Some((page, root_level)) => (page.block(), root_level, Some(page), None),
+            None => {
+                let (meta, page) = self.meta_for(level, standby);
+                (meta.root, meta.level, None, Some(page))
+            }
+        };
         while at > level {
-            let page = self.step_down(above, block, standby);
+            let page = first.take().unwrap_or_else(|| self.step_down(above.take(), block, standby));
             let page: Page<Shared> =
                 self.move_right(page, boundary, side, standby, want_lower_bound.then_some(&mut lower_bound));
             block = page.block();
@@ -129,7 +161,7 @@ impl<'s> Tree<'s> {
             if let Some(stack) = stack.as_deref_mut() {
                 stack.push(block);
             }
-            (at, block, above) = (at - 1, child, page);
+            (at, block, above) = (at - 1, child, Some(page));
         }
         let page = self.step_down(above, block, standby);
         let page =
@@ -138,8 +170,38 @@ impl<'s> Tree<'s> {
         Reached { page, lower_bound }
     }
 
+    /// The root and its level, if this backend knows where it is and it is above `level`. A root that was split since
+    /// is not the root any more, which its flags tell.
+    fn cached_root(&self, level: u16, standby: bool) -> Option<(Page<Shared>, u16)> {
+        if standby {
+            return None;
+        }
+        let (block, cached) = self.index.cached_root().filter(|(_, cached)| *cached > level)?;
+        let page: Page<Shared> = self.read(block);
+        let is_root = View::open(page.bytes())
+            .is_ok_and(|view| view.has(flag::ROOT) && !view.has(flag::DELETED) && view.level() == cached);
+        is_root.then_some((page, cached))
+    }
+
+    /// The meta page, latched; the root is at least of `level`.
+    fn meta_for(&self, level: u16, standby: bool) -> (Meta, Page<Shared>) {
+        let page: Page<Shared> = Page::read(self.index, 0);
+        let meta = self.checked(0, Meta::read(page.bytes()));
+        if meta.level < level {
+            error::corrupted(
+                &self.name(),
+                0,
+                format!("expected a root of level {level} or more, found {}", meta.level),
+            );
+        }
+        if !standby {
+            self.index.cache_root(meta.root, meta.level);
+        }
+        (meta, page)
+    }
+
     /// Reads and latches a child. The latch of `above` is released before, on a standby after it.
-    fn step_down<L: LockMode>(&self, above: Page<Shared>, block: u32, standby: bool) -> Page<L> {
+    fn step_down<L: LockMode>(&self, above: Option<Page<Shared>>, block: u32, standby: bool) -> Page<L> {
         if standby {
             let page = self.read(block);
             drop(above);

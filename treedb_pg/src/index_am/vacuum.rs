@@ -9,14 +9,16 @@
 //! be on its way to it has ended. The rightmost child of a parent stays, empty or not.
 
 use pgrx::pg_sys;
-use treedb_formats::node::{BranchMut, LeafMut};
+use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
-use super::insert::reusable;
+use super::leaf::LeafView;
+use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::page::{View, ViewMut, flag};
-use super::schema::{Schema, row_of};
+use super::schema::Schema;
 use super::tree::Tree;
+use crate::pages::allocate::reusable;
+use crate::pages::page::{View, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Page, Shared, free_space, settled_blocks};
 use crate::shim::vacuum::{Vacuum, delay};
 use crate::shim::wal::{Change, Content};
@@ -35,9 +37,9 @@ impl Tree<'_> {
         let mut page: Page<Exclusive> = self.read(block);
         let (right, bound) = {
             let view = self.view(&page);
-            let leaf = self.checked(block, view.leaf(self.schema.keys));
+            let leaf = self.leaf(&page);
             let (Some(right), Some(bound)) = (view.next(), view.bound()) else { return false };
-            if leaf.count() > 0 || view.has(flag::DELETED | flag::INCOMPLETE | flag::ROOT) {
+            if !leaf.is_empty() || view.has(flag::DELETED | flag::INCOMPLETE | flag::ROOT) {
                 return false;
             }
             (right, bound.to_vec())
@@ -79,7 +81,7 @@ impl Tree<'_> {
             branch.set_child(place, right)
         });
         self.checked_node(parent_block, moved);
-        self.checked(parent_block, parent_copy.finish());
+        self.checked(parent_block, parent_copy.finish_branch());
         if let Some(left_copy) = left_copy {
             self.checked(block, ViewMut::open(left_copy)).set_next(right);
         }
@@ -112,6 +114,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sy
     vacuum.stats.num_index_tuples = 0.0;
     let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
     let mut left = None;
+    let mut key = Vec::new();
     let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
     let mut next = Some(first.block());
     drop(first);
@@ -136,32 +139,23 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sy
         if view.has(flag::DELETED) {
             continue;
         }
-        let leaf = tree.checked(block, view.leaf(schema.keys));
-        let (count, mut gone) = (leaf.count(), Vec::new());
-        let mut key = Vec::new();
-        for i in 0..count {
-            tree.checked_node(block, leaf.key_into(i, &mut key));
-            let Some(row) = row_of(&key) else {
-                error::corrupted(
-                    &tree.name(),
-                    block,
-                    "expected an entry with a row's address, found a shorter one",
-                );
-            };
-            if is_gone(row) {
-                gone.push(i);
+        let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
+        let selection = tree.checked(block, leaf.all(&schema));
+        let (count, mut gone) = (selection.len(), Vec::new());
+        for place in (0..count).filter_map(|i| selection.place(i)) {
+            if is_gone(tree.checked(block, leaf.row(place, &mut key))) {
+                tree.checked(block, leaf.key_into(place, &mut key));
+                gone.push(key.clone());
             }
         }
         if !gone.is_empty() {
+            let old = page.bytes().to_vec();
+            let view = tree.checked(block, View::open(&old));
+            let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
             let mut change = Change::begin(index);
             let [copy] = change.pages([(&mut page, Content::Edited)]);
             let mut copy = tree.checked(block, ViewMut::open(copy));
-            let removed = LeafMut::open(copy.payload()).and_then(|mut leaf| {
-                gone.iter().rev().try_for_each(|i| leaf.remove(*i))?;
-                leaf.compact()
-            });
-            tree.checked_node(block, removed);
-            tree.checked(block, copy.finish());
+            tree.checked(block, LeafEntries::write_without(&leaf, &schema, &gone, &mut copy));
             change.commit();
         }
         vacuum.stats.tuples_removed += gone.len() as f64;

@@ -1,7 +1,8 @@
 //! Pages of an index in the buffer pool.
 //!
 //! A [`Page`] is pinned and locked; dropping it unlocks and unpins. How it is locked is part of its type: only a
-//! `Page<Exclusive>` can be written, by [`Page::bytes_mut`] or by a [`Change`](super::wal::Change). When the stack
+//! `Page<Exclusive>` can be written, by [`Page::bytes_mut`], by [`patch`](super::wal::patch) or by a
+//! [`Change`](super::wal::Change). When the stack
 //! unwinds from an error nothing is released here: the server has already given up its own count of held
 //! interrupts, and aborting the transaction releases every lock and pin.
 
@@ -59,6 +60,7 @@ impl Strategy<'_> {
 /// A page, pinned and locked.
 pub(crate) struct Page<L: LockMode> {
     buffer: pg_sys::Buffer,
+    block: u32,
     /// A raw pointer, so that a page is not `Send`, and cannot be kept where only what is `Send` can.
     lock: PhantomData<(L, *mut ())>,
 }
@@ -71,7 +73,15 @@ impl<L: LockMode> Page<L> {
     unsafe fn lock(buffer: pg_sys::Buffer) -> Page<L> {
         // SAFETY: pinned.
         unsafe { pg_sys::LockBuffer(buffer, L::MODE as i32) };
-        Page { buffer, lock: PhantomData }
+        // SAFETY: pinned and locked.
+        unsafe { Page::of(buffer) }
+    }
+
+    /// # Safety
+    /// The caller gives up its pin and its lock of this buffer.
+    unsafe fn of(buffer: pg_sys::Buffer) -> Page<L> {
+        // SAFETY: pinned.
+        Page { buffer, block: unsafe { pg_sys::BufferGetBlockNumber(buffer) }, lock: PhantomData }
     }
 
     /// Reads and locks a block of the main fork; an SQL error if the index does not have it.
@@ -93,9 +103,19 @@ impl<L: LockMode> Page<L> {
     }
 
     /// The block's number.
+    #[inline]
     pub(crate) fn block(&self) -> u32 {
-        // SAFETY: pinned.
-        unsafe { pg_sys::BufferGetBlockNumber(self.buffer) }
+        self.block
+    }
+
+    /// The position in the WAL after the last logged change of the page; of an index that is not logged it says
+    /// nothing.
+    pub(crate) fn wal_position(&self) -> u64 {
+        let bytes = self.bytes();
+        let int = |at: usize| {
+            bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from(u32::from_ne_bytes(*b)))
+        };
+        int(0) << 32 | int(4)
     }
 
     /// All bytes of the page.
@@ -129,7 +149,7 @@ impl Page<Exclusive> {
             let buffer =
                 buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw);
             pg_sys::LockBufferForCleanup(buffer);
-            Page { buffer, lock: PhantomData }
+            Page::of(buffer)
         }
     }
 
@@ -139,7 +159,7 @@ impl Page<Exclusive> {
         unsafe {
             let buffer = pg_sys::ReadBuffer(index.raw(), block);
             if pg_sys::ConditionalLockBuffer(buffer) {
-                return Some(Page { buffer, lock: PhantomData });
+                return Some(Page::of(buffer));
             }
             pg_sys::ReleaseBuffer(buffer);
             None
@@ -150,12 +170,7 @@ impl Page<Exclusive> {
     pub(crate) fn overwrite(index: Index<'_>, block: u32) -> Page<Exclusive> {
         let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
         // SAFETY: as `read`; this mode locks the buffer exclusively.
-        unsafe {
-            Page {
-                buffer: buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut()),
-                lock: PhantomData,
-            }
-        }
+        unsafe { Page::of(buffer_of(index, Fork::Main, block, mode, std::ptr::null_mut())) }
     }
 
     /// A new block at the end of `fork`, zero-filled and locked. Only for an index that nobody else adds blocks to.

@@ -13,7 +13,7 @@ use super::error::{SqlState, fail};
 use super::function::{Args, Output};
 use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
-use super::relation::Index;
+use super::relation::{Index, Table};
 use super::server;
 use super::vacuum::Vacuum;
 
@@ -54,8 +54,14 @@ pub(crate) trait IndexMethod: 'static {
 
     /// Begins inserting.
     fn begin_insert(index: Index<'_>) -> Self::Inserting;
-    /// Inserts the entries of a row.
-    fn insert(inserting: &Self::Inserting, index: Index<'_>, row: &IndexRow<'_>);
+    /// Inserts the entries of a row of `table`; `unchanged` tells that it is a new version of a row with the same values.
+    fn insert(
+        inserting: &Self::Inserting,
+        table: Table<'_>,
+        index: Index<'_>,
+        row: &IndexRow<'_>,
+        unchanged: bool,
+    );
 
     /// Removes the entries of rows that are gone.
     fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool);
@@ -72,13 +78,13 @@ pub(crate) trait IndexMethod: 'static {
     /// Begins a scan, which is dropped with its memory context.
     fn begin_scan(index: Index<'_>) -> Self::Scan;
     /// Begins again, with other keys.
-    fn rescan(state: &mut Self::Scan);
+    fn rescan(state: &mut Self::Scan, index: Index<'_>);
     /// Goes to the next entry; false if there is none.
     fn next(state: &mut Self::Scan, scan: &mut Scan<'_>, direction: Direction) -> bool;
     /// Puts all rows into a bitmap; returns how many.
     fn bitmap(state: &mut Self::Scan, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64;
     /// Ends a scan; it may still be dropped much later.
-    fn end_scan(state: &mut Self::Scan);
+    fn end_scan(state: &mut Self::Scan, index: Index<'_>);
     /// Remembers the entry that the scan is at.
     fn mark(state: &mut Self::Scan);
     /// Goes back to the entry remembered.
@@ -174,18 +180,18 @@ unsafe extern "C-unwind" fn insert<M: IndexMethod>(
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
     row: pg_sys::ItemPointer,
-    _table: pg_sys::Relation,
+    table: pg_sys::Relation,
     _unique: pg_sys::IndexUniqueCheck::Type,
-    _unchanged: bool,
+    unchanged: bool,
     info: *mut pg_sys::IndexInfo,
 ) -> bool {
     guarded(|| {
         // SAFETY: see above; `ii_AmCache` is the access method's and null at first, and lives as long as `ii_Context`.
         unsafe {
-            let index = Index::from_raw(index);
+            let (table, index) = (Table::from_raw(table), Index::from_raw(index));
             let row = IndexRow::from_raw(index, values, nulls, *row);
             let Some(info) = info.as_mut() else {
-                M::insert(&M::begin_insert(index), index, &row);
+                M::insert(&M::begin_insert(index), table, index, &row, unchanged);
                 return false;
             };
             if info.ii_AmCache.is_null() {
@@ -193,7 +199,7 @@ unsafe extern "C-unwind" fn insert<M: IndexMethod>(
                 info.ii_AmCache = context.leak_and_drop_on_delete(M::begin_insert(index)).cast::<c_void>();
             }
             let inserting = info.ii_AmCache.cast::<M::Inserting>();
-            M::insert(&*inserting, index, &row);
+            M::insert(&*inserting, table, index, &row, unchanged);
             false
         }
     })
@@ -356,7 +362,7 @@ unsafe extern "C-unwind" fn rescan<M: IndexMethod>(
     guarded(|| {
         // SAFETY: a scan of `begin_scan`, which has room for its number of keys.
         unsafe {
-            M::rescan(&mut opaque::<M>(scan).state);
+            M::rescan(&mut opaque::<M>(scan).state, Index::from_raw((*scan).indexRelation));
             let count = usize::try_from((*scan).numberOfKeys).unwrap_or(0);
             if !keys.is_null() && count > 0 {
                 std::ptr::copy(keys, (*scan).keyData, count);
@@ -393,7 +399,9 @@ unsafe extern "C-unwind" fn get_bitmap<M: IndexMethod>(
 
 unsafe extern "C-unwind" fn end_scan<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
     // SAFETY: a scan of `begin_scan`.
-    guarded(|| M::end_scan(&mut unsafe { opaque::<M>(scan) }.state))
+    guarded(|| unsafe {
+        M::end_scan(&mut opaque::<M>(scan).state, Index::from_raw((*scan).indexRelation));
+    })
 }
 
 unsafe extern "C-unwind" fn mark<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {

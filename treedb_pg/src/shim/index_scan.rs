@@ -142,6 +142,19 @@ impl<'c> Scan<'c> {
         unsafe { (*self.scan).xs_want_itup }
     }
 
+    /// Whether the executor found that the row returned last is dead to every transaction.
+    pub(crate) fn prior_is_dead(&self) -> bool {
+        // SAFETY: the server's descriptor.
+        unsafe { (*self.scan).kill_prior_tuple }
+    }
+
+    /// Whether entries of rows that are dead to every transaction may be left out. Not on a standby, whose snapshots
+    /// may be older than those of the primary.
+    pub(crate) fn skips_dead(&self) -> bool {
+        // SAFETY: the server's descriptor.
+        unsafe { (*self.scan).ignore_killed_tuples && !(*self.scan).xactStartedInRecovery }
+    }
+
     /// The conditions of the scan.
     pub(crate) fn keys(&self) -> impl Iterator<Item = ScanKey<'c>> {
         // SAFETY: the descriptor has that many keys, which stay until the next rescan.

@@ -14,9 +14,9 @@
 //! * [`error`], [`fault`]: SQL errors; errors on demand, for tests
 //! * [`relation`], [`catalog`], [`expression`]: open relations; names, types and privileges; expressions of indexes
 //! * [`snapshot`]: snapshots and transaction ids
-//! * [`buffer`], [`wal`]: pages of an index, pinned and locked; changes of up to four pages as one atomic WAL record
+//! * [`buffer`], [`wal`]: pages of an index, pinned and locked; changes of pages as atomic WAL records
 //! * [`index_method`]: the trait of an index access method and its callbacks, with [`index_build`], [`index_scan`]
-//!   and [`vacuum`] for what they are passed
+//!   and [`vacuum`] for what they are passed; [`index_delete`] finds entries of dead rows
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
 //! * [`temp_file`], [`thread`]: temporary files; values that must not leave the server's thread
@@ -33,6 +33,7 @@ pub(crate) mod fault;
 pub(crate) mod function;
 pub(crate) mod heap;
 pub(crate) mod index_build;
+pub(crate) mod index_delete;
 pub(crate) mod index_method;
 pub(crate) mod index_scan;
 pub(crate) mod memory;

@@ -118,6 +118,11 @@ impl<'r> Relation<'r> {
         }
     }
 
+    /// Whether changes are logged.
+    pub(crate) fn is_logged(self) -> bool {
+        self.needs_wal()
+    }
+
     /// Whether no other backend can see it yet, so that only this one adds blocks to it.
     pub(super) fn is_own(self) -> bool {
         // SAFETY: open.
@@ -172,6 +177,12 @@ pub(crate) struct KeyColumn {
     pub(crate) descending: bool,
     pub(crate) nulls_first: bool,
     pub(crate) collation: pg_sys::Oid,
+}
+
+/// What a backend remembers of an index of ours between statements.
+struct CachedRoot {
+    block: u32,
+    level: u16,
 }
 
 /// An index.
@@ -252,6 +263,45 @@ impl<'r> Index<'r> {
             }
         };
         (0..self.key_count()).map(column).collect()
+    }
+
+    /// Block and level of the root of a tree, as this backend saw it last; `None` since the server heard of a change of
+    /// the index.
+    #[inline]
+    pub(crate) fn cached_root(self) -> Option<(u32, u16)> {
+        // SAFETY: open; only `cache_root` sets the field of an index of ours, and the server frees and clears it.
+        let cached = unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_ref() }?;
+        Some((cached.block, cached.level))
+    }
+
+    /// Remembers block and level of the root.
+    pub(crate) fn cache_root(self, block: u32, level: u16) {
+        // SAFETY: open; the memory is of the context whose parts the server frees by this pointer.
+        unsafe {
+            let place = &mut (*self.raw()).rd_amcache;
+            if place.is_null() {
+                *place =
+                    pg_sys::MemoryContextAlloc((*self.raw()).rd_indexcxt, std::mem::size_of::<CachedRoot>());
+            }
+            place.cast::<CachedRoot>().write(CachedRoot { block, level });
+        }
+    }
+
+    /// A block where the next insert may belong: the rightmost leaf, if the last insert of this backend went there.
+    #[inline]
+    pub(crate) fn target_block(self) -> Option<u32> {
+        // SAFETY: open; the storage handle is not used beyond this.
+        let block = unsafe { (*pg_sys::RelationGetSmgr(self.raw())).smgr_targblock };
+        (block != pg_sys::InvalidBlockNumber).then_some(block)
+    }
+
+    /// Remembers such a block, or forgets it.
+    pub(crate) fn set_target_block(self, block: Option<u32>) {
+        // SAFETY: as above.
+        unsafe {
+            (*pg_sys::RelationGetSmgr(self.raw())).smgr_targblock =
+                block.unwrap_or(pg_sys::InvalidBlockNumber);
+        }
     }
 
     /// Whether the transaction that built the index over broken HOT chains is too recent for this one's snapshots:

@@ -103,6 +103,13 @@ pub(crate) fn in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
+/// Whether the transaction began while the server replayed WAL: its snapshots may then be older than what the primary
+/// knew when it marked entries as dead.
+pub(crate) fn began_in_recovery() -> bool {
+    // SAFETY: a plain question to the server.
+    unsafe { pg_sys::TransactionStartedDuringRecovery() }
+}
+
 /// The next transaction id, 64 bits.
 pub(crate) fn next_transaction() -> u64 {
     // SAFETY: a plain question to the server.

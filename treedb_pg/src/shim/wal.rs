@@ -1,6 +1,8 @@
-//! Changes to pages as atomic WAL records.
+//! Changes to pages as atomic WAL records, all of the server's generic resource manager: every server can replay them,
+//! without this library.
 //!
-//! A [`Change`] works on copies of up to four pages, which it borrows exclusively until it ends. Committing writes one
+//! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these. For
+//! everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively until it ends. Committing writes one
 //! generic WAL record and puts the copies in place; dropping it leaves the pages as they were. So an error in the
 //! middle of a change, a Rust panic included, never leaves half of it behind. On a standby, redo locks the pages in
 //! the order in which they were registered: parents before children, left before right, the order in which readers
@@ -12,6 +14,84 @@ use pgrx::pg_sys;
 
 use super::buffer::{Exclusive, PAGE_SIZE, Page};
 use super::relation::Index;
+
+/// Writes each part of `parts`, bytes at an offset of the page, in place, and logs them. The parts lie outside the
+/// page's hole, as its header says afterwards; bytes of the hole are zero.
+pub(crate) fn patch<const N: usize>(
+    index: Index<'_>,
+    page: &mut Page<Exclusive>,
+    parts: [(usize, &[u8]); N],
+) {
+    // A record has room for 20 pieces of data: an offset and a length before each part.
+    const { assert!(2 * N < 20) };
+    if parts.iter().any(|(at, bytes)| at + bytes.len() > PAGE_SIZE) {
+        super::error::corrupted(&index.shown(), page.block(), "a change reaches beyond the page");
+    }
+    // Redo reads them in the byte order of the machine.
+    let heads: [[u16; 2]; N] =
+        std::array::from_fn(|i| parts.get(i).map_or([0; 2], |(at, bytes)| [*at as u16, bytes.len() as u16]));
+    let logged = index.needs_wal();
+    let buffer = page.buffer();
+    // SAFETY: the page is pinned, and locked exclusively by `page`, which is borrowed exclusively; all parts lie in it.
+    // From the first byte written to the end of the record, nothing allocates or raises an error but the server's
+    // WAL machinery, whose errors must stop the server then. `heads` and `parts` outlive the record.
+    unsafe {
+        let start = pg_sys::BufferGetPage(buffer).cast::<u8>();
+        pg_sys::CritSectionCount += 1;
+        for (at, bytes) in &parts {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
+        }
+        pg_sys::MarkBufferDirty(buffer);
+        if logged {
+            pg_sys::XLogBeginInsert();
+            pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_STANDARD as u8);
+            for (head, (_, bytes)) in heads.iter().zip(&parts) {
+                pg_sys::XLogRegisterBufData(0, head.as_ptr().cast_mut().cast(), 4);
+                pg_sys::XLogRegisterBufData(0, bytes.as_ptr().cast_mut().cast(), bytes.len() as i32);
+            }
+            let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
+            let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
+            start.cast::<pg_sys::PageXLogRecPtr>().write(position);
+        }
+        pg_sys::CritSectionCount -= 1;
+    }
+}
+
+/// Data of the server's btree record "a page is reused", which only resolves conflicts: its redo cancels the queries of
+/// a standby that may need rows removed by transactions up to the horizon.
+#[repr(C)]
+struct ReusePage {
+    node: pg_sys::RelFileNode,
+    block: u32,
+    horizon: u64,
+}
+
+/// Number of that record.
+const XLOG_BTREE_REUSE_PAGE: u8 = 0xD0;
+
+/// Logs that entries of rows removed by transactions up to `horizon` are about to be removed from a page.
+pub(super) fn log_snapshot_conflict(index: Index<'_>, block: u32, horizon: pg_sys::TransactionId) {
+    if !index.needs_wal() || horizon == pg_sys::InvalidTransactionId {
+        return;
+    }
+    // SAFETY: an open relation; the data outlives the record.
+    unsafe {
+        if pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32 {
+            return;
+        }
+        let next = pg_sys::ReadNextFullTransactionId().value;
+        // The horizon lies in the past, so it is of this epoch or, if its number is above the next one, of the last.
+        let epoch = (next >> 32).wrapping_sub(u64::from(horizon.into_inner() > next as u32));
+        let data = ReusePage {
+            node: (*index.raw()).rd_node,
+            block,
+            horizon: epoch << 32 | u64::from(horizon.into_inner()),
+        };
+        pg_sys::XLogBeginInsert();
+        pg_sys::XLogRegisterData((&raw const data).cast_mut().cast(), size_of::<ReusePage>() as i32);
+        pg_sys::XLogInsert(pg_sys::RmgrIds::RM_BTREE_ID as u8, XLOG_BTREE_REUSE_PAGE);
+    }
+}
 
 /// What happens to the content that a page has.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Pages of a tree in a relation.
+//! Pages of an index in a relation: what surrounds their content, the payload.
 //!
 //! | offset | size | what |
 //! |---|---|---|
-//! | 0 | 24 | the server's page header; `pd_lower` to `pd_upper` is the gap inside the node |
-//! | 24 | 8144 - b | a node of [`treedb_formats::node`] |
+//! | 0 | 24 | the server's page header; `pd_lower` to `pd_upper` is the hole: unused bytes inside the payload, always zero |
+//! | 24 | 8144 - b | the payload: what the access method stores |
 //! | then | b | the page's upper bound: above every key that may ever be on the page; none on the rightmost page |
 //! | 8168 | 4 | block of the right neighbour, 0 for none |
 //! | 8172 | 2 | level: 0 is a leaf |
@@ -13,26 +13,30 @@
 //! | 8186 | 2 | 0xDB15, which marks a page of this access method |
 //! | 8188 | 4 | zero |
 //!
-//! Integers of the last 24 bytes are little-endian. A page keeps its bound beside the node, so the node's payload is
-//! as long as the bound leaves it.
+//! Integers of the last 24 bytes are little-endian. A page keeps its bound beside the payload, which is as long as the
+//! bound leaves it. The server leaves the hole out of full-page images, and redo of a change fills it with zeros.
 
-use treedb_formats::node::{Branch, Keys, Leaf, NodeDamage};
+use std::ops::Range;
+
+use treedb_formats::node::{Branch, Keys, NodeDamage};
 
 use crate::shim::buffer::PAGE_SIZE;
 
-/// Where the server's header ends.
-const HEADER: usize = 24;
+/// Where the server's header ends, and the payload begins.
+pub(crate) const HEADER: usize = 24;
 /// Where the last part begins.
 const SPECIAL: usize = PAGE_SIZE - 24;
-/// Bytes that node and bound share.
-pub(super) const ROOM: usize = SPECIAL - HEADER;
+/// Bytes that payload and bound share.
+pub(crate) const ROOM: usize = SPECIAL - HEADER;
+/// Where the server's header has the end of the hole.
+pub(crate) const UPPER: usize = 14;
 /// Marks a page of this access method.
 const MARK: u16 = 0xDB15;
 /// The server's layout version and page size, as its page header holds them.
 const PAGE_VERSION: u16 = PAGE_SIZE as u16 | 4;
 
 /// Flags of a page.
-pub(super) mod flag {
+pub(crate) mod flag {
     /// The root of its tree.
     pub(crate) const ROOT: u16 = 1;
     /// Split, but the parent has no downlink to the right half yet.
@@ -41,19 +45,21 @@ pub(super) mod flag {
     pub(crate) const DELETED: u16 = 4;
     /// The meta page.
     pub(crate) const META: u16 = 8;
+    /// Some entry of the leaf is marked: its row is dead to every transaction.
+    pub(crate) const MARKED: u16 = 16;
 }
 
 /// How a page differs from a valid one.
 #[derive(Debug)]
-pub(super) struct Damage {
+pub(crate) struct Damage {
     /// What should be there.
-    pub(super) expected: String,
+    pub(crate) expected: String,
     /// What is there instead.
-    pub(super) found: String,
+    pub(crate) found: String,
 }
 
 impl Damage {
-    pub(super) fn new(expected: &str, found: impl ToString) -> Self {
+    pub(crate) fn new(expected: &str, found: impl ToString) -> Self {
         Damage { expected: expected.into(), found: found.to_string() }
     }
 }
@@ -79,14 +85,15 @@ fn word(bytes: &[u8], at: usize) -> u16 {
 
 /// A page for reading.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(crate) struct View<'a> {
     bytes: &'a [u8],
     bound: usize,
 }
 
 impl<'a> View<'a> {
-    /// Looks at a page; checks that it is one of a tree's.
-    pub(super) fn open(bytes: &'a [u8]) -> Result<View<'a>, Damage> {
+    /// Opens a page; checks that it is one of an index of this extension.
+    #[inline]
+    pub(crate) fn open(bytes: &'a [u8]) -> Result<View<'a>, Damage> {
         if bytes.len() != PAGE_SIZE || word(bytes, SPECIAL + 18) != MARK {
             return Err(Damage::new("a page of a treedb_btree index", word(bytes, SPECIAL + 18)));
         }
@@ -106,7 +113,7 @@ impl<'a> View<'a> {
     }
 
     /// Block of the right neighbour.
-    pub(super) fn next(&self) -> Option<u32> {
+    pub(crate) fn next(&self) -> Option<u32> {
         match self.int(SPECIAL) {
             0 => None,
             block => Some(block),
@@ -114,41 +121,41 @@ impl<'a> View<'a> {
     }
 
     /// 0 for a leaf.
-    pub(super) fn level(&self) -> u16 {
+    pub(crate) fn level(&self) -> u16 {
         word(self.bytes, SPECIAL + 4)
     }
 
     /// See [`flag`].
-    pub(super) fn has(&self, flag: u16) -> bool {
+    pub(crate) fn has(&self, flag: u16) -> bool {
         word(self.bytes, SPECIAL + 6) & flag != 0
     }
 
     /// The next transaction id when the page was deleted.
-    pub(super) fn deleted_at(&self) -> u64 {
+    pub(crate) fn deleted_at(&self) -> u64 {
         u64::from(self.int(SPECIAL + 8)) | u64::from(self.int(SPECIAL + 12)) << 32
     }
 
     /// Above every key of the page; `None` on the rightmost page of a level.
-    pub(super) fn bound(&self) -> Option<&'a [u8]> {
+    pub(crate) fn bound(&self) -> Option<&'a [u8]> {
         self.next().map(|_| self.part(SPECIAL - self.bound, SPECIAL))
     }
 
-    /// The node's bytes.
-    pub(super) fn payload(&self) -> &'a [u8] {
+    /// The payload's bytes.
+    pub(crate) fn payload(&self) -> &'a [u8] {
         self.part(HEADER, SPECIAL - self.bound)
     }
 
-    /// The node of a leaf, which must be in order `keys`.
-    pub(super) fn leaf(&self, keys: Keys) -> Result<Leaf<'a>, Damage> {
-        let leaf = Leaf::open(self.payload())?;
-        if leaf.keys() != keys {
-            return Err(Damage::new("a leaf in the index's order", "one in another order"));
+    /// The hole, in offsets of the payload.
+    pub(crate) fn hole(&self) -> Result<Range<usize>, Damage> {
+        let (lower, upper) = (usize::from(word(self.bytes, 12)), usize::from(word(self.bytes, 14)));
+        if lower < HEADER || upper < lower || upper > SPECIAL - self.bound {
+            return Err(Damage::new("a hole within the payload", format!("bytes {lower} to {upper}")));
         }
-        Ok(leaf)
+        Ok(lower - HEADER..upper - HEADER)
     }
 
     /// The node of a branch, which must be in order `keys`.
-    pub(super) fn branch(&self, keys: Keys) -> Result<Branch<'a>, Damage> {
+    pub(crate) fn branch(&self, keys: Keys) -> Result<Branch<'a>, Damage> {
         let branch = Branch::open(self.payload())?;
         if branch.keys() != keys {
             return Err(Damage::new("a branch in the index's order", "one in another order"));
@@ -158,19 +165,19 @@ impl<'a> View<'a> {
 }
 
 /// A page for changing: a copy that a WAL record will put in place, or a page of a build.
-pub(super) struct ViewMut<'a> {
+pub(crate) struct ViewMut<'a> {
     bytes: &'a mut [u8],
 }
 
 impl<'a> ViewMut<'a> {
-    /// Looks at a page; checks that it is one of a tree's.
-    pub(super) fn open(bytes: &'a mut [u8]) -> Result<ViewMut<'a>, Damage> {
+    /// Opens a page; checks that it is one of an index of this extension.
+    pub(crate) fn open(bytes: &'a mut [u8]) -> Result<ViewMut<'a>, Damage> {
         View::open(bytes)?;
         Ok(ViewMut { bytes })
     }
 
     /// Makes a page of the tree, its payload yet to be filled. A page with a right neighbour has a bound.
-    pub(super) fn init(bytes: &'a mut [u8], level: u16, flags: u16, next: Option<(u32, &[u8])>) -> Self {
+    pub(crate) fn init(bytes: &'a mut [u8], level: u16, flags: u16, next: Option<(u32, &[u8])>) -> Self {
         // The server's log position and checksum at the front are its own to set.
         if let Some(rest) = bytes.get_mut(8..) {
             rest.fill(0);
@@ -186,7 +193,7 @@ impl<'a> ViewMut<'a> {
             page.put(SPECIAL - bound.len(), bound);
             page.put(SPECIAL + 16, &(bound.len() as u16).to_le_bytes());
         }
-        page.frame(0..0);
+        page.set_hole(0..0);
         page
     }
 
@@ -197,52 +204,57 @@ impl<'a> ViewMut<'a> {
     }
 
     /// The page for reading.
-    pub(super) fn view(&self) -> Result<View<'_>, Damage> {
+    pub(crate) fn view(&self) -> Result<View<'_>, Damage> {
         View::open(self.bytes)
     }
 
-    /// The node's bytes.
-    pub(super) fn payload(&mut self) -> &mut [u8] {
+    /// The payload's bytes.
+    pub(crate) fn payload(&mut self) -> &mut [u8] {
         let bound = usize::from(word(self.bytes, SPECIAL + 16)).min(ROOM);
         self.bytes.get_mut(HEADER..SPECIAL - bound).unwrap_or(&mut [])
     }
 
     /// Sets and clears flags.
-    pub(super) fn set_flags(&mut self, set: u16, clear: u16) {
+    pub(crate) fn set_flags(&mut self, set: u16, clear: u16) {
         let flags = word(self.bytes, SPECIAL + 6) & !clear | set;
         self.put(SPECIAL + 6, &flags.to_le_bytes());
     }
 
     /// Sets the right neighbour, the bound staying as it is.
-    pub(super) fn set_next(&mut self, block: u32) {
+    pub(crate) fn set_next(&mut self, block: u32) {
         self.put(SPECIAL, &block.to_le_bytes());
     }
 
     /// Takes the page out of the tree.
-    pub(super) fn delete(&mut self, now: u64) {
+    pub(crate) fn delete(&mut self, now: u64) {
         self.set_flags(flag::DELETED, 0);
         self.put(SPECIAL + 8, &now.to_le_bytes());
     }
 
-    /// Marks the unused bytes of the page as such, so that the server neither logs nor keeps them. To be called after
-    /// every change of the node.
-    pub(super) fn finish(&mut self) -> Result<(), Damage> {
-        let view = self.view()?;
-        let gap = if view.level() == 0 {
-            Leaf::open(view.payload())?.gap()?
-        } else {
-            Branch::open(view.payload())?.gap()?
-        };
-        self.frame(gap);
+    /// Updates the hole of a branch after its node has changed.
+    pub(crate) fn finish_branch(&mut self) -> Result<(), Damage> {
+        let gap = Branch::open(self.view()?.payload())?.gap()?;
+        self.set_hole(gap);
         Ok(())
     }
 
-    /// Marks this part of the payload as unused.
-    pub(super) fn frame(&mut self, gap: std::ops::Range<usize>) {
-        // An empty range at the end stands for no gap.
-        let (lower, upper) =
-            if gap.is_empty() { (SPECIAL, SPECIAL) } else { (HEADER + gap.start, HEADER + gap.end) };
-        self.put(12, &(lower as u16).to_le_bytes());
-        self.put(14, &(upper as u16).to_le_bytes());
+    /// Puts bytes at the end of the hole, which they make shorter.
+    pub(crate) fn put_area(&mut self, bytes: &[u8]) -> Result<(), Damage> {
+        let hole = self.view()?.hole()?;
+        let Some(start) = hole.end.checked_sub(bytes.len()).filter(|start| *start >= hole.start) else {
+            return Err(Damage::new(&format!("a hole of {} bytes or more", bytes.len()), hole.len()));
+        };
+        self.put(HEADER + start, bytes);
+        self.put(UPPER, &((HEADER + start) as u16).to_le_bytes());
+        Ok(())
+    }
+
+    /// Declares a part of the payload unused and fills it with zeros. To be called after every change of the payload.
+    pub(crate) fn set_hole(&mut self, hole: Range<usize>) {
+        self.put(12, &((HEADER + hole.start) as u16).to_le_bytes());
+        self.put(UPPER, &((HEADER + hole.end) as u16).to_le_bytes());
+        if let Some(hole) = self.payload().get_mut(hole) {
+            hole.fill(0);
+        }
     }
 }

@@ -1,0 +1,122 @@
+-- Leaves of treedb_btree: the append area and its merges, packed leaves, dead entries that scans mark and inserts remove.
+CREATE SCHEMA leaf;
+SET search_path = leaf, public;
+
+-- agree(TABLE, COLUMN): whether the index gives the rows that a sequential scan gives, forward, backward and by key.
+CREATE FUNCTION agree(tab text, col text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+    by_scan text; by_index text; backward text; points bigint; rows bigint;
+    query text := format('SELECT md5(string_agg(x::text, '','')) FROM (SELECT %s x FROM %s ORDER BY %1$s', col, tab);
+BEGIN
+    SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off;
+    EXECUTE query || ') s' INTO by_scan;
+    EXECUTE format('SELECT count(*) FROM %s', tab) INTO rows;
+    SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on;
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off;
+    EXECUTE query || ') s' INTO by_index;
+    EXECUTE format('SELECT md5(string_agg(x::text, '','' ORDER BY n DESC)) FROM (SELECT %s x, row_number() OVER () n FROM (SELECT %1$s FROM %s ORDER BY %1$s DESC) r) s', col, tab) INTO backward;
+    EXECUTE format('SELECT sum((SELECT count(*) FROM %s b WHERE b.%s = a.%2$s)) FROM (SELECT DISTINCT %2$s FROM %1$s) a', tab, col) INTO points;
+    RETURN by_scan IS NOT DISTINCT FROM by_index AND by_scan IS NOT DISTINCT FROM backward AND coalesce(points, 0) = rows;
+END $$;
+
+-- Inserts in all orders, one statement for each row, so that leaves have appended entries.
+CREATE FUNCTION scatter(n bigint) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT ((n * 2654435761) % 2147483647)::int $$;
+CREATE TABLE i (k int, j int, t text, u uuid);
+CREATE INDEX i_k ON i USING treedb_btree (k);
+CREATE INDEX i_t ON i USING treedb_btree (t);
+CREATE INDEX i_u ON i USING treedb_btree (u);
+CREATE INDEX i_j ON i USING treedb_btree (j, t);
+INSERT INTO i SELECT scatter(n), n % 7, repeat('x', (n % 13)::int) || n, md5(n::text)::uuid FROM generate_series(1, 3000) n;
+SELECT count(*) > 0 AS has_appended FROM treedb.index_pages('i_k') WHERE appended > 0;
+SELECT agree('i', 'k') AS k, agree('i', 't') AS t, agree('i', 'u') AS u;
+INSERT INTO i SELECT scatter(-n), n % 7, repeat('x', (n % 13)::int) || -n, md5(n || 'b')::uuid FROM generate_series(1, 3000) n;
+INSERT INTO i SELECT n, n, 'ascending' || lpad(n::text, 9, '0'), NULL FROM generate_series(1, 3000) n;
+INSERT INTO i SELECT -n, n, 'descending' || lpad((9999 - n)::text, 9, '0'), NULL FROM generate_series(1, 3000) n;
+SELECT agree('i', 'k') AS k, agree('i', 't') AS t;
+SELECT treedb.check('i');
+
+-- A leaf of int4 keys without a value is packed: an entry takes less than in btree.
+CREATE INDEX i_b ON i USING btree (k);
+REINDEX INDEX i_k;
+SELECT pg_relation_size('i_k') < pg_relation_size('i_b') * 3 / 4 AS smaller;
+SELECT agree('i', 'k') AS k;
+-- Entries of another length, and one with a value (-0), come to packed leaves.
+CREATE TABLE f (k float8, t text COLLATE "C");
+CREATE INDEX f_k ON f USING treedb_btree (k);
+CREATE INDEX f_t ON f USING treedb_btree (t);
+INSERT INTO f SELECT n, md5(n::text) FROM generate_series(0, 2000) n;
+REINDEX INDEX f_k; REINDEX INDEX f_t;
+INSERT INTO f SELECT '-0'::float8, substr(md5(n::text), 1, 20) || repeat('y', n) FROM generate_series(1, 300) n;
+SELECT agree('f', 't') AS t;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT count(*) FILTER (WHERE k::text = '-0') AS negative, count(*) FROM f WHERE k = 0;
+RESET enable_seqscan; RESET enable_bitmapscan;
+SELECT treedb.check('f');
+-- An entry with a value among very many packed ones, whose leaf would fill more than two pages of nodes.
+CREATE TABLE z (k float8);
+CREATE INDEX z_k ON z USING treedb_btree (k);
+INSERT INTO z SELECT 0 FROM generate_series(1, 5000);
+REINDEX INDEX z_k;
+INSERT INTO z SELECT CASE n % 50 WHEN 0 THEN '-0'::float8 ELSE 0 END FROM generate_series(1, 2000) n;
+DELETE FROM z WHERE ctid IN (SELECT ctid FROM z TABLESAMPLE SYSTEM (20) REPEATABLE (1));
+VACUUM z;
+INSERT INTO z SELECT CASE n % 50 WHEN 0 THEN '-0'::float8 ELSE 0 END FROM generate_series(1, 2000) n;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT count(*) = (SELECT count(*) FROM z) AS k, count(*) FILTER (WHERE k::text = '-0') > 40 AS negative FROM z WHERE k = 0;
+RESET enable_seqscan; RESET enable_bitmapscan;
+SELECT treedb.check('z');
+
+-- Values of up to the longest key: few entries in a page.
+CREATE TABLE l (t text COLLATE "C");
+CREATE INDEX l_t ON l USING treedb_btree (t);
+INSERT INTO l SELECT repeat(chr(97 + n % 26), 1700) || lpad(n::text, 5, '0') FROM generate_series(1, 200) n;
+INSERT INTO l SELECT n::text FROM generate_series(1, 200) n;
+SELECT agree('l', 't') AS t;
+SELECT treedb.check('l');
+
+-- Updates of another column leave dead entries, which later inserts into a full leaf remove: the index does not grow.
+CREATE TABLE d (k int, v int) WITH (autovacuum_enabled = off);
+CREATE INDEX d_k ON d USING treedb_btree (k);
+CREATE INDEX d_v ON d USING btree (v);
+INSERT INTO d SELECT n, 0 FROM generate_series(1, 100) n;
+CREATE PROCEDURE churn(rounds int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..rounds LOOP
+        UPDATE d SET v = v + 1;
+        COMMIT;
+    END LOOP;
+END $$;
+CALL churn(300);
+SELECT pg_relation_size('d_k') <= 8 * 8192 AS small;
+SELECT agree('d', 'k') AS k;
+SELECT treedb.check('d');
+
+-- A scan marks entries whose rows it finds dead to every transaction; the next one does not visit these rows.
+CREATE TABLE m (k int, v int) WITH (autovacuum_enabled = off);
+INSERT INTO m SELECT n, n FROM generate_series(1, 1000) n;
+CREATE INDEX m_k ON m USING treedb_btree (k);
+DELETE FROM m WHERE k <= 400;
+SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off;
+SELECT count(*) FROM m WHERE k BETWEEN 0 AND 1000;
+SELECT sum(dead) AS dead FROM treedb.index_pages('m_k');
+SELECT count(*), min(k) FROM m WHERE k BETWEEN 0 AND 1000;
+SELECT k FROM m WHERE k < 403 ORDER BY k DESC;
+SELECT treedb.check('m');
+VACUUM m;
+SELECT sum(entries) AS entries, sum(dead) AS dead FROM treedb.index_pages('m_k') WHERE kind = 'leaf';
+SELECT treedb.check('m');
+RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_indexonlyscan;
+
+-- treedb.index_pages is for owners and for indexes of treedb_btree.
+SELECT kind, level, entries IS NULL AS no_entries FROM treedb.index_pages('m_k') WHERE block = 0;
+SELECT treedb.index_pages('i_b');
+SELECT treedb.index_pages('m');
+CREATE ROLE leaf_reader;
+GRANT USAGE ON SCHEMA leaf, treedb TO leaf_reader;
+SET ROLE leaf_reader;
+SELECT treedb.index_pages('m_k');
+RESET ROLE;
+SET client_min_messages = warning;
+DROP SCHEMA leaf CASCADE;
+REVOKE USAGE ON SCHEMA treedb FROM leaf_reader;
+DROP ROLE leaf_reader;

@@ -1,0 +1,271 @@
+//! Leaves of the tree, for reading: a sorted part, and recent inserts.
+//!
+//! The sorted part is a packed leaf ([`treedb_formats::packed`]) where all keys have one length and no values, or a
+//! node ([`treedb_formats::node`]). It is written as a whole ([`super::leaf_entries`]). An insert goes to the append area
+//! ([`treedb_formats::append_area`]) at the end of the page's hole, so that it changes, and logs, little more than its
+//! own bytes. Readers merge the two.
+//!
+//! | where in the payload | what |
+//! |---|---|
+//! | 0 | a packed leaf, or the header and arrays of a node |
+//! | hole | unused |
+//! | end of the hole | the append area, which grows down into the hole |
+//! | after the area | the cells of a node |
+//!
+//! A mark on an entry says that its row is dead to every transaction: scans skip it, and it is removed when the leaf
+//! is full.
+
+use std::cmp::Ordering;
+
+use pgrx::pg_sys;
+use treedb_formats::append_area::{AppendArea, Appended, mark_appended};
+use treedb_formats::node::{Keys, Leaf, LeafMut, Value};
+use treedb_formats::packed::{PackedLeaf, is_packed, mark_packed};
+
+use super::boundary::Boundary;
+use super::schema::{ADDRESS, Schema, row_of, row_of_address};
+use crate::pages::page::{Damage, View, ViewMut, flag};
+
+/// Where an entry of a leaf is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Number in the sorted part.
+    Sorted(usize),
+    /// Offset in the append area.
+    Appended(usize),
+}
+
+#[derive(Clone, Copy)]
+enum Sorted<'a> {
+    Node(Leaf<'a>),
+    Packed(PackedLeaf<'a>),
+}
+
+/// A leaf for reading.
+#[derive(Clone, Copy)]
+pub(super) struct LeafView<'a> {
+    sorted: Sorted<'a>,
+    area: AppendArea<'a>,
+    /// Bytes of the hole.
+    free: usize,
+}
+
+/// The entries of a leaf that lie between two boundaries, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    /// Entries of the sorted part, if no appended entry is between them.
+    from: usize,
+    to: usize,
+    /// Otherwise each entry: a number in the sorted part, or an offset in the append area with [`APPENDED`].
+    merged: Vec<u16>,
+}
+
+/// Tells an offset in the append area from a number in the sorted part; both are below the size of a page.
+const APPENDED: u16 = 0x8000;
+
+impl Selection {
+    /// How many entries there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        if self.merged.is_empty() { self.to - self.from } else { self.merged.len() }
+    }
+
+    /// Entry `i`.
+    #[inline]
+    pub(super) fn place(&self, i: usize) -> Option<Place> {
+        match self.merged.get(i) {
+            Some(place) if place & APPENDED != 0 => Some(Place::Appended(usize::from(place & !APPENDED))),
+            Some(place) => Some(Place::Sorted(usize::from(*place))),
+            None => (self.merged.is_empty() && i < self.to - self.from).then(|| Place::Sorted(self.from + i)),
+        }
+    }
+}
+
+impl<'a> LeafView<'a> {
+    /// Opens a leaf, which must be in order `keys`.
+    #[inline]
+    pub(super) fn open(page: &View<'a>, keys: Keys) -> Result<LeafView<'a>, Damage> {
+        let (payload, hole) = (page.payload(), page.hole()?);
+        let (sorted, used) = if is_packed(payload) {
+            let packed = PackedLeaf::open(payload)?;
+            (Sorted::Packed(packed), packed.end()..payload.len())
+        } else {
+            let node = Leaf::open(payload)?;
+            (Sorted::Node(node), node.gap()?)
+        };
+        let order = if let Sorted::Node(node) = &sorted { node.keys() } else { Keys::Bytewise };
+        if order != keys {
+            return Err(Damage::new("a leaf in the index's order", "one in another order"));
+        }
+        if hole.start != used.start || hole.end > used.end {
+            return Err(Damage::new(
+                &format!("a hole from byte {} to {} or less of the payload", used.start, used.end),
+                format!("{} to {}", hole.start, hole.end),
+            ));
+        }
+        let area = AppendArea::new(payload.get(hole.end..used.end).unwrap_or(&[]));
+        Ok(LeafView { sorted, area, free: hole.len() })
+    }
+
+    /// Number of entries of the sorted part.
+    #[inline]
+    pub(super) fn sorted_count(&self) -> usize {
+        match &self.sorted {
+            Sorted::Node(node) => node.count(),
+            Sorted::Packed(packed) => packed.count(),
+        }
+    }
+
+    /// Whether the leaf has no entries.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted_count() == 0 && self.area.is_empty()
+    }
+
+    /// Bytes that an append may take.
+    #[inline]
+    pub(super) fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Bytes of the append area.
+    #[inline]
+    pub(super) fn area_len(&self) -> usize {
+        self.area.len()
+    }
+
+    /// The recent inserts, the last one first.
+    pub(super) fn appended(&self) -> impl Iterator<Item = Result<Appended<'a>, Damage>> {
+        self.area.entries().map(|entry| entry.map_err(Damage::from))
+    }
+
+    /// How many entries of the sorted part lie before a boundary.
+    pub(super) fn sorted_before(&self, schema: &Schema, boundary: &Boundary) -> Result<usize, Damage> {
+        let found = match (boundary, &self.sorted) {
+            (Boundary::Start, _) => return Ok(0),
+            (Boundary::End, _) => return Ok(self.sorted_count()),
+            (Boundary::Bytes(bytes), Sorted::Packed(packed)) => packed.search(bytes),
+            (Boundary::Bytes(bytes), Sorted::Node(node)) => node.search(bytes)?,
+            (_, Sorted::Node(node)) => {
+                let mut buffer = Vec::new();
+                node.search_by(&mut buffer, |key| schema.order(key, boundary))?
+            }
+            // A packed leaf is in byte order, and so are all boundaries of its index.
+            (_, Sorted::Packed(_)) => return Err(Damage::new("a leaf in the index's order", "a packed one")),
+        };
+        Ok(found.unwrap_or_else(|position| position))
+    }
+
+    /// The entries between two boundaries.
+    pub(super) fn select(
+        &self,
+        schema: &Schema,
+        low: &Boundary,
+        high: &Boundary,
+    ) -> Result<Selection, Damage> {
+        let from = self.sorted_before(schema, low)?;
+        let to = self.sorted_before(schema, high)?.max(from);
+        let mut recent: Vec<Appended<'a>> = Vec::new();
+        for entry in self.area.entries() {
+            let entry = entry?;
+            if schema.order(entry.key, low) != Ordering::Less
+                && schema.order(entry.key, high) == Ordering::Less
+            {
+                recent.push(entry);
+            }
+        }
+        if recent.is_empty() {
+            return Ok(Selection { from, to, merged: Vec::new() });
+        }
+        recent.sort_unstable_by(|a, b| schema.compare(a.key, b.key));
+        let mut merged = Vec::with_capacity(to - from + recent.len());
+        let mut next = from;
+        for entry in recent {
+            let before = self.sorted_before(schema, &schema.before_key(entry.key))?.min(to);
+            merged.extend((next..before).map(|i| i as u16));
+            next = next.max(before);
+            merged.push(entry.at as u16 | APPENDED);
+        }
+        merged.extend((next..to).map(|i| i as u16));
+        Ok(Selection { from, to, merged })
+    }
+
+    /// All entries.
+    pub(super) fn all(&self, schema: &Schema) -> Result<Selection, Damage> {
+        self.select(schema, &Boundary::Start, &Boundary::End)
+    }
+
+    /// Writes the key of an entry to `out`, replacing what is there.
+    #[inline]
+    pub(super) fn key_into(&self, place: Place, out: &mut Vec<u8>) -> Result<(), Damage> {
+        match (place, &self.sorted) {
+            (Place::Sorted(i), Sorted::Packed(packed)) => packed.key_into(i, out)?,
+            (Place::Sorted(i), Sorted::Node(node)) => node.key_into(i, out)?,
+            (Place::Appended(at), _) => {
+                out.clear();
+                out.extend_from_slice(self.area.entry(at)?.key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of an entry.
+    #[inline]
+    pub(super) fn value(&self, place: Place) -> Result<&'a [u8], Damage> {
+        Ok(match (place, &self.sorted) {
+            (Place::Sorted(_), Sorted::Packed(_)) => &[],
+            (Place::Sorted(i), Sorted::Node(node)) => node.value(i)?.bytes,
+            (Place::Appended(at), _) => self.area.entry(at)?.value,
+        })
+    }
+
+    /// The row of an entry; `buffer` may be used for its key.
+    #[inline]
+    pub(super) fn row(&self, place: Place, buffer: &mut Vec<u8>) -> Result<pg_sys::ItemPointerData, Damage> {
+        if let (Place::Sorted(i), Sorted::Packed(packed)) = (place, &self.sorted)
+            && let Some(address) = packed.key_tail::<ADDRESS>(i)
+        {
+            return Ok(row_of_address(address));
+        }
+        self.key_into(place, buffer)?;
+        row_of(buffer).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))
+    }
+
+    /// Whether an entry is marked.
+    #[inline]
+    pub(super) fn is_marked(&self, place: Place) -> Result<bool, Damage> {
+        Ok(match (place, &self.sorted) {
+            (Place::Sorted(i), Sorted::Packed(packed)) => packed.is_marked(i),
+            (Place::Sorted(i), Sorted::Node(node)) => node.value(i)?.pointer,
+            (Place::Appended(at), _) => self.area.entry(at)?.marked,
+        })
+    }
+
+    /// Checks the sorted part and the append area.
+    pub(super) fn validate(&self) -> Result<(), Damage> {
+        match &self.sorted {
+            Sorted::Node(node) => node.validate()?,
+            Sorted::Packed(packed) => packed.validate()?,
+        }
+        for entry in self.area.entries() {
+            entry?;
+        }
+        Ok(())
+    }
+}
+
+/// Marks the entry at `place` of a leaf.
+pub(super) fn mark(page: &mut ViewMut<'_>, place: Place) -> Result<(), Damage> {
+    page.set_flags(flag::MARKED, 0);
+    let area = page.view()?.hole()?.end;
+    let payload = page.payload();
+    match place {
+        Place::Appended(at) => mark_appended(payload.get_mut(area..).unwrap_or(&mut []), at)?,
+        Place::Sorted(i) if is_packed(payload) => mark_packed(payload, i)?,
+        Place::Sorted(i) => {
+            let value = Leaf::open(payload)?.value(i)?.bytes.to_vec();
+            // A value of the same length is replaced in its place.
+            LeafMut::open(payload)?.replace(i, Value::pointer(&value))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! The entries of a leaf as a list: how a leaf is written anew, by a merge of its append area, a split, a vacuum or a
+//! build.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use treedb_formats::append_area::{appended_header, mark_appended};
+use treedb_formats::node::{Keys, LeafMut, NODE_HEADER, Value, common};
+use treedb_formats::packed::{packed_size, write_packed};
+
+use super::leaf::{LeafView, Place};
+use super::schema::Schema;
+use crate::pages::page::{Damage, ROOM, ViewMut, flag};
+
+/// Bytes that a node keeps of an entry beside the end of its key and its value: a head, a slot and a cell's header.
+const NODE_ENTRY: usize = 8 + 2 + 4;
+/// Bytes of a key that its head holds.
+const HEAD: usize = 8;
+
+/// An entry in the list.
+#[derive(Clone, Copy)]
+struct Item {
+    /// Where key and value are, one after the other, in the list's bytes.
+    at: u32,
+    key: u16,
+    value: u16,
+    marked: bool,
+}
+
+/// Entries in order.
+pub(super) struct LeafEntries {
+    keys: Keys,
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+}
+
+impl LeafEntries {
+    /// No entries yet.
+    pub(super) fn new(keys: Keys) -> Self {
+        LeafEntries { keys, bytes: Vec::new(), items: Vec::new() }
+    }
+
+    /// All entries of a leaf. Of entries with equal keys only one is kept.
+    pub(super) fn of(leaf: &LeafView<'_>, schema: &Schema) -> Result<Self, Damage> {
+        let selection = leaf.all(schema)?;
+        let mut entries = LeafEntries::new(schema.keys);
+        entries.items.reserve(selection.len() + 1);
+        let mut key = Vec::new();
+        for i in 0..selection.len() {
+            let Some(place) = selection.place(i) else { break };
+            leaf.key_into(place, &mut key)?;
+            if entries.last_key() != Some(key.as_slice()) {
+                entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The entries of a leaf's sorted part.
+    pub(super) fn sorted_of(leaf: &LeafView<'_>, schema: &Schema) -> Result<Self, Damage> {
+        let mut entries = LeafEntries::new(schema.keys);
+        let mut key = Vec::new();
+        for place in (0..leaf.sorted_count()).map(Place::Sorted) {
+            leaf.key_into(place, &mut key)?;
+            entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
+        }
+        Ok(entries)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Takes the entries from `at` on away, as a list of their own.
+    pub(super) fn split_off(&mut self, at: usize) -> LeafEntries {
+        let mut rest = LeafEntries::new(self.keys);
+        for item in self.items.drain(at.min(self.items.len())..).collect::<Vec<_>>() {
+            rest.push_marked(self.key_of(&item), self.value_of(&item), item.marked);
+        }
+        rest
+    }
+
+    /// Adds an entry at the end.
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.push_marked(key, value, false);
+    }
+
+    fn push_marked(&mut self, key: &[u8], value: &[u8], marked: bool) {
+        let item = self.store(key, value, marked);
+        self.items.push(item);
+    }
+
+    fn store(&mut self, key: &[u8], value: &[u8], marked: bool) -> Item {
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        Item { at, key: key.len() as u16, value: value.len() as u16, marked }
+    }
+
+    /// Inserts an entry where it belongs; nothing, if there is one with this key. Returns its place.
+    pub(super) fn insert(&mut self, schema: &Schema, key: &[u8], value: &[u8]) -> usize {
+        let place = self.place_of(schema, key);
+        if self.key(place) != key || place == self.len() {
+            let item = self.store(key, value, false);
+            self.items.insert(place, item);
+        }
+        place
+    }
+
+    /// Keeps the entries for which `keep` is true.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let mut i = 0;
+        self.items.retain(|_| {
+            i += 1;
+            keep(i - 1)
+        });
+    }
+
+    /// How many entries lie before this key.
+    pub(super) fn place_of(&self, schema: &Schema, key: &[u8]) -> usize {
+        self.items.partition_point(|item| schema.compare(self.key_of(item), key) == Ordering::Less)
+    }
+
+    fn key_of(&self, item: &Item) -> &[u8] {
+        let at = item.at as usize;
+        self.bytes.get(at..at + usize::from(item.key)).unwrap_or(&[])
+    }
+
+    fn value_of(&self, item: &Item) -> &[u8] {
+        let at = item.at as usize + usize::from(item.key);
+        self.bytes.get(at..at + usize::from(item.value)).unwrap_or(&[])
+    }
+
+    /// Key `i`; empty if there is none.
+    pub(super) fn key(&self, i: usize) -> &[u8] {
+        self.items.get(i).map_or(&[], |item| self.key_of(item))
+    }
+
+    /// Value `i`; empty if there is none.
+    pub(super) fn value(&self, i: usize) -> &[u8] {
+        self.items.get(i).map_or(&[], |item| self.value_of(item))
+    }
+
+    /// Bytes of key and value of entry `i`.
+    pub(super) fn entry_len(&self, i: usize) -> usize {
+        self.items.get(i).map_or(0, |item| usize::from(item.key) + usize::from(item.value))
+    }
+
+    /// Whether entry `i` is marked.
+    pub(super) fn is_marked(&self, i: usize) -> bool {
+        self.items.get(i).is_some_and(|item| item.marked)
+    }
+
+    fn last_key(&self) -> Option<&[u8]> {
+        self.items.last().map(|item| self.key_of(item))
+    }
+
+    /// The bound that parts entries below `i` from those at and above: above the former, not above the latter.
+    pub(super) fn separator(&self, i: usize) -> &[u8] {
+        let (left, right) = (self.key(i.wrapping_sub(1)), self.key(i));
+        match self.keys {
+            Keys::Bytewise => right.get(..common(left, right) + 1).unwrap_or(right),
+            Keys::Custom => right,
+        }
+    }
+
+    /// The bytes that all keys of a part begin with, if their order allows to leave them out.
+    fn shared(&self, part: &[Item]) -> usize {
+        match (self.keys, part) {
+            (Keys::Bytewise, [first, .., last]) => common(self.key_of(first), self.key_of(last)),
+            _ => 0,
+        }
+    }
+
+    /// The length of the prefix if a part can be a packed leaf.
+    fn packed(&self, part: &[Item]) -> Option<usize> {
+        let first = part.first()?;
+        let alike =
+            self.keys == Keys::Bytewise && part.iter().all(|item| item.key == first.key && item.value == 0);
+        alike.then(|| self.shared(part))
+    }
+
+    /// Bytes of a node of a part with this prefix.
+    fn node_size(part: &[Item], prefix: usize) -> usize {
+        let entries = part.iter().map(|item| {
+            NODE_ENTRY + (usize::from(item.key).saturating_sub(prefix + HEAD)) + usize::from(item.value)
+        });
+        NODE_HEADER + prefix.next_multiple_of(8) + entries.sum::<usize>()
+    }
+
+    /// An upper limit of the size of a node of `count` entries, with `bytes` of keys and values, of which no key is
+    /// shorter than `shortest`.
+    pub(super) fn node_size_limit(count: usize, bytes: usize, prefix: usize, shortest: usize) -> usize {
+        let held = prefix + shortest.saturating_sub(prefix).min(HEAD);
+        NODE_HEADER + prefix.next_multiple_of(8) + count * NODE_ENTRY + bytes - count * held
+    }
+
+    /// The prefix that makes a node smallest, and its size.
+    fn best_node(&self, part: &[Item]) -> (usize, usize) {
+        let shared = self.shared(part);
+        let (with, without) = (Self::node_size(part, shared), Self::node_size(part, 0));
+        if without <= with { (0, without) } else { (shared, with) }
+    }
+
+    /// Bytes that a leaf of the entries `range` takes.
+    pub(super) fn size(&self, range: Range<usize>) -> usize {
+        let part = self.items.get(range).unwrap_or(&[]);
+        match self.packed(part) {
+            Some(prefix) => {
+                let key = part.first().map_or(0, |item| usize::from(item.key));
+                packed_size(part.len(), prefix, key - prefix)
+            }
+            None => self.best_node(part).1,
+        }
+    }
+
+    /// Writes the entries `range` as the sorted part of a leaf without appended entries. They must fit.
+    pub(super) fn write(&self, range: Range<usize>, page: &mut ViewMut<'_>) -> Result<(), Damage> {
+        let part = self.items.get(range).unwrap_or(&[]);
+        let marked = part.iter().any(|item| item.marked);
+        page.set_flags(if marked { flag::MARKED } else { 0 }, flag::MARKED);
+        let payload = page.payload();
+        payload.fill(0);
+        let too_long =
+            || Damage::new("entries that fit the page", format!("{} entries that do not", part.len()));
+        let hole = if let Some(prefix) = self.packed(part) {
+            let keys = part.iter().map(|item| (self.key_of(item), item.marked));
+            write_packed(payload, prefix, keys).ok_or_else(too_long)?..payload.len()
+        } else {
+            let (prefix, _) = self.best_node(part);
+            let shared = part.first().and_then(|first| self.key_of(first).get(..prefix)).unwrap_or(&[]);
+            let mut node = match self.keys {
+                Keys::Bytewise => LeafMut::init_with_prefix(payload, shared)?,
+                Keys::Custom => LeafMut::init(payload, Keys::Custom)?,
+            };
+            for (i, item) in part.iter().enumerate() {
+                let value = Value { bytes: self.value_of(item), pointer: item.marked };
+                if !node.insert(i, self.key_of(item), value)? {
+                    return Err(too_long());
+                }
+            }
+            node.view()?.gap()?
+        };
+        page.set_hole(hole);
+        Ok(())
+    }
+
+    /// Writes what is left of `old`, a copy of the page, without the entries whose keys are `gone`, which are in order.
+    pub(super) fn write_without(
+        old: &LeafView<'_>,
+        schema: &Schema,
+        gone: &[Vec<u8>],
+        page: &mut ViewMut<'_>,
+    ) -> Result<(), Damage> {
+        let is_gone = |key: &[u8]| gone.binary_search_by(|one| schema.compare(one, key)).is_ok();
+        let keep = |mut entries: LeafEntries| {
+            let left: Vec<bool> = (0..entries.len()).map(|i| !is_gone(entries.key(i))).collect();
+            entries.retain(|i| left.get(i).copied().unwrap_or(true));
+            entries
+        };
+        let merged = keep(LeafEntries::of(old, schema)?);
+        let room = page.payload().len();
+        if merged.size(0..merged.len()) <= room {
+            return merged.write(0..merged.len(), page);
+        }
+        // An entry takes less in the append area than in a node: a leaf may be too full for a merge.
+        let sorted = keep(LeafEntries::sorted_of(old, schema)?);
+        sorted.write_beside(0..sorted.len(), old, |key| !is_gone(key), page)
+    }
+
+    /// Writes the entries `range` as the sorted part of a leaf, and those of the append area of `old` for which `keep`
+    /// is true as its append area.
+    pub(super) fn write_beside(
+        &self,
+        range: Range<usize>,
+        old: &LeafView<'_>,
+        keep: impl Fn(&[u8]) -> bool,
+        page: &mut ViewMut<'_>,
+    ) -> Result<(), Damage> {
+        let (mut area, mut marked): (Vec<u8>, bool) = (Vec::new(), false);
+        for entry in old.appended() {
+            let entry = entry?;
+            if keep(entry.key) {
+                let at = area.len();
+                area.extend([&appended_header(entry.key, entry.value)[..], entry.key, entry.value].concat());
+                if entry.marked {
+                    mark_appended(&mut area, at)?;
+                    marked = true;
+                }
+            }
+        }
+        self.write(range, page)?;
+        if marked {
+            page.set_flags(flag::MARKED, 0);
+        }
+        page.put_area(&area)
+    }
+
+    /// Where to split the entries into two leaves: the left half has [`ROOM`] bytes for itself and its bound, the
+    /// right half `right_room`. As near to `wanted` as possible; `None` if there is no such place.
+    pub(super) fn split_point(&self, wanted: usize, right_room: usize) -> Option<usize> {
+        let fits = |at: usize| {
+            self.size(0..at) + self.separator(at).len() <= ROOM && self.size(at..self.len()) <= right_room
+        };
+        let last = self.len().checked_sub(1)?;
+        let wanted = wanted.clamp(1, last.max(1));
+        (0..self.len()).find_map(|distance| {
+            let below = wanted.checked_sub(distance).filter(|at| *at >= 1 && *at <= last && fits(*at));
+            below.or_else(|| Some(wanted + distance).filter(|at| *at <= last && fits(*at)))
+        })
+    }
+
+    /// The entry in the middle by bytes.
+    pub(super) fn middle(&self) -> usize {
+        let total: usize = (0..self.len()).map(|i| self.entry_len(i) + NODE_ENTRY).sum();
+        let mut sum = 0;
+        (0..self.len())
+            .find(|i| {
+                sum += self.entry_len(*i) + NODE_ENTRY;
+                sum * 2 >= total
+            })
+            .unwrap_or(0)
+    }
+}
