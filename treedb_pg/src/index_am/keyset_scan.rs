@@ -12,7 +12,7 @@ use super::boundary::Boundary;
 use super::meta::fact;
 use super::range::{Conditions, Range};
 use super::scan::EntryReader;
-use super::schema::{ADDRESS, Schema, append_address, row_of, shortened};
+use super::schema::{ADDRESS, Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
 use crate::shim::snapshot::{self, Snapshot};
@@ -60,6 +60,7 @@ pub(crate) fn scan<E>(
     let reader = EntryReader {
         tree: Tree::new(index, &schema),
         conditions: &conditions,
+        keys: true,
         pin: false,
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
@@ -67,9 +68,7 @@ pub(crate) fn scan<E>(
     let mut buffer = Vec::new();
     let mut cursor = reader.next(None, direction, &mut buffer);
     while let Some(here) = cursor {
-        if here.entry(&reader.tree, &mut buffer).is_some()
-            && let Some(row) = row_of(&buffer)
-        {
+        if let Some((row, _)) = here.entry(&reader.tree, &mut buffer) {
             let key = buffer.get(..buffer.len() - ADDRESS).unwrap_or(&[]);
             if visit(row, key)?.is_break() {
                 here.leave(None);

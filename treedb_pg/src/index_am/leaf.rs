@@ -64,6 +64,11 @@ pub(super) struct Selection {
 const APPENDED: u16 = 0x8000;
 
 impl Selection {
+    /// Whether the leaf has entries before these in its sorted part.
+    pub(super) fn begins_inside(&self) -> bool {
+        self.from > 0
+    }
+
     /// How many entries there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -155,6 +160,22 @@ impl<'a> LeafView<'a> {
         Ok(found.unwrap_or_else(|position| position))
     }
 
+    /// How many entries of the sorted part lie before a boundary, which is not before entry `from`.
+    fn sorted_up_to(&self, schema: &Schema, boundary: &Boundary, from: usize) -> Result<usize, Damage> {
+        // Most ranges are of one key: the boundary is near.
+        const NEAR: usize = 3;
+        if let Boundary::Bytes(_) = boundary {
+            let mut key = Vec::new();
+            for i in from..(from + NEAR).min(self.sorted_count()) {
+                self.key_into(Place::Sorted(i), &mut key)?;
+                if schema.order(&key, boundary) != Ordering::Less {
+                    return Ok(i);
+                }
+            }
+        }
+        Ok(self.sorted_before(schema, boundary)?.max(from))
+    }
+
     /// The entries between two boundaries.
     pub(super) fn select(
         &self,
@@ -163,7 +184,7 @@ impl<'a> LeafView<'a> {
         high: &Boundary,
     ) -> Result<Selection, Damage> {
         let from = self.sorted_before(schema, low)?;
-        let to = self.sorted_before(schema, high)?.max(from);
+        let to = self.sorted_up_to(schema, high, from)?;
         let mut recent: Vec<Appended<'a>> = Vec::new();
         for entry in self.area.entries() {
             let entry = entry?;

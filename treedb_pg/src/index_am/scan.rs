@@ -12,6 +12,7 @@
 //! Entries whose rows the executor found dead to every transaction are marked when the scan leaves their page, if the
 //! page has not changed meanwhile: an address in it could be another row's otherwise.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use pgrx::{check_for_interrupts, pg_sys};
@@ -20,9 +21,9 @@ use treedb_query::access::Direction;
 use super::boundary::{Boundary, Side};
 use super::leaf::{self, LeafView, Place, Selection};
 use super::range::Conditions;
-use super::schema::Schema;
+use super::schema::{Schema, row_of};
 use super::tree::{Reached, Tree};
-use crate::pages::page::{View, ViewMut, flag};
+use crate::pages::page::{Damage, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, PAGE_SIZE, Page, Pin, Shared};
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::relation::{Index, Relation};
@@ -33,7 +34,7 @@ use crate::shim::{error, heap};
 /// A leaf as a scan found it, and which of its entries are in the scan's range.
 pub(super) struct LeafPage {
     block: u32,
-    bytes: Box<[u8; PAGE_SIZE]>,
+    kept: Kept,
     wal_position: u64,
     /// Whether entries may be marked.
     marked: bool,
@@ -63,11 +64,25 @@ impl LowerBound {
     }
 }
 
+/// What a scan keeps of a leaf.
+enum Kept {
+    /// All bytes of the page.
+    Page(Vec<u8>),
+    /// The rows of the entries: of a range that lies within the leaf, and has few of them, no more is needed.
+    Rows(Vec<pg_sys::ItemPointerData>),
+}
+
+/// Entries whose rows are kept without the page.
+const FEW: usize = 4;
+
 impl LeafPage {
+    #[inline]
     fn view(&self, tree: &Tree<'_>) -> View<'_> {
-        tree.checked(self.block, View::open(&self.bytes[..]))
+        let bytes: &[u8] = if let Kept::Page(bytes) = &self.kept { bytes } else { &[] };
+        tree.checked(self.block, View::open(bytes))
     }
 
+    #[inline]
     fn leaf(&self, tree: &Tree<'_>) -> LeafView<'_> {
         tree.checked(self.block, LeafView::open(&self.view(tree), tree.schema.keys))
     }
@@ -113,16 +128,29 @@ impl Cursor {
     }
 
     /// The row of the entry; `buffer` may be used for its key.
+    #[inline]
     pub(super) fn row(&self, tree: &Tree<'_>, buffer: &mut Vec<u8>) -> Option<pg_sys::ItemPointerData> {
+        if let Kept::Rows(rows) = &self.page.kept {
+            return rows.get(self.at).copied();
+        }
         let place = self.place()?;
         Some(tree.checked(self.page.block, self.page.leaf(tree).row(place, buffer)))
     }
 
-    /// Writes the key of the entry to `out`, replacing what is there, and returns its value.
-    pub(super) fn entry(&self, tree: &Tree<'_>, out: &mut Vec<u8>) -> Option<&[u8]> {
+    /// Writes the key of the entry to `out`, replacing what is there, and returns its row and its value.
+    #[inline]
+    pub(super) fn entry(
+        &self,
+        tree: &Tree<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<(pg_sys::ItemPointerData, &[u8])> {
         let (place, leaf) = (self.place()?, self.page.leaf(tree));
-        tree.checked(self.page.block, leaf.key_into(place, out));
-        Some(tree.checked(self.page.block, leaf.value(place)))
+        let read = leaf.key_into(place, out).and_then(|()| {
+            let row =
+                row_of(out).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))?;
+            Ok((row, leaf.value(place)?))
+        });
+        Some(tree.checked(self.page.block, read))
     }
 }
 
@@ -135,10 +163,15 @@ impl Tree<'_> {
             return;
         }
         let Some(mut now) = Page::<Exclusive>::try_read(self.index, page.block) else { return };
-        if logged && now.wal_position() != page.wal_position || !logged && now.bytes() != &page.bytes[..] {
+        let same = match &page.kept {
+            _ if logged => now.wal_position() == page.wal_position,
+            Kept::Page(bytes) => now.bytes() == bytes,
+            Kept::Rows(_) => false,
+        };
+        if !same {
             return;
         }
-        let leaf = page.leaf(self);
+        let leaf = self.leaf(&now);
         let places: Vec<Place> = dead
             .iter()
             .filter_map(|i| page.entries.place(*i))
@@ -166,12 +199,73 @@ pub(super) struct State {
     marked: Option<Cursor>,
     /// For the key of an entry.
     key: Vec<u8>,
+    batch: Batch,
+}
+
+/// Entries of the cursor's page that were read ahead. There are few at first: a scan may want no more.
+struct Batch {
+    items: Vec<BatchItem>,
+    /// The one to return next.
+    next: usize,
+    direction: Direction,
+    /// How many to read ahead.
+    size: usize,
+}
+
+struct BatchItem {
+    /// Number of the entry in the page's selection.
+    at: usize,
+    row: pg_sys::ItemPointerData,
+    /// Where the entry is in the scan's buffer.
+    entry: Option<usize>,
+}
+
+/// Entries that are read ahead at most.
+const MAX_BATCH: usize = 64;
+
+impl Batch {
+    fn new() -> Batch {
+        Batch { items: Vec::new(), next: 0, direction: Direction::Forward, size: 0 }
+    }
+
+    /// Forgets the entries, so that the next one is read from the cursor's place.
+    fn clear(&mut self) {
+        self.items.clear();
+        self.next = 0;
+    }
+
+    /// Begins a new one, of more entries than the last one.
+    fn begin(&mut self, direction: Direction) {
+        self.clear();
+        self.direction = direction;
+        self.size = (4 * self.size).clamp(1, MAX_BATCH);
+    }
+
+    fn is_full(&self) -> bool {
+        self.items.len() >= self.size
+    }
+
+    fn push(&mut self, at: usize, row: pg_sys::ItemPointerData, entry: Option<usize>) {
+        self.items.push(BatchItem { at, row, entry });
+    }
+
+    /// The row in the last block of the table.
+    fn last_block(&self) -> Option<pg_sys::ItemPointerData> {
+        self.items.iter().map(|item| item.row).max_by_key(|row| heap::tid_parts(*row).0)
+    }
 }
 
 impl State {
     /// Begins a scan.
     pub(super) fn begin(index: Index<'_>) -> State {
-        State { schema: Schema::of(index), conditions: None, cursor: None, marked: None, key: Vec::new() }
+        State {
+            schema: Schema::of(index),
+            conditions: None,
+            cursor: None,
+            marked: None,
+            key: Vec::new(),
+            batch: Batch::new(),
+        }
     }
 
     /// Ends a scan, or makes it ready for other keys.
@@ -180,6 +274,7 @@ impl State {
         for cursor in [self.cursor.take(), self.marked.take()].into_iter().flatten() {
             cursor.leave(Some(&tree));
         }
+        self.batch = Batch::new();
         self.conditions = None;
     }
 
@@ -193,40 +288,89 @@ impl State {
 
     /// Goes to the next entry.
     pub(super) fn next(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
-        self.prepare(scan);
-        let State { schema, conditions: Some(conditions), cursor, key, .. } = self else { return false };
-        if scan.prior_is_dead()
-            && let Some(cursor) = cursor
+        if let Some(cursor) = &mut self.cursor
+            && scan.prior_is_dead()
             && !cursor.dead.contains(&cursor.at)
         {
             cursor.dead.push(cursor.at);
         }
+        if self.batch.direction == direction
+            && let Some(item) = self.batch.items.get(self.batch.next)
+            && let Some(cursor) = &mut self.cursor
+        {
+            self.batch.next += 1;
+            cursor.at = item.at;
+            scan.found(item.row, item.entry);
+            return true;
+        }
+        self.next_batch(scan, direction)
+    }
+
+    /// Reads the next entries of a page ahead, and goes to the first of them.
+    fn next_batch(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
+        self.prepare(scan);
+        let State { schema, conditions: Some(conditions), cursor, key, batch, .. } = self else {
+            return false;
+        };
         let keys = scan.wants_entry();
         let snapshot = scan.snapshot();
         let reader = EntryReader {
             tree: Tree::new(scan.index(), schema),
             conditions,
+            keys,
             // An MVCC snapshot is not deceived by an address that was reused.
             pin: keys || !snapshot.is_some_and(Snapshot::is_mvcc),
             snapshot,
             skip_dead: scan.skips_dead(),
         };
+        batch.begin(direction);
+        scan.clear_entries();
         *cursor = reader.next(cursor.take(), direction, key);
         let Some(cursor) = cursor else { return false };
-        let tree = &reader.tree;
-        let Some(row) = cursor.row(tree, key) else { return false };
-        expect_row(scan.table(), tree, cursor.page.block, row);
-        scan.found(row);
-        if keys {
-            let value = cursor.entry(tree, key).unwrap_or(&[]);
-            let columns = schema.columns.iter().zip(schema.split(key)).enumerate();
-            scan.found_entry(columns.map(|(number, (column, bytes))| {
-                if value.contains(&(number as u8)) {
-                    Some(column.negative_zero())
-                } else {
-                    column.decode(bytes)
-                }
-            }));
+        let (tree, page) = (&reader.tree, &cursor.page);
+        if let Kept::Rows(rows) = &page.kept {
+            let Some(row) = rows.get(cursor.at) else { return false };
+            expect_row(scan.table(), tree, page.block, *row);
+            scan.found(*row, None);
+            return true;
+        }
+        let leaf = page.leaf(tree);
+        let mut at = Some(cursor.at);
+        while let Some(place) = at.and_then(|at| page.entries.place(at)).filter(|_| !batch.is_full()) {
+            let here = at.unwrap_or_default();
+            at = match direction {
+                Direction::Forward => here.checked_add(1),
+                Direction::Backward => here.checked_sub(1),
+            };
+            // The reader has seen that the first one matches.
+            if here != cursor.at && !reader.matches(page, &leaf, place, key) {
+                continue;
+            }
+            let row = if keys {
+                tree.checked(page.block, leaf.key_into(place, key));
+                let value = tree.checked(page.block, leaf.value(place));
+                let entry = scan.form_entry(|| {
+                    schema.columns.iter().zip(schema.split(key)).enumerate().map(
+                        |(number, (column, bytes))| match value.contains(&(number as u8)) {
+                            true => Some(column.negative_zero()),
+                            false => column.decode(bytes),
+                        },
+                    )
+                });
+                let row =
+                    row_of(key).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"));
+                (row, Some(entry))
+            } else {
+                (leaf.row(place, key), None)
+            };
+            batch.push(here, tree.checked(page.block, row.0), row.1);
+        }
+        if let Some(row) = batch.last_block() {
+            expect_row(scan.table(), tree, page.block, row);
+        }
+        batch.next = 1;
+        if let Some(item) = batch.items.first() {
+            scan.found(item.row, item.entry);
         }
         true
     }
@@ -238,6 +382,7 @@ impl State {
         let reader = EntryReader {
             tree: Tree::new(scan.index(), schema),
             conditions,
+            keys: false,
             pin: false,
             snapshot: scan.snapshot(),
             skip_dead: scan.skips_dead(),
@@ -273,6 +418,7 @@ impl State {
             cursor.leave(None);
         }
         self.cursor = self.marked.as_ref().map(Cursor::again);
+        self.batch.clear();
     }
 }
 
@@ -290,6 +436,8 @@ fn expect_row(table: Option<Relation<'_>>, tree: &Tree<'_>, leaf: u32, row: pg_s
 pub(super) struct EntryReader<'s> {
     pub(super) tree: Tree<'s>,
     pub(super) conditions: &'s Conditions,
+    /// Keys of entries are read, not only rows.
+    pub(super) keys: bool,
     /// Keep the page pinned.
     pub(super) pin: bool,
     /// Whose entries these are; `None` if that is decided elsewhere.
@@ -318,7 +466,7 @@ impl EntryReader<'_> {
         let before_until;
         let high = match &until {
             // Whichever is lower.
-            Some(until) if schema.order(until, &bounds.high) == std::cmp::Ordering::Less => {
+            Some(until) if schema.order(until, &bounds.high) == Ordering::Less => {
                 before_until = schema.before_key(until);
                 &before_until
             }
@@ -327,15 +475,25 @@ impl EntryReader<'_> {
         let entries = tree.checked(block, leaf.select(schema, &bounds.low, high));
         // On a standby the neighbour may be reused as soon as the latch is released.
         let next = view.next().filter(|_| until.is_none() && !snapshot::in_recovery());
-        let mut bytes = match spare.and_then(Arc::into_inner) {
-            Some(spare) => spare.bytes,
-            None => Box::new([0; PAGE_SIZE]),
-        };
-        bytes.copy_from_slice(page.bytes());
         let (wal_position, marked) = (page.wal_position(), view.has(flag::MARKED));
-        let kept = self.pin && entries.len() > 0;
-        let copy = LeafPage { block, bytes, wal_position, marked, entries, range, lower_bound, until, next };
-        let pin = kept.then(|| page.into_pin());
+        let ends_inside = || view.bound().is_none_or(|bound| schema.order(bound, high) != Ordering::Less);
+        let few = entries.len() <= FEW && !self.keys && !marked && self.conditions.are_ranges();
+        let kept = if few && until.is_none() && entries.begins_inside() && ends_inside() {
+            let mut key = Vec::new();
+            let places = (0..entries.len()).filter_map(|i| entries.place(i));
+            Kept::Rows(places.map(|place| tree.checked(block, leaf.row(place, &mut key))).collect())
+        } else {
+            let mut bytes = match spare.and_then(Arc::into_inner).map(|spare| spare.kept) {
+                Some(Kept::Page(spare)) => spare,
+                _ => Vec::with_capacity(PAGE_SIZE),
+            };
+            bytes.clear();
+            bytes.extend_from_slice(page.bytes());
+            Kept::Page(bytes)
+        };
+        let pinned = self.pin && entries.len() > 0;
+        let copy = LeafPage { block, kept, wal_position, marked, entries, range, lower_bound, until, next };
+        let pin = pinned.then(|| page.into_pin());
         Some(Cursor { page: Arc::new(copy), at: 0, pin, dead: Vec::new() })
     }
 
@@ -358,13 +516,16 @@ impl EntryReader<'_> {
 
     /// The leaf after or before a leaf, if its range goes on there.
     fn step(&self, page: Arc<LeafPage>, direction: Direction) -> Option<Cursor> {
+        if let Kept::Rows(_) = page.kept {
+            return None;
+        }
         let bounds = self.conditions.ranges.get(page.range)?;
         let schema = self.tree.schema;
         let range = page.range;
         match direction {
             Direction::Forward => {
                 let bound = page.until.as_deref().or_else(|| page.view(&self.tree).bound())?;
-                if schema.order(bound, &bounds.high) != std::cmp::Ordering::Less {
+                if schema.order(bound, &bounds.high) != Ordering::Less {
                     return None;
                 }
                 let boundary = schema.before_key(bound);
@@ -378,7 +539,7 @@ impl EntryReader<'_> {
             }
             Direction::Backward => {
                 let lower_bound = self.lower_bound(&page)?;
-                if schema.order(&lower_bound, &bounds.low) != std::cmp::Ordering::Greater {
+                if schema.order(&lower_bound, &bounds.low) != Ordering::Greater {
                     return None;
                 }
                 let boundary = schema.before_key(&lower_bound);
@@ -404,15 +565,11 @@ impl EntryReader<'_> {
         Some(key)
     }
 
-    /// Whether the cursor is at an entry that matches all conditions; `key` is for its key.
-    fn matches(&self, cursor: &Cursor, key: &mut Vec<u8>) -> bool {
-        let Some(place) = cursor.place() else { return false };
-        let skip_dead = self.skip_dead && cursor.page.marked;
-        if !skip_dead && self.conditions.are_ranges() {
-            return true;
-        }
-        let (tree, block, leaf) = (&self.tree, cursor.page.block, cursor.page.leaf(&self.tree));
-        if skip_dead && tree.checked(block, leaf.is_marked(place)) {
+    /// Whether an entry matches all conditions; `key` is for its key.
+    #[inline]
+    fn matches(&self, page: &LeafPage, leaf: &LeafView<'_>, place: Place, key: &mut Vec<u8>) -> bool {
+        let (tree, block) = (&self.tree, page.block);
+        if self.skip_dead && page.marked && tree.checked(block, leaf.is_marked(place)) {
             return false;
         }
         if self.conditions.are_ranges() {
@@ -441,15 +598,9 @@ impl EntryReader<'_> {
             None => self.enter(self.first_range(direction)?, direction, None)?,
         };
         loop {
-            while let Some(place) = at.filter(|at| *at < cursor.page.entries.len()) {
-                cursor.at = place;
-                if self.matches(&cursor, key) {
-                    return Some(cursor);
-                }
-                at = match direction {
-                    Direction::Forward => Some(place + 1),
-                    Direction::Backward => place.checked_sub(1),
-                };
+            if let Some(found) = self.first_match(&cursor.page, at, direction, key) {
+                cursor.at = found;
+                return Some(cursor);
             }
             check_for_interrupts!();
             let page = Arc::clone(&cursor.page);
@@ -458,6 +609,30 @@ impl EntryReader<'_> {
             (cursor, at) = match self.step(page, direction) {
                 Some(next) => Self::begin(next, direction),
                 None => self.enter(self.range_after(range, direction)?, direction, None)?,
+            };
+        }
+    }
+
+    /// The first entry of a page from number `at` on that matches all conditions.
+    fn first_match(
+        &self,
+        page: &LeafPage,
+        mut at: Option<usize>,
+        direction: Direction,
+        key: &mut Vec<u8>,
+    ) -> Option<usize> {
+        if let Kept::Rows(rows) = &page.kept {
+            return at.filter(|at| *at < rows.len());
+        }
+        let leaf = page.leaf(&self.tree);
+        loop {
+            let here = at?;
+            if self.matches(page, &leaf, page.entries.place(here)?, key) {
+                return Some(here);
+            }
+            at = match direction {
+                Direction::Forward => Some(here + 1),
+                Direction::Backward => here.checked_sub(1),
             };
         }
     }

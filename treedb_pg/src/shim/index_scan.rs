@@ -52,9 +52,116 @@ pub(crate) struct ScanKey<'c> {
     pub(crate) condition: Condition<'c>,
 }
 
-/// Where the entry is formed that an index-only scan returns. The server reads it until it asks for the next one.
+/// Where the entries are formed that an index-only scan is about to return, one after the other. The server reads one
+/// until it asks for the next one.
 #[derive(Default)]
-pub(super) struct EntryBuffer(Vec<u64>);
+pub(super) struct EntryBuffer {
+    words: Vec<u64>,
+    /// Words in use.
+    used: usize,
+    /// How the columns are stored, read from the description once.
+    attributes: Vec<Attribute>,
+}
+
+/// How a column is stored in an entry: as `pg_attribute` says.
+#[derive(Clone, Copy)]
+struct Attribute {
+    /// Bytes, if that is a fixed number.
+    len: Option<usize>,
+    by_value: bool,
+    align: usize,
+    /// Whether a short value may have a header of one byte.
+    short: bool,
+}
+
+impl Attribute {
+    fn of(attribute: &pg_sys::FormData_pg_attribute) -> Attribute {
+        Attribute {
+            len: usize::try_from(attribute.attlen).ok(),
+            by_value: attribute.attbyval,
+            align: match attribute.attalign as u8 {
+                pg_sys::TYPALIGN_CHAR => 1,
+                pg_sys::TYPALIGN_SHORT => 2,
+                pg_sys::TYPALIGN_INT => 4,
+                _ => 8,
+            },
+            short: attribute.attlen == -1 && attribute.attstorage as u8 != pg_sys::TYPSTORAGE_PLAIN,
+        }
+    }
+}
+
+/// Bytes of an entry's header without NULLs.
+const ENTRY_HEADER: usize = 8;
+/// Bit of the header's second half: some column has a variable length.
+const ENTRY_VARIABLE: u16 = 0x4000;
+
+impl EntryBuffer {
+    /// Room for one more entry of the longest size there is.
+    fn room(&mut self) -> &mut [u64] {
+        const LONGEST: usize = (pg_sys::INDEX_SIZE_MASK as usize + 1) / 8;
+        if self.words.len() < self.used + LONGEST {
+            self.words.resize(self.used + LONGEST, 0);
+        }
+        self.words.get_mut(self.used..).unwrap_or(&mut [])
+    }
+
+    /// Forms an entry as the server's `index_form_tuple` does, without its allocations. Returns its size in words;
+    /// `None`, if a value is NULL, is too long, or is not one of these kinds: then the server has to do it.
+    fn form<'v>(&mut self, columns: impl Iterator<Item = Option<ColumnValue<'v>>>) -> Option<usize> {
+        let (mut size, mut count, mut variable) = (ENTRY_HEADER, 0, false);
+        self.room();
+        let EntryBuffer { words, used, attributes } = self;
+        let bytes = super::memory::bytes_of_words(words.get_mut(*used..)?);
+        for value in columns {
+            let (value, attribute) = (value?, attributes.get(count)?);
+            count += 1;
+            let at = size.next_multiple_of(attribute.align);
+            // Between columns, and before a header of four bytes, there are zeros.
+            let put = |bytes: &mut [u8], from: usize, at: usize, parts: [&[u8]; 2]| {
+                let len: usize = parts.iter().map(|part| part.len()).sum();
+                let place = bytes.get_mut(from..at + len)?;
+                let (gap, rest) = place.split_at_mut(at - from);
+                gap.fill(0);
+                let (first, second) = rest.split_at_mut(parts[0].len());
+                first.copy_from_slice(parts[0]);
+                second.copy_from_slice(parts[1]);
+                Some(at + len)
+            };
+            let end = match (&value, attribute.len) {
+                (ColumnValue::Word(bits), Some(len)) if attribute.by_value => {
+                    // The lowest bytes come first on a little-endian machine.
+                    let word = bits.to_ne_bytes();
+                    let low = if cfg!(target_endian = "big") { word.get(8 - len..) } else { word.get(..len) };
+                    put(bytes, size, at, [low.unwrap_or(&[]), &[]])
+                }
+                (ColumnValue::Varlena(value), None) if attribute.short && value.len() <= 125 => {
+                    variable = true;
+                    let header = value.len() as u8 + 1;
+                    let header = if cfg!(target_endian = "big") { header | 0x80 } else { header << 1 | 1 };
+                    put(bytes, size, size, [&[header], value])
+                }
+                _ => None,
+            };
+            size = end?;
+        }
+        let from = size;
+        size = size.next_multiple_of(8);
+        if count != attributes.len() || size > pg_sys::INDEX_SIZE_MASK as usize {
+            return None;
+        }
+        if let Some(rest) = bytes.get_mut(from..size) {
+            rest.fill(0);
+        }
+        let info = size as u16 | if variable { ENTRY_VARIABLE } else { 0 };
+        if let Some(header) = bytes.first_chunk_mut::<ENTRY_HEADER>() {
+            // The row's address is not read from an entry that a scan returns.
+            *header = [0; ENTRY_HEADER];
+            let [.., low, high] = header;
+            [*low, *high] = info.to_ne_bytes();
+        }
+        Some(size / 8)
+    }
+}
 
 /// A value of an entry that is returned.
 pub(crate) enum ColumnValue<'v> {
@@ -168,23 +275,60 @@ impl<'c> Scan<'c> {
         keys.iter().map(move |key| key_of(index, key))
     }
 
-    /// Returns the row at `row`.
-    pub(crate) fn found(&mut self, row: pg_sys::ItemPointerData) {
-        // SAFETY: the server's descriptor.
+    /// Returns a row, and the entry formed at `entry` if the scan returns entries.
+    #[inline]
+    pub(crate) fn found(&mut self, row: pg_sys::ItemPointerData, entry: Option<usize>) {
+        // SAFETY: the server's descriptor; the entry lies in the buffer, which does not change before the next call.
         unsafe {
             (*self.scan).xs_heaptid = row;
             (*self.scan).xs_recheck = false;
+            if let Some(entry) = entry
+                && let Some(start) = self.entry.words.get_mut(entry)
+            {
+                (*self.scan).xs_itup = (&raw mut *start).cast();
+            }
         }
     }
 
-    /// Returns an entry with the values of the columns; a column without a value is NULL.
-    pub(crate) fn found_entry<'v>(&mut self, columns: impl Iterator<Item = Option<ColumnValue<'v>>>) {
+    /// Forgets the entries that were formed.
+    pub(crate) fn clear_entries(&mut self) {
+        self.entry.used = 0;
+    }
+
+    /// Forms an entry with the values of the columns, for [`Scan::found`]; a column without a value is NULL. `columns`
+    /// gives them as often as it is called.
+    pub(crate) fn form_entry<'v, I>(&mut self, columns: impl Fn() -> I) -> usize
+    where
+        I: Iterator<Item = Option<ColumnValue<'v>>>,
+    {
+        if self.entry.attributes.is_empty() {
+            // SAFETY: the description of the entry's columns, which lives as long as the scan.
+            unsafe {
+                let description = (*self.scan).xs_itupdesc;
+                let count = usize::try_from((*description).natts).unwrap_or(0);
+                let attribute = |at| Attribute::of(&*(*description).attrs.as_ptr().add(at));
+                self.entry.attributes.extend((0..count).map(attribute));
+            }
+        }
+        let at = self.entry.used;
+        let words = match self.entry.form(columns()) {
+            Some(words) => words,
+            None => self.form_by_server(columns()),
+        };
+        self.entry.used += words;
+        at
+    }
+
+    /// Lets the server form an entry; returns its size in words.
+    #[cold]
+    fn form_by_server<'v>(&mut self, columns: impl Iterator<Item = Option<ColumnValue<'v>>>) -> usize {
         const MOST: usize = pg_sys::INDEX_MAX_KEYS as usize;
         let mut values = [pg_sys::Datum::from(0usize); MOST];
         let mut nulls = [true; MOST];
         let mut allocated = [false; MOST];
         // SAFETY: the description of the entry's columns, for each of which the arrays have an element of its
-        // layout. The entry is copied to memory of the scan and freed, and so are values by reference.
+        // layout. The entry is no longer than the room for it, is copied there and freed, and so are values by
+        // reference.
         unsafe {
             let description = (*self.scan).xs_itupdesc;
             for (at, value) in columns.enumerate() {
@@ -198,15 +342,13 @@ impl<'c> Scan<'c> {
             }
             let tuple = pg_sys::index_form_tuple(description, values.as_mut_ptr(), nulls.as_mut_ptr());
             let size = usize::from((*tuple).t_info) & pg_sys::INDEX_SIZE_MASK as usize;
-            let out = &mut self.entry.0;
-            out.clear();
-            out.resize(size.div_ceil(8), 0);
+            let out = self.entry.room();
             std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), out.as_mut_ptr().cast::<u8>(), size);
             pg_sys::pfree(tuple.cast());
             for (value, _) in values.iter().zip(&allocated).filter(|(_, allocated)| **allocated) {
                 pg_sys::pfree(value.cast_mut_ptr());
             }
-            (*self.scan).xs_itup = out.as_mut_ptr().cast();
+            size.div_ceil(8)
         }
     }
 }

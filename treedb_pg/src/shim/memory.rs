@@ -92,3 +92,9 @@ impl CString<'_> {
         pg_sys::Datum::from(self.value)
     }
 }
+
+/// The bytes of words: memory that is aligned as the server's structures are.
+pub(super) fn bytes_of_words(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: the same memory, which `words` lends for as long; every bit pattern is valid for both.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) }
+}
