@@ -74,6 +74,18 @@ INSERT INTO l SELECT n::text FROM generate_series(1, 200) n;
 SELECT agree('l', 't') AS t;
 SELECT treedb.check('l');
 
+-- Builds under a collation sort by abbreviated keys: NULLs on either side, both directions, texts that begin alike.
+CREATE TABLE c (t text);
+INSERT INTO c SELECT CASE WHEN n % 50 = 0 THEN NULL WHEN n % 3 = 0 THEN 'user' || n || '@example.org'
+    WHEN n % 7 = 0 THEN chr(192 + n % 60) || n ELSE md5(n::text) END FROM generate_series(1, 5000) n;
+CREATE INDEX c_1 ON c USING treedb_btree (t COLLATE "en-x-icu");
+CREATE INDEX c_2 ON c USING treedb_btree (t COLLATE "en-x-icu" DESC NULLS LAST);
+CREATE INDEX c_3 ON c USING treedb_btree (t COLLATE "de-x-icu" NULLS FIRST);
+CREATE INDEX c_4 ON c USING treedb_btree (t COLLATE "en-x-icu" DESC NULLS FIRST, (length(t)));
+SELECT treedb.check('c');
+DELETE FROM c WHERE t IS NULL;
+SELECT agree('c', 't COLLATE "en-x-icu"') AS t;
+
 -- Updates of another column leave dead entries, which later inserts into a full leaf remove: the index does not grow.
 CREATE TABLE d (k int, v int) WITH (autovacuum_enabled = off);
 CREATE INDEX d_k ON d USING treedb_btree (k);

@@ -28,8 +28,8 @@ pg_function! {
         let Some(column) = trigger.column(c"doc") else {
             fail(
                 SqlState::ERRCODE_UNDEFINED_COLUMN,
-                "treedb.set_id() is for tables with a column doc",
-                "Drop the trigger, or name the column doc.",
+                "treedb.set_id() is for tables with a column doc of type treedb.bson",
+                "Drop the trigger, or give the table such a column.",
             )
         };
         // NULL is for a constraint to refuse.

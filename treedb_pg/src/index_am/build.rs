@@ -6,7 +6,7 @@ use treedb_formats::packed::packed_size;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
 use super::schema::Schema;
-use super::sorter::Sorter;
+use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Fork, Page};
@@ -231,7 +231,11 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     let mut sorter = Sorter::new(&schema, maintenance_memory());
     let mut facts = 0;
     report_phase(phase::SCAN);
-    build.scan(|row| facts |= schema.entries(row, |entry| sorter.add(&entry)));
+    let mut heads = Heads::new(&schema);
+    build.scan(|row| {
+        let head = heads.of(row);
+        facts |= schema.entries(row, |entry| sorter.add(&entry, head));
+    });
     report_phase(phase::SORT);
     let mut loader = Loader::new(Tree::new(index, &schema));
     sorter.drain(|key, value| loader.add(key, value));

@@ -13,7 +13,7 @@ use super::boundary::{Boundary, Side};
 use super::leaf::{LeafView, Selection};
 use super::meta::Meta;
 use super::schema::{Entry, Schema, row_of};
-use super::sorter::Sorter;
+use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use super::{expect_own_index, is_own_index};
 use crate::pages::allocate::is_unused;
@@ -298,8 +298,12 @@ fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
     let schema = tree.schema;
     // The entries that the rows must have, with value 1 where the row is visible to some snapshot.
     let mut sorter = Sorter::new(schema, maintenance_memory());
+    let mut heads = Heads::new(schema);
     scan_table(table.get(), tree.index, |row, alive| {
-        schema.entries(row, |entry| sorter.add(&Entry { key: entry.key, value: vec![u8::from(alive)] }));
+        let head = heads.of(row);
+        schema.entries(row, |entry| {
+            sorter.add(&Entry { key: entry.key, value: vec![u8::from(alive)] }, head);
+        });
     });
     let mut cursor = EntryCursor::new(tree);
     let mut lookup = Lookup::new(table);

@@ -501,6 +501,7 @@ impl Tree<'_> {
         let meta = Meta { root: root_block, level: level + 1, ..meta };
         meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
         change.commit();
+        self.index.cache_root(root_block, level + 1);
     }
 
     /// Records facts about the index's entries in the meta page, before the first entry that makes them true.

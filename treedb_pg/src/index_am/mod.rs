@@ -141,6 +141,15 @@ impl IndexMethod for Btree {
         !Schema::of(index).is_multikey()
     }
 
+    fn height(index: Index<'_>) -> i32 {
+        let schema = Schema::of(index);
+        let level = match index.cached_root() {
+            Some((_, level)) => level,
+            None => tree::Tree::new(index, &schema).meta().level,
+        };
+        i32::from(level)
+    }
+
     /// An operator class is valid if its support function says a kind of column that there is.
     fn validate(support: Option<i32>) -> bool {
         match support {

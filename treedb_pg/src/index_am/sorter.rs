@@ -10,6 +10,8 @@ use pgrx::check_for_interrupts;
 use treedb_formats::node::Keys;
 
 use super::schema::{Entry, Schema};
+use crate::shim::index_build::IndexRow;
+use crate::shim::sort_support::TextAbbreviation;
 use crate::shim::temp_file::TempFile;
 
 /// Bytes before an entry's key.
@@ -17,11 +19,41 @@ const PREFIX: usize = 3;
 /// Bytes that are read from a run at a time.
 const READ: usize = 64 * 1024;
 
-/// An entry in the arena: the first bytes of its key, and where it is.
+/// An entry in the arena: a number that orders most entries (the first bytes of the key in byte order, an abbreviated
+/// key in another), and where it is.
 #[derive(Clone, Copy)]
 struct Slot {
     head: u64,
     at: u64,
+}
+
+/// Makes the heads of entries in an index whose first column is a text under a collation.
+pub(super) struct Heads {
+    abbreviation: Option<TextAbbreviation>,
+    descending: bool,
+    nulls_first: bool,
+}
+
+impl Heads {
+    pub(super) fn new(schema: &Schema) -> Heads {
+        let first = schema.columns.first();
+        Heads {
+            abbreviation: first.and_then(|column| column.collation).and_then(TextAbbreviation::new),
+            descending: first.is_some_and(|column| column.descending),
+            nulls_first: first.is_some_and(|column| column.nulls_first),
+        }
+    }
+
+    /// The head of a row's entry; see [`Sorter::add`].
+    pub(super) fn of(&mut self, row: &IndexRow<'_>) -> Option<u64> {
+        const VALUE: u64 = 1 << 63;
+        let abbreviation = self.abbreviation.as_mut()?;
+        let Some(value) = row.value(0) else { return Some(if self.nulls_first { 0 } else { u64::MAX }) };
+        let key = abbreviation.key(value)?;
+        let key = if self.descending { !key } else { key };
+        // One bit less of the key, so that NULLs are before or after all values.
+        Some(key >> 1 | if self.nulls_first { VALUE } else { 0 })
+    }
 }
 
 /// Collects entries and gives them back in order.
@@ -63,8 +95,9 @@ impl<'s> Sorter<'s> {
         }
     }
 
-    /// Adds an entry.
-    pub(super) fn add(&mut self, new: &Entry) {
+    /// Adds an entry. `head`, in an index that is not in byte order, is a number that is less only for an entry that is;
+    /// either all entries have one or none.
+    pub(super) fn add(&mut self, new: &Entry, head: Option<u64>) {
         let size = PREFIX + new.key.len() + new.value.len();
         let used = self.arena.len() + self.slots.len() * size_of::<Slot>();
         if used + size > self.budget && !self.slots.is_empty() {
@@ -75,7 +108,11 @@ impl<'s> Sorter<'s> {
         self.arena.push(new.value.len() as u8);
         self.arena.extend_from_slice(&new.key);
         self.arena.extend_from_slice(&new.value);
-        self.slots.push(Slot { head: head_of(&new.key), at: at as u64 });
+        let head = match self.schema.keys {
+            Keys::Bytewise => head_of(&new.key),
+            Keys::Custom => head.unwrap_or(0),
+        };
+        self.slots.push(Slot { head, at: at as u64 });
     }
 
     fn sort(&mut self) {
@@ -87,8 +124,10 @@ impl<'s> Sorter<'s> {
             }
             // Comparing by a collation is slow enough to need to be interruptible.
             Keys::Custom => self.slots.sort_unstable_by(|a, b| {
-                check_for_interrupts!();
-                schema.compare(key(a), key(b))
+                a.head.cmp(&b.head).then_with(|| {
+                    check_for_interrupts!();
+                    schema.compare(key(a), key(b))
+                })
             }),
         }
     }

@@ -94,6 +94,16 @@ impl<'m> Datum<'m> {
         )
     }
 
+    /// The server's form.
+    pub(super) fn raw(self) -> pg_sys::Datum {
+        self.raw
+    }
+
+    /// How the value is passed.
+    pub(crate) fn layout(self) -> Layout {
+        self.layout
+    }
+
     /// The bits of a value passed in the word itself.
     #[inline]
     pub(crate) fn word(self) -> usize {

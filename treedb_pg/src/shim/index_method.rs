@@ -72,6 +72,8 @@ pub(crate) trait IndexMethod: 'static {
     fn can_return(index: Index<'_>, column: usize) -> bool;
     /// Whether the planner may use an index.
     fn is_plannable(index: Index<'_>) -> bool;
+    /// How many levels there are above the leaves.
+    fn height(index: Index<'_>) -> i32;
     /// Whether an operator class is valid whose support function 1 returns `support`.
     fn validate(support: Option<i32>) -> bool;
 
@@ -276,10 +278,15 @@ unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
     guarded(|| {
         // SAFETY: called by the planner, with an index that it has locked.
         unsafe {
-            server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
-            let index = pg_sys::index_open((*(*path).indexinfo).indexoid, pg_sys::NoLock as i32);
+            let info = (*path).indexinfo;
+            let index = pg_sys::index_open((*info).indexoid, pg_sys::NoLock as i32);
             let plannable = M::is_plannable(Index::from_raw(index));
+            // The server reads it of its own btrees only; a descent costs something here, too.
+            if (*info).tree_height < 0 && !(*info).hypothetical {
+                (*info).tree_height = M::height(Index::from_raw(index));
+            }
             pg_sys::index_close(index, pg_sys::NoLock as i32);
+            server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
             if !plannable {
                 (*startup, *total) = (NEVER, NEVER);
             }

@@ -19,6 +19,7 @@
 //!   and [`vacuum`] for what they are passed; [`index_delete`] finds entries of dead rows
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
+//! * [`sort_support`]: abbreviated sort keys
 //! * [`temp_file`], [`thread`]: temporary files; values that must not leave the server's thread
 //! * [`server`]: functions whose headers the generated bindings do not read
 
@@ -44,6 +45,7 @@ pub(crate) mod row_form;
 pub(crate) mod rows;
 pub(crate) mod server;
 pub(crate) mod snapshot;
+pub(crate) mod sort_support;
 pub(crate) mod table;
 pub(crate) mod table_method;
 pub(crate) mod temp_file;
