@@ -40,7 +40,7 @@ impl LeafEntries {
         LeafEntries { keys, bytes: Vec::new(), items: Vec::new() }
     }
 
-    /// All entries of a leaf. Of entries with equal keys only one is kept.
+    /// All entries of a leaf.
     pub(super) fn of(leaf: &LeafView<'_>, schema: &Schema) -> Result<Self, Damage> {
         let selection = leaf.all(schema)?;
         let mut entries = LeafEntries::new(schema.keys);
@@ -49,9 +49,7 @@ impl LeafEntries {
         for i in 0..selection.len() {
             let Some(place) = selection.place(i) else { break };
             leaf.key_into(place, &mut key)?;
-            if entries.last_key() != Some(key.as_slice()) {
-                entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
-            }
+            entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
         }
         Ok(entries)
     }
@@ -152,10 +150,6 @@ impl LeafEntries {
         self.items.get(i).is_some_and(|item| item.marked)
     }
 
-    fn last_key(&self) -> Option<&[u8]> {
-        self.items.last().map(|item| self.key_of(item))
-    }
-
     /// The bound that parts entries below `i` from those at and above: above the former, not above the latter.
     pub(super) fn separator(&self, i: usize) -> &[u8] {
         let (left, right) = (self.key(i.wrapping_sub(1)), self.key(i));
@@ -246,26 +240,28 @@ impl LeafEntries {
         Ok(())
     }
 
-    /// Writes what is left of `old`, a copy of the page, without the entries whose keys are `gone`, which are in order.
+    /// Writes what is left of `old`, a copy of the page, without the entries that are `gone`: an element for each, in
+    /// order.
     pub(super) fn write_without(
         old: &LeafView<'_>,
         schema: &Schema,
-        gone: &[Vec<u8>],
+        gone: &[bool],
         page: &mut ViewMut<'_>,
     ) -> Result<(), Damage> {
-        let is_gone = |key: &[u8]| gone.binary_search_by(|one| schema.compare(one, key)).is_ok();
-        let keep = |mut entries: LeafEntries| {
-            let left: Vec<bool> = (0..entries.len()).map(|i| !is_gone(entries.key(i))).collect();
-            entries.retain(|i| left.get(i).copied().unwrap_or(true));
-            entries
-        };
-        let merged = keep(LeafEntries::of(old, schema)?);
+        let mut merged = LeafEntries::of(old, schema)?;
+        let is_gone = |i: usize| gone.get(i).copied().unwrap_or(false);
+        merged.retain(|i| !is_gone(i));
         let room = page.payload().len();
         if merged.size(0..merged.len()) <= room {
             return merged.write(0..merged.len(), page);
         }
         // An entry takes less in the append area than in a node: a leaf may be too full for a merge.
-        let sorted = keep(LeafEntries::sorted_of(old, schema)?);
+        let all = LeafEntries::of(old, schema)?;
+        let keys: Vec<&[u8]> = (0..all.len()).filter(|i| is_gone(*i)).map(|i| all.key(i)).collect();
+        let is_gone = |key: &[u8]| keys.binary_search_by(|one| schema.compare(one, key)).is_ok();
+        let mut sorted = LeafEntries::sorted_of(old, schema)?;
+        let left: Vec<bool> = (0..sorted.len()).map(|i| !is_gone(sorted.key(i))).collect();
+        sorted.retain(|i| left.get(i).copied().unwrap_or(true));
         sorted.write_beside(0..sorted.len(), old, |key| !is_gone(key), page)
     }
 

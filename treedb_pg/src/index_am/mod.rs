@@ -27,7 +27,7 @@ use crate::shim::catalog;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
-use crate::shim::index_method::{Capabilities, Handler, IndexMethod, handler};
+use crate::shim::index_method::{Capabilities, FindGone, Handler, IndexMethod, handler};
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
 use crate::shim::snapshot;
@@ -121,8 +121,8 @@ impl IndexMethod for Btree {
         insert::insert(schema, index, row, insert::Inserted { table, unchanged })
     }
 
-    fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool) {
-        vacuum::bulk_delete(vacuum, is_gone)
+    fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>) {
+        vacuum::bulk_delete(vacuum, find_gone)
     }
 
     fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {

@@ -8,7 +8,6 @@
 //! points past it, and its right neighbour takes over its key range. It is reused when every transaction that could
 //! be on its way to it has ended. The rightmost child of a parent stays, empty or not.
 
-use pgrx::pg_sys;
 use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
@@ -20,6 +19,7 @@ use super::tree::Tree;
 use crate::pages::allocate::reusable;
 use crate::pages::page::{View, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Page, Shared, free_space, settled_blocks};
+use crate::shim::index_method::FindGone;
 use crate::shim::vacuum::{Vacuum, delay};
 use crate::shim::wal::{Change, Content};
 use crate::shim::{error, snapshot};
@@ -106,7 +106,7 @@ impl Tree<'_> {
 }
 
 /// Removes the entries of rows that are gone.
-pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool) {
+pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>) {
     let index = vacuum.index();
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
@@ -114,7 +114,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sy
     vacuum.stats.num_index_tuples = 0.0;
     let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
     let mut left = None;
-    let mut key = Vec::new();
+    let (mut key, mut rows, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
     let mut next = Some(first.block());
     drop(first);
@@ -141,14 +141,13 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sy
         }
         let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
         let selection = tree.checked(block, leaf.all(&schema));
-        let (count, mut gone) = (selection.len(), Vec::new());
-        for place in (0..count).filter_map(|i| selection.place(i)) {
-            if is_gone(tree.checked(block, leaf.row(place, &mut key))) {
-                tree.checked(block, leaf.key_into(place, &mut key));
-                gone.push(key.clone());
-            }
+        rows.clear();
+        for place in (0..selection.len()).filter_map(|i| selection.place(i)) {
+            rows.push(tree.checked(block, leaf.row(place, &mut key)));
         }
-        if !gone.is_empty() {
+        find_gone(&rows, &mut gone);
+        let (count, removed) = (rows.len(), gone.iter().filter(|gone| **gone).count());
+        if removed > 0 {
             let old = page.bytes().to_vec();
             let view = tree.checked(block, View::open(&old));
             let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
@@ -158,9 +157,9 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sy
             tree.checked(block, LeafEntries::write_without(&leaf, &schema, &gone, &mut copy));
             change.commit();
         }
-        vacuum.stats.tuples_removed += gone.len() as f64;
-        vacuum.stats.num_index_tuples += (count - gone.len()) as f64;
-        let empty = count == gone.len() && next.is_some();
+        vacuum.stats.tuples_removed += removed as f64;
+        vacuum.stats.num_index_tuples += (count - removed) as f64;
+        let empty = count == removed && next.is_some();
         drop(page);
         if empty && tree.delete_leaf(left, block) {
             deleted += 1;

@@ -33,6 +33,9 @@ pub(crate) struct Capabilities {
     pub(crate) clusterable: bool,
 }
 
+/// Tells of each row whether it is gone, with an element for each in the second argument.
+pub(crate) type FindGone<'f> = dyn FnMut(&[pg_sys::ItemPointerData], &mut Vec<bool>) + 'f;
+
 /// An access method for indexes.
 pub(crate) trait IndexMethod: 'static {
     /// Its name in SQL.
@@ -64,7 +67,7 @@ pub(crate) trait IndexMethod: 'static {
     );
 
     /// Removes the entries of rows that are gone.
-    fn bulk_delete(vacuum: &mut Vacuum<'_>, is_gone: &mut dyn FnMut(pg_sys::ItemPointerData) -> bool);
+    fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>);
     /// Ends a vacuum.
     fn vacuum_cleanup(vacuum: &mut Vacuum<'_>);
 
@@ -222,8 +225,16 @@ unsafe extern "C-unwind" fn bulk_delete<M: IndexMethod>(
                 stats
             };
             if let Some(callback) = callback {
-                M::bulk_delete(&mut Vacuum::from_raw(info, stats), &mut |mut row| {
-                    pg_sys::ffi::pg_guard_ffi_boundary(|| callback(&raw mut row, state))
+                M::bulk_delete(&mut Vacuum::from_raw(info, stats), &mut |rows, gone| {
+                    gone.clear();
+                    gone.resize(rows.len(), false);
+                    // One boundary for all rows: nothing in the loop needs to be dropped if the server raises an error.
+                    pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                        for (row, gone) in rows.iter().zip(gone.iter_mut()) {
+                            let mut row = *row;
+                            *gone = callback(&raw mut row, state);
+                        }
+                    });
                 });
             }
             stats
