@@ -125,11 +125,11 @@ impl Expr {
         self.root.eval(scope)
     }
 
-    /// The expression as a condition: false for null, missing, zero and `false`.
+    /// The expression's value as a condition: false for null, missing, zero and `false`.
     ///
     /// # Errors
     /// As [`Self::eval`].
-    pub fn holds<'a>(&'a self, scope: &mut Scope<'a>) -> Result<bool> {
+    pub fn is_true<'a>(&'a self, scope: &mut Scope<'a>) -> Result<bool> {
         Ok(truthy(self.eval(scope)?))
     }
 

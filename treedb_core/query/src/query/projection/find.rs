@@ -272,7 +272,7 @@ impl Projection {
             (Some(Named::Part(inner)), _) => self.part(out, element.name, element, inner),
             (Some(Named::Slice(slice)), _) => slice.apply(out, element),
             (Some(Named::ElemMatch(filter)), _) => {
-                let fitting = filter.fitting_element(element.value());
+                let fitting = filter.matching_element(element.value());
                 if let (Some(at), Value::Array(array)) = (fitting, element.value())
                     && let Some(chosen) = array.at(at)
                 {
