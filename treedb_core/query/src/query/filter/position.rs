@@ -45,7 +45,7 @@ fn passes(test: &Test, found: Option<Value<'_>>) -> bool {
     found.is_some_and(|value| test.passes(value))
 }
 
-/// The position of the first value that `accepts` accepts.
+/// The position of the first value that `accepts` returns true for.
 fn first(
     path: &Path,
     doc: Doc<'_>,
