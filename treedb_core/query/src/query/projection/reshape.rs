@@ -304,20 +304,21 @@ impl Reshape {
                 }
             },
         }
-        finished(out)
+        finish_document(out)
     }
 }
 
-/// The document written, unless it is too large to be one.
-pub(crate) fn finished(out: Writer) -> Result<RawDocumentBuf> {
+/// The finished document; `BSONObjectTooLarge` if it is too large.
+pub(crate) fn finish_document(out: Writer) -> Result<RawDocumentBuf> {
     check_size(&out)?;
     Ok(out.finish())
 }
 
-/// The document written, unless it is too large to be one, before another is written in its place.
-pub(crate) fn lent(out: &mut Writer) -> Result<&RawDocument> {
+/// A reference to the finished document, before the buffer is reused; `BSONObjectTooLarge` if it is too
+/// large.
+pub(crate) fn borrow_document(out: &mut Writer) -> Result<&RawDocument> {
     check_size(out)?;
-    Ok(out.shown()?)
+    Ok(out.document()?)
 }
 
 fn check_size(out: &Writer) -> Result<()> {
