@@ -236,7 +236,8 @@ impl Log {
         }
         // Encrypted only now: the seal authenticates the frame's LSN, which is known from here on.
         let sealed = keys.map(|keys| {
-            let associated_data = frame::associated_data(appender.segment.header.generation, Lsn(appender.next));
+            let associated_data =
+                frame::associated_data(appender.segment.header.generation, Lsn(appender.next));
             let mut sealed = Vec::with_capacity(len);
             sealed.extend_from_slice(payload);
             let seal = keys.log.seal(&associated_data, &mut sealed)?;
@@ -262,7 +263,8 @@ impl Log {
     /// Grows the current segment so that a frame of `need` bytes fits; false if it would exceed the full
     /// length.
     fn grow(&self, appender: &Appender, need: u64) -> Result<bool> {
-        let (segment, end) = (&appender.segment, (appender.at + need + SEALED_FRAME).next_multiple_of(FIRST_FRAME));
+        let (segment, end) =
+            (&appender.segment, (appender.at + need + SEALED_FRAME).next_multiple_of(FIRST_FRAME));
         let full = self.options.segment_bytes;
         if end > full {
             return Ok(false);
@@ -291,7 +293,12 @@ impl Log {
             durable: self.durable_lsn(),
             previous: current.first,
         };
-        let created = lock(&self.files).create_segment(self.disk.as_ref(), &self.dir, header, self.options.segment_bytes);
+        let created = lock(&self.files).create_segment(
+            self.disk.as_ref(),
+            &self.dir,
+            header,
+            self.options.segment_bytes,
+        );
         let segment = match created {
             Ok(segment) => segment,
             // The log is unchanged.
@@ -302,7 +309,8 @@ impl Log {
         // The seal is the last frame of this segment: no zeroes are needed after it.
         appender.zeroed = size;
         // Written immediately: relaxed frames in the next segment are not valid until the seal is there.
-        appender.put(&[], Sync::Durable, Kind::Sealed, self)
+        appender
+            .put(&[], Sync::Durable, Kind::Sealed, self)
             .and_then(|_| appender.write_out())
             .map_err(|e| self.poison(&e))?;
         lock(&self.files).push(&segment, used, size);

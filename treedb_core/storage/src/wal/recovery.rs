@@ -79,9 +79,12 @@ impl Recovery {
         match (&self.keys, kind == Kind::Encrypted) {
             (None, false) => Ok(Some(Frame { lsn, payload: reader.payload(&header)? })),
             (None, true) => Err(Error::Encrypted { path }),
-            (Some(_), false) => {
-                Err(Error::damaged(&path, reader.at, format!("frame {lsn} encrypted"), "an unencrypted frame"))
-            }
+            (Some(_), false) => Err(Error::damaged(
+                &path,
+                reader.at,
+                format!("frame {lsn} encrypted"),
+                "an unencrypted frame",
+            )),
             (Some(keys), true) => {
                 let associated_data = frame::associated_data(reader.segment.header.generation, lsn);
                 self.decrypted.clear();

@@ -117,7 +117,9 @@ fn read_frames(reader: &mut Reader, result: &mut ScanResult) -> Result<Stop> {
 fn check_successor(dir: &Path, sealed: &Segment, last: Lsn, next: Option<&Arc<Segment>>) -> Result<()> {
     let expected_first = Lsn(last.0 + 1);
     match next {
-        Some(next) if next.header.first == expected_first && next.header.previous == sealed.header.first => Ok(()),
+        Some(next) if next.header.first == expected_first && next.header.previous == sealed.header.first => {
+            Ok(())
+        }
         Some(next) => {
             let found = format!("one that starts at {} after {}", next.header.first, next.header.previous);
             Err(Error::damaged(next.path(), 24, format!("the segment that follows frame {last}"), found))

@@ -63,7 +63,8 @@ enum Change {
 /// The changes of transaction `n` and its durability.
 fn transaction(n: u64) -> (Vec<Change>, Durability) {
     let mut rng = Rng::new(n);
-    let durability = [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
+    let durability =
+        [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
     let count = 1 + rng.below(8);
     let changes = (0..count).map(|_| change(n, &mut rng)).collect();
     (changes, durability)

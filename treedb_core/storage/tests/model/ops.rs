@@ -180,7 +180,9 @@ fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
     for (index, (name, kind)) in TABLES.iter().enumerate() {
         let (table, rows) = (read.table(name)?, model.get(&index));
         let (Some(table), Some(rows)) = (&table, rows) else {
-            expect(table.is_none() && rows.is_none(), || format!("table {name:?} is missing or should not exist"))?;
+            expect(table.is_none() && rows.is_none(), || {
+                format!("table {name:?} is missing or should not exist")
+            })?;
             continue;
         };
         let len = read.len(table)?;
@@ -196,7 +198,9 @@ fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
                     return Err(Error::Invalid(format!("rows end before {key:?}")));
                 };
                 let matches = row.to_be_bytes()[..] == key[..] && found == value;
-                expect(matches && read.row(table, row)? == Some(value), || format!("row {row}, not {key:?}"))?;
+                expect(matches && read.row(table, row)? == Some(value), || {
+                    format!("row {row}, not {key:?}")
+                })?;
             }
             expect(seen.next().is_none(), || "more rows than expected".into())?;
             continue;
@@ -215,7 +219,9 @@ fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
         let asked: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
         for (key, value) in asked.iter().zip(read.get_many(table, &asked)?) {
             let matches = value == rows.entries.get(*key).map(Vec::as_slice);
-            expect(matches && read.get(table, key)? == value, || format!("a lookup of {key:?} gives another value"))?;
+            expect(matches && read.get(table, key)? == value, || {
+                format!("a lookup of {key:?} gives another value")
+            })?;
         }
     }
     Ok(())

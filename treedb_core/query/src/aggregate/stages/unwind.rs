@@ -8,8 +8,8 @@ use crate::access::Flow;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::query::expr::check_path;
 use crate::query::borrow_document;
+use crate::query::expr::check_path;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{known_fields, optional_string};

@@ -54,7 +54,11 @@ fn every_document_round_trips_byte_for_byte() {
     for seed in seeds(0..12) {
         let (mut rng, mut shapes) = (Rng::new(seed), Shapes::default());
         for n in 0..120 {
-            let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { with_duplicate_names(&mut rng, 3) };
+            let doc = if rng.below(2) == 0 {
+                random_document(&mut rng, 4)
+            } else {
+                with_duplicate_names(&mut rng, 3)
+            };
             let row = round_trip(&mut shapes, doc.as_bytes());
             (shaped, all) = (shaped + usize::from(row[0] != 0), all + 1);
             if n % 20 == 0 {
@@ -163,7 +167,8 @@ fn partial_decoding_gives_the_fields_in_the_documents_order() {
             .collect();
     let (mut decoded_parts, mut unknown) = (0, 0);
     for _ in 0..600 {
-        let doc = if rng.below(2) == 0 { random_document(&mut rng, 3) } else { with_duplicate_names(&mut rng, 3) };
+        let doc =
+            if rng.below(2) == 0 { random_document(&mut rng, 3) } else { with_duplicate_names(&mut rng, 3) };
         let row = round_trip(&mut shapes, doc.as_bytes());
         let Some(Stored::Shaped(row)) = shapes.open(&row) else { continue };
         for (names, fields) in &wanted {
@@ -207,7 +212,8 @@ fn damaged_rows_and_shapes_never_cause_a_panic() {
     let fields = Fields::new([&b"a"[..], b"c"]);
     let mut refused = 0;
     for _ in 0..100 {
-        let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { with_duplicate_names(&mut rng, 3) };
+        let doc =
+            if rng.below(2) == 0 { random_document(&mut rng, 4) } else { with_duplicate_names(&mut rng, 3) };
         let row = round_trip(&mut shapes, doc.as_bytes());
         let mut try_all = |bytes: &[u8]| {
             let Some(stored) = shapes.open(bytes) else { return refused += 1 };

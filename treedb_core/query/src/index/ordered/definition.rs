@@ -205,7 +205,9 @@ impl IndexDef {
                 ));
             }
             Kind::Hashed(_) if expire_after.is_some() => {
-                return Err(cannot_create("a hashed index cannot be a TTL index: it has no order".to_owned()));
+                return Err(cannot_create(
+                    "a hashed index cannot be a TTL index: it has no order".to_owned(),
+                ));
             }
             Kind::Hashed(_) => {}
             Kind::Wildcard(_) => {
@@ -264,7 +266,9 @@ impl IndexDef {
                 }
                 Value::String(kind) => {
                     let kind = String::from_utf8_lossy(kind);
-                    return Err(cannot_create(format!("Index type '{kind}' of field '{path}' is not supported")));
+                    return Err(cannot_create(format!(
+                        "Index type '{kind}' of field '{path}' is not supported"
+                    )));
                 }
                 value if !value.is_number() => {
                     return Err(cannot_create(format!(
@@ -385,7 +389,9 @@ impl IndexDef {
             Err(QueryError::new(code, message))
         };
         match (existing.name == self.name, equivalent) {
-            (true, true) if requested.expire_after == present.expire_after && requested.hidden == present.hidden => {
+            (true, true)
+                if requested.expire_after == present.expire_after && requested.hidden == present.hidden =>
+            {
                 Ok(true)
             }
             (true, true) => conflict(

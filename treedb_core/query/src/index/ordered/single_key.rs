@@ -113,8 +113,7 @@ mod tests {
             rawdoc! { "key": { "a": "hashed" }, "name": "hashed" },
             rawdoc! { "key": { "$**": 1 }, "name": "wildcard" },
         ];
-        let partial =
-            |_: &RawDocument, _: &crate::doc::Collation| unreachable!("there is no partial index");
+        let partial = |_: &RawDocument, _: &crate::doc::Collation| unreachable!("there is no partial index");
         let (mut rng, mut single) = (Rng::new(11), [0; 6]);
         for _ in 0..2000 {
             let doc = random_document(&mut rng, 3);

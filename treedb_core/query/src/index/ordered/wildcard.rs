@@ -272,7 +272,10 @@ mod tests {
             assert!(found.iter().zip(&paths).all(|(key, path)| key.starts_with(&path_prefix(path))));
         }
         for bad in [rawdoc! {}, rawdoc! { "a": 1, "b": 0 }, rawdoc! { "a": "x" }] {
-            assert_eq!(Wildcard::of("$**").unwrap().set_projection(&bad).unwrap_err().code, ErrorCode::FailedToParse);
+            assert_eq!(
+                Wildcard::of("$**").unwrap().set_projection(&bad).unwrap_err().code,
+                ErrorCode::FailedToParse
+            );
         }
         let result = Wildcard::of("a.$**").unwrap().set_projection(&rawdoc! { "b": 1 });
         assert_eq!(result.unwrap_err().code, ErrorCode::FailedToParse);

@@ -135,7 +135,8 @@ pub(super) fn index_of<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
     }
     let input = array("$indexOfArray", input)?;
     let value = args.get(1).copied().flatten().unwrap_or(Value::Undefined);
-    let Some((start, end)) = super::string::search_range("$indexOfArray", args, input.elements().count())? else {
+    let Some((start, end)) = super::string::search_range("$indexOfArray", args, input.elements().count())?
+    else {
         return Ok(Some(Value::Int32(-1)));
     };
     let mut within = values(input).enumerate().take(end).skip(start);

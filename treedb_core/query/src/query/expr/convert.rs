@@ -41,7 +41,11 @@ fn conversion_failure(message: String) -> QueryError {
 }
 
 fn failure(value: Value<'_>, to: To, why: &str) -> QueryError {
-    conversion_failure(format!("Failed to convert {} to {} in $convert: {why}", crate::doc::shown(value), to.name()))
+    conversion_failure(format!(
+        "Failed to convert {} to {} in $convert: {why}",
+        crate::doc::shown(value),
+        to.name()
+    ))
 }
 
 /// A double as a string: whole numbers without a decimal point, very large and small ones with an exponent.

@@ -27,10 +27,7 @@ pub(crate) fn utc() -> TimeZone {
 }
 
 pub(super) fn out_of_range(error: impl std::fmt::Display) -> QueryError {
-    QueryError::new(
-        ErrorCode::Overflow,
-        format!("the date is outside the supported range: {error}"),
-    )
+    QueryError::new(ErrorCode::Overflow, format!("the date is outside the supported range: {error}"))
 }
 
 fn zone_named(name: &str) -> Result<TimeZone> {

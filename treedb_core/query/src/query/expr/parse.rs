@@ -120,7 +120,9 @@ fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
         if name.starts_with('$') {
             return Err(QueryError::new(
                 ErrorCode::Location15983,
-                format!("an operator must be the only field of its document, found '{name}' after other fields"),
+                format!(
+                    "an operator must be the only field of its document, found '{name}' after other fields"
+                ),
             ));
         }
         if name.contains('.') {

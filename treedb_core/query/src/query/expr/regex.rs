@@ -82,8 +82,6 @@ impl<'p> RegexSource<'p> {
 fn invalid(why: &str) -> QueryError {
     QueryError::new(
         ErrorCode::Location51091,
-        format!(
-            "Regular expression is invalid: {why} (look-around and back-references are not supported)"
-        ),
+        format!("Regular expression is invalid: {why} (look-around and back-references are not supported)"),
     )
 }

@@ -80,8 +80,10 @@ fn integer_operand(operator: &str, what: &str, found: Found<'_>) -> Result<i64> 
 pub(super) fn substr_bytes<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[text, start, len] = args else { return Ok(None) };
     let text = coerced("$substrBytes", text)?;
-    let (start, len) =
-        (integer_operand("$substrBytes", "starting index", start)?, integer_operand("$substrBytes", "length", len)?);
+    let (start, len) = (
+        integer_operand("$substrBytes", "starting index", start)?,
+        integer_operand("$substrBytes", "length", len)?,
+    );
     let Ok(start) = usize::try_from(start) else {
         return Err(QueryError::bad_value(format!(
             "$substrBytes: starting index must be non-negative (got: {start})"
@@ -102,7 +104,10 @@ pub(super) fn substr_bytes<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<
 pub(super) fn substr_cp<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[text, start, len] = args else { return Ok(None) };
     let text = coerced("$substrCP", text)?;
-    let (start, len) = (integer_operand("$substrCP", "starting index", start)?, integer_operand("$substrCP", "length", len)?);
+    let (start, len) = (
+        integer_operand("$substrCP", "starting index", start)?,
+        integer_operand("$substrCP", "length", len)?,
+    );
     let (Ok(start), Ok(len)) = (usize::try_from(start), usize::try_from(len)) else {
         return Err(QueryError::bad_value("$substrCP: starting index and length must be non-negative"));
     };
@@ -124,9 +129,7 @@ pub(super) fn search_range(operator: &str, args: &[Found<'_>], len: usize) -> Re
         Some(found) => {
             let value = found.and_then(|value| value.as_integer());
             value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| {
-                QueryError::bad_value(format!(
-                    "{operator}: start and end must be non-negative whole numbers"
-                ))
+                QueryError::bad_value(format!("{operator}: start and end must be non-negative whole numbers"))
             })
         }
     };

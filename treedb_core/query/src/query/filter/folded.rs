@@ -1,6 +1,6 @@
 //! Comparisons under a collation: constants are folded when the filter is parsed, values when they are compared.
 
-use super::compare::{is_one_of, compares};
+use super::compare::{compares, is_one_of};
 use super::parse::{distinct, unwrap_single};
 use super::{Filter, Node, Op};
 use crate::doc::collation::holds_text;

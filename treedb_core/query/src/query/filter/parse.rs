@@ -199,7 +199,9 @@ fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
             }
             Value::Regex(pattern, options) => patterns.push(regex(path, pattern, options)?),
             Value::Undefined => {
-                return Err(QueryError::bad_value(format!("{name} cannot contain undefined (field '{path}')")));
+                return Err(QueryError::bad_value(format!(
+                    "{name} cannot contain undefined (field '{path}')"
+                )));
             }
             _ => values.push(OwnedValue::from_element(&element)),
         }

@@ -1,7 +1,7 @@
 //! Which element of an array matched: what `$` stands for in an update or a projection.
 
-use super::compare::{is_one_of, compares};
-use super::matches::{value_matches, matching_element, matches};
+use super::compare::{compares, is_one_of};
+use super::matches::{matches, matching_element, value_matches};
 use super::{Node, Test};
 use crate::doc::{Doc, Path, Value};
 
@@ -31,7 +31,8 @@ pub(super) fn matched(node: &Node, doc: Doc<'_>) -> Option<Option<usize>> {
         Node::Element { path, .. } | Node::Member { path, .. } => {
             let mut at = None;
             path.visit_positions(doc, false, &mut |found, outer| {
-                at = found.and_then(|value| matching_element(node, value)).map(|inner| outer.unwrap_or(inner));
+                at =
+                    found.and_then(|value| matching_element(node, value)).map(|inner| outer.unwrap_or(inner));
                 at.is_some()
             })
             .then_some(at)

@@ -19,7 +19,7 @@ use super::candidate::{Candidate, candidates};
 /// How many keys more than expected a scan may examine before the entry is removed.
 const TOLERANCE: u64 = 100;
 
-/// The estimate behind a cached choice.
+/// The estimate for a cached choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expected {
     shape: u64,

@@ -43,7 +43,8 @@ enum Named {
     ElemMatch(Filter),
 }
 
-/// Which elements of an array: so many from here on, negative from the end.
+/// Which elements of an array: `count` elements starting at `from`, which is counted from the end if
+/// negative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Slice {
     from: i64,

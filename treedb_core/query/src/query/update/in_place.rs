@@ -51,7 +51,8 @@ fn is_affected(fields: &[FieldUpdate], element: &Element<'_>) -> bool {
         |path: &super::path::Path| path.parts().first().is_some_and(|first| first.as_bytes() == element.name);
     element.name == b"_id"
         || fields.iter().any(|field| {
-            starts_with_field(&field.path) || matches!(&field.action, Action::RenameFrom(from) if starts_with_field(from))
+            starts_with_field(&field.path)
+                || matches!(&field.action, Action::RenameFrom(from) if starts_with_field(from))
         })
 }
 
@@ -98,7 +99,9 @@ mod tests {
                     let other = decoded.map(drop).unwrap_err();
                     assert_eq!((error.code, error.message), (other.code, other.message));
                 }
-                (Ok(Some(_)), Err(error)) => panic!("only updating the decoded document fails: {update:?}: {error}"),
+                (Ok(Some(_)), Err(error)) => {
+                    panic!("only updating the decoded document fails: {update:?}: {error}")
+                }
             }
         }
         assert!(patched > 1000 && changed > 700, "{patched} {changed}");

@@ -353,7 +353,12 @@ fn pop_and_pull_remove_elements() {
 }
 
 /// Applies `update` to a document that matches `filter`.
-fn apply_matched(filter: Document, old: Document, update: Document, filters: &[Document]) -> Result<Document> {
+fn apply_matched(
+    filter: Document,
+    old: Document,
+    update: Document,
+    filters: &[Document],
+) -> Result<Document> {
     let filters: Vec<RawDocumentBuf> = filters.iter().cloned().map(raw).collect();
     let update = Update::with_array_filters(&raw(update), &filters)?;
     let filter = Filter::parse(&raw(filter))?;
@@ -365,8 +370,13 @@ fn apply_matched(filter: Document, old: Document, update: Document, filters: &[D
 #[test]
 fn a_dollar_stands_for_the_element_that_the_filter_matched() {
     assert_eq!(
-        apply_matched(doc! { "a": { "$gt": 5 } }, doc! { "a": [1, 7, 9] }, doc! { "$set": { "a.$": 0 } }, &[])
-            .unwrap(),
+        apply_matched(
+            doc! { "a": { "$gt": 5 } },
+            doc! { "a": [1, 7, 9] },
+            doc! { "$set": { "a.$": 0 } },
+            &[]
+        )
+        .unwrap(),
         doc! { "a": [1, 0, 9] }
     );
     assert_eq!(
@@ -390,7 +400,8 @@ fn a_dollar_stands_for_the_element_that_the_filter_matched() {
 
 #[test]
 fn all_elements_or_those_that_filters_match_are_changed() {
-    let change = |old: Document, update: Document, filters: &[Document]| apply_matched(doc! {}, old, update, filters);
+    let change =
+        |old: Document, update: Document, filters: &[Document]| apply_matched(doc! {}, old, update, filters);
     assert_eq!(
         change(doc! { "a": [1, 2] }, doc! { "$inc": { "a.$[]": 10 } }, &[]).unwrap(),
         doc! { "a": [11, 12] }

@@ -116,7 +116,9 @@ impl RecentCommits {
         let range = (Bound::Included(span.from.as_slice()), Bound::Excluded(span.to.as_slice()));
         let written = history.keys.range::<[u8], _>(range).find(|&(_, &txn)| txn > since);
         let deleted = || history.spans.iter().find(|(txn, deleted)| *txn > since && deleted.overlaps(span));
-        written.map(|(table_key, _)| table_key.to_vec()).or_else(|| deleted().map(|(_, span)| span.from.clone()))
+        written
+            .map(|(table_key, _)| table_key.to_vec())
+            .or_else(|| deleted().map(|(_, span)| span.from.clone()))
     }
 
     /// Whether a table key was written by a transaction after `since`.

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Isolation;
-use super::cursor::{SnapshotCursor, Changes, OptimisticCursor, OptimisticRange};
+use super::cursor::{Changes, OptimisticCursor, OptimisticRange, SnapshotCursor};
 use super::read_set::{ReadSet, split_table_key, table_key};
 use crate::kv::catalog::{Table, TableKind};
 use crate::kv::edit::{check_limits, check_row};

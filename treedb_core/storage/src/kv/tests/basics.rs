@@ -28,7 +28,11 @@ fn a_key_is_read_after_a_put_and_missing_after_a_delete() {
     assert!(!txn.delete(&table, b"d").unwrap());
     txn.put(&table, b"", b"the empty key").unwrap();
     assert_eq!(txn.get(&table, b"d").unwrap(), None, "a transaction sees its own changes");
-    assert_eq!(store.begin_read().unwrap().get(&table, b"d").unwrap(), Some(&b"D"[..]), "other readers do not see them");
+    assert_eq!(
+        store.begin_read().unwrap().get(&table, b"d").unwrap(),
+        Some(&b"D"[..]),
+        "other readers do not see them"
+    );
     txn.commit().unwrap();
     let read = store.begin_read().unwrap();
     assert_eq!((read.get(&table, b"d").unwrap(), read.len(&table).unwrap()), (None, 4));
@@ -156,7 +160,10 @@ fn tables_are_created_listed_and_dropped() {
     let read = store.begin_read().unwrap();
     let names: Vec<String> = read.tables().unwrap().iter().map(|t| t.name().to_owned()).collect();
     assert_eq!(names, ["a rows", "t"]);
-    assert!(matches!(read.get(&table, b"b"), Err(Error::NoSuchTable { .. })), "a handle of a dropped table is invalid");
+    assert!(
+        matches!(read.get(&table, b"b"), Err(Error::NoSuchTable { .. })),
+        "a handle of a dropped table is invalid"
+    );
 }
 
 #[test]

@@ -43,7 +43,10 @@ fn a_cleanly_closed_log_is_opened_without_reading_unneeded_frames() {
     let (log, _) = opened(&disk, last).unwrap();
     let next = durable(&log, b"next").unwrap();
     log.close().unwrap();
-    assert!(matches!(opened(&disk, last), Err(Error::Corrupt(_))), "frames are needed, so the damage is found");
+    assert!(
+        matches!(opened(&disk, last), Err(Error::Corrupt(_))),
+        "frames are needed, so the damage is found"
+    );
     assert!(opened(&disk, next).unwrap().1.is_empty());
 }
 

@@ -96,7 +96,10 @@ fn a_copy_left_by_a_crashed_process_is_durable_once_it_is_written_to() {
         txn.commit_with(Durability::Durable).unwrap();
         abandon(copy, &disk);
         let after = disk.crash(Crash::Nothing);
-        assert!(after.exists(Path::new("/data/copy")).unwrap(), "process crash after {at} calls: the copy is gone");
+        assert!(
+            after.exists(Path::new("/data/copy")).unwrap(),
+            "process crash after {at} calls: the copy is gone"
+        );
         assert!(open_copy(&after).unwrap().snapshot().unwrap().table("new").unwrap().is_some());
         used += 1;
     }
