@@ -119,7 +119,7 @@ impl Shapes {
     }
 
     /// These shapes and a new one for `doc`, which fits none of them. `None` if there is no room for it, or
-    /// no document with these field names was seen before (see [`EAGER_SHAPES`]).
+    /// no document with these field names was seen before (see `EAGER_SHAPES`).
     pub fn grown(&self, doc: &[u8]) -> Option<Shapes> {
         if self.is_full() || self.len() >= EAGER_SHAPES && !self.seen_before(doc) {
             return None;
